@@ -86,3 +86,11 @@ def test_a_training_step_of_very_many_unlike_layers_is_refused() -> None:
     with pytest.raises(InvalidModel, match="1,024 layers that differ"):
         tfcalc.memory(tfcalc.from_config({"model_type": "gpt_oss", **sizes}), run, training=plan)
     assert tfcalc.memory(tfcalc.from_config({"model_type": "llama", **sizes}), run, training=plan).answer > 0
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "-1e400", "nan", "0", "-0.0", "1e-400", "-7"])
+def test_an_amount_in_a_settings_file_is_a_number_above_0(value: str, tmp_path: Path) -> None:
+    """A whole number of 400 digits is more than a float holds, and was an internal error."""
+    (tmp_path / "tfcalc.toml").write_text(f"peak = {value}", encoding="utf-8")
+    with chdir(tmp_path), pytest.raises(BadFile, match=r"peak .* is (too large|not above 0)"):
+        settle([option for option in every() if option.name == "peak"], {}, {})

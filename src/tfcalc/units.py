@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,10 +69,12 @@ def parse_amount(text: str | float) -> float:
     >>> parse_amount("3.5k"), parse_amount("989T")
     (3500.0, 989000000000000.0)
     """
-    value = float(exact(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
-    if not 0 < value < _ABSURD:
-        raise UsageError(f"{text!r} is not above 0", "give a positive number")
-    return value
+    value = exact(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text
+    if value > _ABSURD:
+        raise UsageError(f"{quoted(text)} is too large", "is it a typo?")
+    if not float(value) > 0:
+        raise UsageError(f"{quoted(text)} is not above 0", "give a positive number")
+    return float(value)
 
 
 def parse_bytes(text: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.fuzz.arithmetic import evaluated
 from tools.fuzz.findings import FOUND, shorten
-from tools.fuzz.program import LIMIT, LIMIT_OF_BUDGETS, WATCH, Outcome, call
+from tools.fuzz.program import LIMIT, LIMIT_OF_BUDGETS, SLOW, WATCH, Outcome, call
 
 COLOUR = re.compile("\x1b\\[[\\d;]*m")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
@@ -31,6 +31,8 @@ def look(
         FOUND.bug("uncaught", outcome.crash.strip().splitlines()[-1], (shown, outcome.crash))
         return
     FOUND.timed(outcome.seconds, shown)
+    if outcome.seconds > SLOW * WATCH.patience:
+        FOUND.note(f"over {SLOW:.0f} s: {argv[0]}", shown, outcome.seconds)
     if outcome.code == 70:
         FOUND.bug("exit-70", place_of(argv, stdin, env) or err, (shown, err), exact=True)
         return

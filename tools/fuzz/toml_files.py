@@ -222,7 +222,7 @@ def _slipped(draw: random.Random, file: File) -> str:
             lines[place] = f"{key}= {value}"
     elif kind < 0.9:  # another key
         key = draw.choice(
-            (*KNOWN.top, *RULES, "warn", "modell", "version", "expires", "budget", "tool.tfcalc", "a.b.c")
+            (*KNOWN.top(), *RULES, "warn", "modell", "version", "expires", "budget", "tool.tfcalc", "a.b.c")
         )
         lines.insert(place, f"{key} = {draw.choice((*ODD, '1', 'true'))}")
     elif kind < 0.95:
