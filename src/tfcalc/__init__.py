@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.diff import diff
+    from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
@@ -40,6 +42,7 @@ _HOME = {
     "Comparison": "analysis.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "Diff": "analysis.diff_report",
     "HFModel": "configs.published",
     "Serving": "footprint.plans",
     "Training": "footprint.plans",
@@ -51,6 +54,7 @@ _HOME = {
     "UsageError": "errors",
     "Workload": "workload",
     "compare": "analysis.side_by_side",
+    "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
@@ -70,6 +74,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Conventions",
+    "Diff",
     "HFModel",
     "InvalidModel",
     "Operand",
@@ -82,6 +87,7 @@ __all__ = [
     "UsageError",
     "Workload",
     "compare",
+    "diff",
     "explain",
     "fits",
     "flops",
