@@ -24,6 +24,7 @@ COMMANDS = {
     "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
     "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
+    "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
