@@ -16,6 +16,7 @@ from collections.abc import Callable
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
 from tools.fuzz.formulas import formulas
+from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
@@ -37,6 +38,7 @@ PROGRAM: dict[str, tuple[Kind, int]] = {
     "library": (library, 3),
     "checkpoint": (checkpoint, 2),
     "laws": (laws, 2),
+    "gate": (gate, 3),
 }
 """Kinds of input for the whole program and for the library, and how often of a thousand each is drawn."""
 
