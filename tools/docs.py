@@ -8,6 +8,7 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- elementwise -->`` to ``<!-- end -->``: operations per element (:mod:`tools.docs_operations`);
 * ``<!-- memory TABLE -->`` to ``<!-- end -->``: recipes, optimizers, formats (:mod:`tools.docs_memory`);
 * ``<!-- reference TABLE -->`` to ``<!-- end -->``: what can be named and asked (:mod:`tools.docs_reference`);
+* ``<!-- budgets TABLE -->`` to ``<!-- end -->``: the keys of the file of budgets (:mod:`tools.docs_budgets`);
 * ``<!-- accuracy TABLE -->`` to ``<!-- end -->``: what was held against PyTorch (:mod:`tools.docs_accuracy`);
 * ``<!-- runs TABLE … -->`` to ``<!-- end -->``: what was measured on GPUs (:mod:`tools.docs_real_runs`);
 * ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
@@ -44,6 +45,7 @@ from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
+from tools.docs_budgets import TABLES_OF_BUDGETS
 from tools.docs_course import TABLES as TABLES_OF_COURSE
 from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_operations import table as operations
@@ -53,6 +55,7 @@ from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED_KINDS = (
     "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
+    "|budgets"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH = "80"
@@ -104,6 +107,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from TABLES_OF_MEMORY[arguments[0]]()
         case "reference":
             yield from TABLES_OF_REFERENCE[arguments[0]](*arguments[1:])
+        case "budgets":
+            yield from TABLES_OF_BUDGETS[arguments[0]]()
         case "accuracy":
             yield from TABLES_OF_ACCURACY[arguments[0]]()
         case "runs":

@@ -145,6 +145,17 @@ def test_budgets_set_no_option_and_conventions_all(quick: Quick, tmp_path: Path)
     assert quick("memory", "gpt2", env={"TFCALC_UNITS": "iec"}) == quick("memory", "gpt2", "--units", "iec")
 
 
+def test_a_model_for_other_commands_selects_no_budgets(quick: Quick, tmp_path: Path) -> None:
+    (tmp_path / "tfcalc.toml").write_text(BUDGETS, encoding="utf-8")
+    plain = quick("budget")
+    assert plain.returncode == 0
+    assert quick("budget", env={"TFCALC_MODEL": "gpt2"}) == plain
+    (tmp_path / "tfcalc.toml").write_text(f'model = "gpt2-medium"{BUDGETS}', encoding="utf-8")
+    assert quick("budget").returncode == 0
+    assert quick("params", "-q") == quick("params", "gpt2-medium", "-q")
+    assert quick("budget", "--model", "gpt2").returncode == 2
+
+
 def test_a_budget_is_an_option_where_it_is_an_amount(quick: Quick, tmp_path: Path) -> None:
     (tmp_path / "tfcalc.toml").write_text('budget = "400MiB"\n', encoding="utf-8")
     assert quick("memory", "gpt2").stdout.startswith("DOES NOT FIT: ")

@@ -64,8 +64,8 @@ FURTHER = (
     "params /",
     "memory gpt2 --dtype bf17",
 )
-ELSEWHERE = frozenset(("budget", "verify"))
-"""What is asked in a repository, or needs PyTorch."""
+ELSEWHERE = frozenset(("budget", "init", "verify"))
+"""What is asked in a repository, writes a file, or needs PyTorch."""
 DRAWN = 40
 """Questions that the fuzzer would ask."""
 SENTENCES = frozenset(("--latex", "--sympy", "-q"))

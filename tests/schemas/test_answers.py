@@ -94,6 +94,13 @@ def test_the_answers_of_budgets_meet_theirs(tmp_path: Path, monkeypatch: pytest.
     assert found == {key.path for key in keys(schema("budget"))}
 
 
+def test_the_answer_of_init_meets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    value = answer(["init"])
+    assert not list(wrong(value))
+    assert set(paths(value)) == {key.path for key in keys(schema("init"))}
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     "line",

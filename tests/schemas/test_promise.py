@@ -1,4 +1,4 @@
-"""What was promised to scripts is still true: no key is gone, has another type, or is there less often than it was."""
+"""What was promised to scripts is still true: no key and no option is gone, or has changed."""
 
 from __future__ import annotations
 
@@ -12,89 +12,113 @@ import pytest
 
 from tfcalc import schemas
 from tfcalc.report import SCHEMA_VERSION
-from tools.promise import RECORD, broken, main, recorded, stated
+from tools import promise
+from tools.promise import KEYS, OPTIONS, Record, Stated, main
 
-Change = Callable[[dict[str, dict[str, str]]], object]
-
-
-def test_every_promise_is_true() -> None:
-    """Where one is broken, a script breaks: bring the key back, or raise SCHEMA_VERSION and begin a new record."""
-    promised = recorded()
-    assert RECORD.name == f"promise-{SCHEMA_VERSION}.json"
-    assert not list(broken(promised, stated()))
-    assert sum(map(len, promised.values())) >= 1074  # as many as release 0.2.0 had
+Change = Callable[[Stated], object]
 
 
-def test_the_record_is_as_its_tool_writes_it() -> None:
-    assert RECORD.read_text(encoding="utf-8") == json.dumps(recorded(), indent=1) + "\n"
+@pytest.mark.parametrize(("record", "count"), [(KEYS, 1074), (OPTIONS, 996)])
+def test_every_promise_is_true(record: Record, count: int) -> None:
+    """Where one is broken, a script breaks: bring it back, or raise SCHEMA_VERSION and begin a new record."""
+    assert sum(map(len, record.promised().values())) >= count  # as many as release 0.2.0 had
+    assert not list(record.broken(record.stated()))
+
+
+@pytest.mark.parametrize("record", [KEYS, OPTIONS])
+def test_a_record_is_as_its_tool_writes_it(record: Record) -> None:
+    assert record.path.read_text(encoding="utf-8") == json.dumps(record.promised(), indent=1) + "\n"
+
+
+def test_the_record_of_keys_is_that_of_the_schema_version() -> None:
+    assert KEYS.file == f"promise-{SCHEMA_VERSION}.json"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("record", "change", "told"),
     [
-        (lambda now: now["params"].pop("total_params"), "params: total_params is gone"),
-        (lambda now: now["memory"].pop("timeline[].peak_bytes"), "memory: timeline[].peak_bytes is gone"),
-        (lambda now: now.pop("explain"), "explain: schema_version is gone"),
+        (KEYS, lambda now: now["params"].pop("total_params"), "params: total_params is gone"),
+        (KEYS, lambda now: now["memory"].pop("timeline[].peak_bytes"), "memory: timeline[].peak_bytes is gone"),
+        (KEYS, lambda now: now.pop("explain"), "explain: schema_version is gone"),
         (
+            KEYS,
             lambda now: now["flops"].update(total_flops="number: always"),
             "flops: total_flops was integer, and is number",
         ),
         (
+            KEYS,
             lambda now: now["models"].update({"models[].total_params": "integer|null: always"}),
             "models: models[].total_params was integer, and is integer|null",
         ),
         (
+            KEYS,
             lambda now: now["overview"].update(serving_bytes="integer|null: "),
             "overview: serving_bytes was there always, and is there sometimes",
         ),
         (
+            KEYS,
             lambda now: now["memory"].update(fits="boolean: --train"),
             "memory: fits was there with fits, and is there --train",
         ),
+        (OPTIONS, lambda now: now["flops"].pop("--tokens"), "flops: --tokens is gone"),
+        (OPTIONS, lambda now: now["tfcalc.toml"].pop("d_model"), "tfcalc.toml: d_model is gone"),
+        (
+            OPTIONS,
+            lambda now: now["flops"].update({"--count": "word: all"}),
+            "flops: --count no longer takes matmul",
+        ),
+        (
+            OPTIONS,
+            lambda now: now["memory"].update({"--batch": "switch: "}),
+            "memory: --batch was a number, and is a switch",
+        ),
     ],
 )
-def test_a_broken_promise_is_found(change: Change, told: str) -> None:
-    now = deepcopy(stated())
+def test_a_broken_promise_is_found(record: Record, change: Change, told: str) -> None:
+    now = deepcopy(record.stated())
     change(now)
-    assert told in list(broken(recorded(), now))
+    assert told in list(record.broken(now))
 
 
 def test_a_key_that_is_taken_out_of_a_schema_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     copy = shutil.copytree(schemas.FOLDER, tmp_path / "schemas")
     params, shared = copy / "params.json", copy / "shared.json"
     monkeypatch.setattr(schemas, "FOLDER", copy)
-    assert not list(broken(recorded(), stated()))
+    assert not list(KEYS.broken(KEYS.stated()))
     params.write_text(params.read_text(encoding="utf-8").replace('"total_params": {', '"all_params": {'))
-    assert list(broken(recorded(), stated())) == ["params: total_params is gone"]
+    assert list(KEYS.broken(KEYS.stated())) == ["params: total_params is gone"]
     shared.write_text(
         shared.read_text(encoding="utf-8").replace('"required": ["name", "path", ', '"required": ["name", ')
     )
-    assert "flops: components[].path was there always, and is there sometimes" in list(broken(recorded(), stated()))
+    told = "flops: components[].path was there always, and is there sometimes"
+    assert told in list(KEYS.broken(KEYS.stated()))
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("record", "change"),
     [
-        lambda now: now["params"].update(unheard_of="integer: "),
-        lambda now: now["params"].update(approx_params="integer: always"),
-        lambda now: now.update(unheard_of={"schema_version": "integer: always"}),
+        (KEYS, lambda now: now["params"].update(unheard_of="integer: ")),
+        (KEYS, lambda now: now["params"].update(approx_params="integer: always")),
+        (KEYS, lambda now: now.update(unheard_of={"schema_version": "integer: always"})),
+        (OPTIONS, lambda now: now["params"].update({"--unheard-of": "switch: "})),
+        (OPTIONS, lambda now: now["flops"].update({"--count": "word: all|none|matmul"})),
     ],
 )
-def test_what_is_added_breaks_nothing(change: Change) -> None:
-    now = deepcopy(stated())
+def test_what_is_added_breaks_nothing(record: Record, change: Change) -> None:
+    now = deepcopy(record.stated())
     change(now)
-    assert not list(broken(recorded(), now))
+    assert not list(record.broken(now))
 
 
 def test_the_tool_adds_and_does_not_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    record = tmp_path / RECORD.name
-    monkeypatch.setattr("tools.promise.RECORD", record)
-    now = stated()
+    monkeypatch.setattr(promise, "FOLDER", tmp_path)
+    now = KEYS.stated()
     del now["params"]["buffer_elements"]
-    record.write_text(json.dumps(now), encoding="utf-8")
+    KEYS.path.write_text(json.dumps(now), encoding="utf-8")
     assert main() == 0
-    assert json.loads(record.read_text(encoding="utf-8")) == stated()
-    record.write_text(json.dumps({"params": {"forgotten": "integer: always"}}), encoding="utf-8")
-    before = record.read_bytes()
+    assert KEYS.promised() == KEYS.stated()
+    assert OPTIONS.promised() == OPTIONS.stated()
+    KEYS.path.write_text(json.dumps({"params": {"forgotten": "integer: always"}}), encoding="utf-8")
+    before = KEYS.path.read_bytes()
     assert main() == 1
-    assert record.read_bytes() == before
+    assert KEYS.path.read_bytes() == before

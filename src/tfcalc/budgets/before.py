@@ -89,7 +89,9 @@ class AtRevision:
                 # A definition alone never looks like growth: what would the model of then be today?
                 again = self.numbers.of(found, metric, scenario, self.today.conventions)
                 if again.value != then.value:
-                    return Before(None, NOT_COMPARABLE, f"{told(redefined)} ([conventions] at {self.name})", found)
+                    return Before(
+                        None, NOT_COMPARABLE, f"[conventions] changed since {self.name}: {told(redefined)}", found
+                    )
         except Unavailable:
             raise
         except TfcalcError as error:
@@ -134,8 +136,8 @@ class Recorded:
         other = record(key, now, options)
         redefined = self._redefined(scenario, options)
         if other.definitions != then.definitions and (redefined or other.fields == then.fields):
-            what = told(redefined) if redefined else "the conventions of the answer are others"
-            fact = f"{what} since it was recorded"
+            what = told(redefined) if redefined else "the conventions of the answer"
+            fact = f"definitions changed since it was recorded: {what}"
             return Before(None, NOT_COMPARABLE, f"{fact}; run tfcalc budget --update --reason TEXT")
         return Before(then.value)
 

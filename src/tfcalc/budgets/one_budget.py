@@ -78,7 +78,7 @@ def limits_of(table: Mapping[str, object], unit: str) -> dict[str, Amount]:
 
 
 def _warn(value: object, limits: Mapping[str, Amount], unit: str) -> Amount:
-    """From where on there is a warning: on the near side of the one limit, and written as it."""
+    """Beyond what there is a warning: on the near side of the one limit, and written as it."""
     if len(limits) > 1 or EQUALS in limits:
         beside = "equals" if EQUALS in limits else " and ".join(limits)
         raise UsageError(f"warn {quoted(value)} is beside {beside}", "write it beside one max, min or change")

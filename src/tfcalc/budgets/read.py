@@ -46,10 +46,11 @@ def read(text: str, path: str, known: KnownOptions | None) -> BudgetFile:
 
 def _check_top(table: Mapping[str, object], path: str, known: KnownOptions | None) -> None:
     own = [key.name for key in TOP]
-    if known:
-        for name in table:
-            if name not in own and name.replace("-", "_") not in known.top:
-                raise BadFile(f"{path}: key {quoted(name)} is not known", nearest(name, [*own, *known.top]))
+    others = [name for name in table if name not in own] if known else []
+    options = known.top() if known and others else {}
+    for name in others:
+        if name.replace("-", "_") not in options:
+            raise BadFile(f"{path}: key {quoted(name)} is not known", nearest(name, [*own, *options]))
     version = table.get("version", VERSION)
     if version is True or version != VERSION:
         raise BadFile(f"{path}: version {quoted(version)} is not known", f"write version = {VERSION}")

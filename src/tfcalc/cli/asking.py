@@ -10,6 +10,7 @@ from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
 from tfcalc.cli.settings import FILE, FLAG, Given, completed
 from tfcalc.cli.values import read
+from tfcalc.report import Report
 
 if TYPE_CHECKING:
     from tfcalc.budgets.sources import Fields, Source
@@ -48,7 +49,7 @@ class Asker:
         settings = completed(given, asked.options)
         settings.named = model
         answer = asked.answer(settings)
-        return answer.to_dict()
+        return answer.entries() if isinstance(answer, Report) else answer.to_dict()
 
     def _model(self, source: Source) -> Transformer | HFModel:
         entry, read_as = source.entry, str(source.entry.options.get("treat_as", ""))

@@ -31,7 +31,7 @@ def _asked() -> Iterator[Option]:
 
 def known_options() -> KnownOptions:
     """The names of all of them, by their keys."""
-    return KnownOptions(_by_key(every()), _by_key(of_model()), _by_key(of_scenario()))
+    return KnownOptions(lambda: _by_key(every()), _by_key(of_model()), _by_key(of_scenario()))
 
 
 def _by_key(options: Iterable[Option]) -> dict[str, str]:

@@ -21,6 +21,7 @@ COMMANDS = {
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
     "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
+    "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",

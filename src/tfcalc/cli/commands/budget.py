@@ -44,6 +44,8 @@ SHOWN = tuple(
 
 def answer(settings: Settings) -> Answer:
     """Hold the budgets, or record the values."""
+    if "only" in settings.given and settings.given["only"].called.lower().removeprefix("tfcalc_") == "model":
+        settings.forget(("only",))  # there it is the model of other commands
     update = settings.get("update", False)
     if not update:
         settings.refuse(("reason",), "without --update", {}, "add --update")
@@ -115,7 +117,7 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
     path = _baseline(settings, file)
     if not path.exists() and not settings.get("baseline"):
         return Nothing("", NOTHING)
-    return Recorded(read(path), shown(path), file, __version__)
+    return Recorded(read(path, shown(path)), shown(path), file, __version__)
 
 
 def _updated(settings: Settings, file: BudgetFile) -> Updated:
@@ -127,7 +129,7 @@ def _updated(settings: Settings, file: BudgetFile) -> Updated:
 
     path = _baseline(settings, file)
     run = Run(file, Path(file.path).parent, _numbers(settings, file), Nothing("", NOTHING))
-    before = read(path) if path.exists() else None
+    before = read(path, shown(path)) if path.exists() else None
     found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
     try:
         path.write_text(found.lock.text(), encoding="utf-8", newline="\n")
