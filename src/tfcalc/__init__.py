@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.check import check
+    from tfcalc.analysis.diff import diff
+    from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
@@ -40,6 +43,7 @@ _HOME = {
     "Comparison": "analysis.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "Diff": "analysis.diff_report",
     "HFModel": "configs.published",
     "Serving": "footprint.plans",
     "Training": "footprint.plans",
@@ -50,7 +54,9 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
@@ -70,6 +76,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Conventions",
+    "Diff",
     "HFModel",
     "InvalidModel",
     "Operand",
@@ -81,7 +88,9 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Workload",
+    "check",
     "compare",
+    "diff",
     "explain",
     "fits",
     "flops",

@@ -123,6 +123,15 @@ def renamed(ref: str, path: str, folder: Path) -> str | None:
     return relpath(before[now], root or ".") if now in before else None
 
 
+def path_at(ref: str, path: str, folder: Path) -> str:
+    """The path that is meant by today's name: itself where ``ref`` has it, or that before it was renamed.
+
+    Raises Unavailable as :func:`show` does.
+    """
+    _, found = _look_up(ref, path, folder)
+    return path if found.object else renamed(ref, path, folder) or path
+
+
 def _look_up(ref: str, path: str, folder: Path) -> tuple[str, Found]:
     """The commit that ``ref`` names, and what stands at ``path`` in it."""
     asked = f"{ref}:{path}"

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.cli.budget_options import of_model
+from tfcalc.budgets import metric
+from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
 from tfcalc.cli.settings import FILE, FLAG, Given, completed
 from tfcalc.cli.values import read
+from tfcalc.errors import BadFile
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
+    from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
@@ -69,3 +72,14 @@ class Asker:
         for warning in model.warnings:
             tell(f"tfcalc: {source.path}: {warning}", ascii_only=self.ascii_only)
         return model
+
+
+def refuse_idle(file: BudgetFile) -> None:
+    """Raise BadFile for an option of a scenario that none of the commands has which its budgets ask."""
+    for name, scenario in file.scenarios.items():
+        asked = sorted({metric.read(budget.metric).command for budget in file.budgets if budget.scenario == name})
+        known = {option.name for each in asked for option in command(each).options}
+        for option in of_scenario() if asked else ():
+            if option.name in scenario.options and option.name not in known:
+                fact = f"{file.path}: scenarios.{name}: {option.keys[0]} has no effect on {' and '.join(asked)}"
+                raise BadFile(fact, "leave it out, or limit what it has an effect on")
