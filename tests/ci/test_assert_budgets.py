@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.budgets.sample import FILE, FILES, KV_HEADS, WHY, config, sample
+from tests.budgets.sample import FILE, KV_HEADS, WHY, config, sample
+from tests.ci.page import files
 from tests.repositories import ALONE
 from tfcalc.errors import BadFile, Unavailable
 from tfcalc.testing import BudgetWarning, assert_budgets
@@ -60,16 +61,6 @@ def test_a_warning_is_a_warning(repository: Path) -> None:
     assert [warning.filename for warning in warned] == [__file__]
 
 
-CONFTEST = 'pytest_plugins = ["tfcalc.testing.plugin"]\n'
-TESTS = """
-def test_budgets(tfcalc_budgets):
-    tfcalc_budgets(base="HEAD")
-
-def test_this_file(tfcalc_budgets):
-    tfcalc_budgets("tfcalc.toml", base="HEAD")
-"""
-
-
 def pytested(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """pytest, in a process of its own, as another project runs it."""
     environment = {**{name: value for name, value in os.environ.items() if "PYTEST" not in name}, **ALONE}
@@ -77,16 +68,17 @@ def pytested(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_fixture_finds_the_file_from_wherever_pytest_runs(repository: Path) -> None:
-    more = {"pytest.ini": "[pytest]\n", "conftest.py": CONFTEST, "tests/test_budgets.py": TESTS}
-    for name, text in {**FILES, **more}.items():
+def test_the_page_s_tests_pass_until_the_heads_are_doubled(repository: Path) -> None:
+    """Those with the fixture from any folder, which finds the file at pytest's root."""
+    for name, text in {"pytest.ini": "[pytest]\n", **files("python")}.items():
         (repository / name).parent.mkdir(exist_ok=True)
         (repository / name).write_text(text, encoding="utf-8")
-    done = pytested(repository / "tests")
+    done = pytested(repository)
     assert done.returncode == 0, done.stdout
     assert "2 passed" in done.stdout
     double(repository)
-    done = pytested(repository / "tests")
+    assert "2 failed" in pytested(repository).stdout
+    done = pytested(repository / "tests", "-k", "test_budgets")
     assert done.returncode == 1
     assert f"AssertionError: {FAILED}\n" in done.stdout
     assert LINE in done.stdout
