@@ -33,7 +33,7 @@ def test_the_story_is_twenty_lines_that_anybody_can_paste(tmp_path: Path) -> Non
     done = subprocess.run(
         ["bash", "-e", "-c", story],
         cwd=empty,
-        env={**outside, **ALONE, **PERSON, "PATH": path, "PYTHONUTF8": "1"},
+        env={**outside, **ALONE, **PERSON, "PATH": path, "PYTHONUTF8": "1", "COLUMNS": "80"},
         capture_output=True,
         encoding="utf-8",
         check=False,
