@@ -49,7 +49,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
     return argv
 
 
-WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5 + ["models"]
+WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "shapes", "verify"] * 5 + ["models"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
@@ -63,7 +63,7 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
         given = [draw.choice(PRESETS)]
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
-    if name in ("formula", "explain"):
+    if name in ("formula", "explain", "shapes"):
         given = ["--model", *given] if given else []
         given = [draw.choice(TARGETS), *given] if draw.random() < 0.95 else given
     return given, stdin
