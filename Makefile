@@ -65,6 +65,7 @@ fuzz:
 benchmark:
 	$(PYTHON) benchmarks/start_up.py
 	$(PYTHON) benchmarks/evaluations.py
+	$(PYTHON) benchmarks/budgets.py
 
 venv:
 	python3 -m venv .venv

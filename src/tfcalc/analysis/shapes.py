@@ -32,7 +32,7 @@ def shapes(
     workload: Workload | None = None,
     conventions: Conventions | None = None,
 ) -> Shapes:
-    """List every intermediate result of a forward pass through one part of a model, in the order in which they are made.
+    """List every intermediate result of a forward pass through one part of a model, in the order in which it is made.
 
     Args:
         target: a part of the model: a name (``attention``, ``sdpa``, ``layer``, ``complete``, …) or a path of the tree.
@@ -90,7 +90,8 @@ class _Places:
 
     def find(self, modules: tuple[str, ...]) -> tuple[tuple[str, ...], Num] | None:
         """The names that lead there from the target, and how often it runs in it; None where it is not listed."""
-        part, names, times, depth = self.root, (self.root.name,), cast("Num", 1), len(self.target.names)
+        part, times, depth = self.root, cast("Num", 1), len(self.target.names)
+        names: tuple[str, ...] = (self.root.name,)
         for place in range(2, len(modules) + 1):
             inside = self._part(part, modules[:place])
             if inside is None:

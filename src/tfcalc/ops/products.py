@@ -44,9 +44,7 @@ def linear(
             (x, weight, bias),
             (*x.shape[:-1], o),
             x.dtype,
-            products=(
-                MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),
-            ),
+            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
             scratch=there.storage.size if there is not None else 0,

@@ -95,7 +95,7 @@ class Shaping(Counting):
         apart = {name for each in call.within for name in each.of}
         for each in call.within:
             self._note(Result(modules, each.name, call.name, reads, each.shape, *_done(call, set(each.of))), None)
-        names = {each.name for each in (*call.products, *call.elementwise)} - apart
+        names = ({each.name for each in call.products} | {each.name for each in call.elementwise}) - apart
         self._note(Result(modules, call.result, call.name, reads, call.shape, *_done(call, names, lookups=True)), made)
         return made
 

@@ -219,7 +219,7 @@ class Trace:
         raise NotImplementedError
 
     def called(self, x: Tensor, name: str) -> Tensor:
-        """``x``, which the mathematics calls by this name: of consequence to what shapes are listed, to nothing else."""
+        """``x``, which the mathematics calls by this name: only lists of results tell it."""
         return x
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:

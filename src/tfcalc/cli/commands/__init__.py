@@ -21,7 +21,7 @@ COMMANDS = {
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
     "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
-    "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3).",
+    "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3). Also: check-budget.",
     "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
