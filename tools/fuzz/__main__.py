@@ -20,7 +20,7 @@ from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
-from tools.fuzz.library import library
+from tools.fuzz.library import configs, library
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
 from tools.fuzz.options import options, substitutes
@@ -52,6 +52,7 @@ PARSERS: dict[str, tuple[Kind, int]] = {
     "budgets": (budgets, 60),
     "substitutes": (substitutes, 40),
     "names": (names, 30),
+    "configs": (configs, 20),
 }
 """The same for single parsers, of which thousands of inputs a second are tried."""
 
