@@ -53,6 +53,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
 WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
+WEIGHTED += ["shapes", "shapes"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
@@ -72,7 +73,7 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
         given = [draw.choice(PRESETS)]
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
-    if name in ("formula", "explain", "check"):
+    if name in ("formula", "explain", "check", "shapes"):
         given = ["--model", *given] if given else []
         formula = [edited(draw, draw.choice(FORMULAS), FORMULAS)] if name == "check" else []
         given = [draw.choice(TARGETS), *formula, *given] if draw.random() < 0.95 else given
