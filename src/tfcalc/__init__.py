@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.params import params
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
+    from tfcalc.analysis.why import Reason, Why, why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -63,7 +64,10 @@ _HOME = {
     "Overview": "analysis.overview",
     "params": "analysis.params",
     "sweep": "arrays.sweep",
+    "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
+    "Why": "analysis.why",
+    "why": "analysis.why",
 }
 
 __all__ = [
@@ -74,12 +78,14 @@ __all__ = [
     "InvalidModel",
     "Operand",
     "Overview",
+    "Reason",
     "Serving",
     "TfcalcError",
     "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
+    "Why",
     "Workload",
     "compare",
     "explain",
@@ -94,6 +100,7 @@ __all__ = [
     "params",
     "sweep",
     "training_preset",
+    "why",
 ]
 
 

@@ -59,6 +59,8 @@ FURTHER = (
     "compare gpt2 'gpt2 --layers 6' --only-differences",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "why 163M gpt2",
+    "why 117M gpt2",
     "params lama-3-8b",
     "params --d-model 513",
     "params /",
