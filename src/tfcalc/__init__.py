@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.check import check
+    from tfcalc.analysis.diff import diff
+    from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
     from tfcalc.analysis.params import params
+    from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
     from tfcalc.analysis.why import Reason, Why, why
@@ -41,6 +45,7 @@ _HOME = {
     "Comparison": "analysis.side_by_side",
     "Component": "core.component",
     "Conventions": "conventions",
+    "Diff": "analysis.diff_report",
     "HFModel": "configs.published",
     "Serving": "footprint.plans",
     "Training": "footprint.plans",
@@ -51,7 +56,9 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
@@ -63,6 +70,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
@@ -74,6 +82,7 @@ __all__ = [
     "Comparison",
     "Component",
     "Conventions",
+    "Diff",
     "HFModel",
     "InvalidModel",
     "Operand",
@@ -87,7 +96,9 @@ __all__ = [
     "UsageError",
     "Why",
     "Workload",
+    "check",
     "compare",
+    "diff",
     "explain",
     "fits",
     "flops",
@@ -98,6 +109,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "shapes",
     "sweep",
     "training_preset",
     "why",

@@ -67,7 +67,7 @@ def at_ref(text: str) -> tuple[str, str] | None:
     >>> at_ref("llama3:8b"), at_ref("C:\\model.json"), at_ref("https://a/b.json"), at_ref("-p:a.json")
     (None, None, None, None)
     """
-    found = re.fullmatch(r"([^\s:-][^\s:]*):([^:/\\\0\n][^:\0\n]*)", text)
+    found = re.fullmatch(r"([^\s:\0-][^\s:\0]*):([^:/\\\0\n][^:\0\n]*)", text)
     if not found or re.fullmatch("[A-Za-z]", found[1]) or " -" in text:  # a model with its options
         return None
     ref, path = found.groups()
@@ -121,6 +121,15 @@ def renamed(ref: str, path: str, folder: Path) -> str | None:
     now = normpath(f"{root}{_relative(path, folder)}")
     before = {new: old for old, new in zip(words[1::3], words[2::3], strict=False)}
     return relpath(before[now], root or ".") if now in before else None
+
+
+def path_at(ref: str, path: str, folder: Path) -> str:
+    """The path that is meant by today's name: itself where ``ref`` has it, or that before it was renamed.
+
+    Raises Unavailable as :func:`show` does.
+    """
+    _, found = _look_up(ref, path, folder)
+    return path if found.object else renamed(ref, path, folder) or path
 
 
 def _look_up(ref: str, path: str, folder: Path) -> tuple[str, Found]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
@@ -37,13 +37,23 @@ def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: 
     return described.replaced(**symbolic)
 
 
-def remembering(described: T) -> T:
+def remembering(described: T, *, widths: bool = False) -> T:
     """A model or workload whose sizes remember their letters, so that what is made of them has a value and a formula.
+
+    With ``widths`` those that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
 
     >>> from tfcalc.workload import Workload
     >>> remembering(Workload(batch_size=8)).target.tokens
     4096 = b*l
     """
+    if widths:
+        sizes, given = described.described(), described.values()
+        apart = {
+            name: cast("int", sizes[name])
+            for name, known in described.dimensions().items()
+            if len(known.follows) > 1 and known.symbol not in given
+        }
+        described = described.replaced(**apart)
     known = described.values()
     return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
 
@@ -58,6 +68,22 @@ def values(*described: Sized) -> dict[str, Num]:
     return {letter: value for one in described for letter, value in one.values().items()}
 
 
+def spellings(*described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """The letter of each size, by every name that it goes by: its field, its options, and how a notation spells it.
+
+    >>> from tfcalc.workload import Workload
+    >>> known = spellings(Workload(), notation="bsld")
+    >>> known["L"], known["seq_len"], known["seq"], "l" in known
+    ('l', 'l', 'l', False)
+    """
+    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
+    return {
+        called: size.symbol
+        for one, name, size in sizes
+        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
+    } | {spelled(size.symbol, notation): size.symbol for _, _, size in sizes}
+
+
 def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
     """The letter of each of these sizes, which go by name or by how a notation spells the letter.
 
@@ -67,13 +93,8 @@ def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> 
     >>> letters(["batch_size", "l"], Workload()), letters(["L"], Workload(), notation="bsld")
     ({'batch_size': 'b', 'l': 'l'}, {'L': 'l'})
     """
-    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
-    own = {size.symbol for _, _, size in sizes}
-    known = {
-        called: size.symbol
-        for one, name, size in sizes
-        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
-    } | {spelled(letter, notation): letter for letter in own}
+    known = spellings(*described, notation=notation)
+    own = {size.symbol for one in described for size in one.dimensions().values()}
     for name in names:
         if name in known:
             continue

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.repositories import Repository
 
 LAYERS, HEADS, KV_HEADS, HEAD_DIM = 32, 32, 8, 128
-CHAT: Mapping[str, object] = {
+CHAT: dict[str, object] = {
     "model_type": "llama",
     "hidden_size": HEADS * HEAD_DIM,
     "intermediate_size": 14_336,

@@ -120,3 +120,11 @@ def test_a_pattern_is_a_glob_or_the_name_itself() -> None:
     assert matches("[xy]", "y")
     assert not matches("chat", "chat-long")
     assert not matches("CHAT", "chat")
+
+
+def test_the_example_of_the_page_is_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "budgets.md").read_text(encoding="utf-8")
+    first = page.split("```toml\n")[1].split("```")[0]
+    file = read(first)
+    assert [one.metric for one in file.budgets] == ["memory.peak_bytes", "total_params"]
+    assert list(file.models) == ["chat", "chat-small"]

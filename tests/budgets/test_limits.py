@@ -53,5 +53,5 @@ def test_a_part_of_a_byte_decides_as_the_whole_amount_would(text: str) -> None:
     for value in range(int(exact) - 2, int(exact) + 3):
         assert (value <= most) == (value <= exact)
         assert (value >= least) == (value >= exact)
-        assert (value >= early) == (value >= exact)
-        assert (value <= late) == (value <= exact)
+        assert (value > early) == (value > exact)
+        assert (value < late) == (value < exact)

@@ -60,6 +60,8 @@ COMMANDS = [
     "params --laers 3",
     "params transformer-bas --json",
     "compare llama-3-8b qwen3-8b --format markdown",
+    "diff llama-3-8b 'llama-3-8b --kv-heads 16 --d-ff 16384' --format markdown",
+    "diff gpt2 gpt2-medium --seq 1k",
 ]
 """At 80 columns."""
 GLANCES = [

@@ -38,6 +38,7 @@ ASKED_OF_EACH = (
     "memory {} --serve --context 1k",
     "memory {} --train --batch 2",
     "compare {} gpt2",
+    "diff {} gpt2",
 )
 FURTHER = (
     "params mixtral-8x7b --approx",
@@ -57,10 +58,14 @@ FURTHER = (
     "compare gpt2 gpt2-medium --train --seq 64",
     "compare gpt2 gpt2-medium --serve --context 64",
     "compare gpt2 'gpt2 --layers 6' --only-differences",
+    "diff gpt2 gpt2",
+    "diff gpt2 'gpt2 --layers 6' --seq 64",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
     "why 163M gpt2",
     "why 117M gpt2",
+    "check encoder-layer '24h^2 + 4lh' --of flops",
+    "check mha '4h^2 + 4h' --of flops",
     "params lama-3-8b",
     "params --d-model 513",
     "params /",

@@ -70,6 +70,19 @@ class Row(NamedTuple):
         return value / first if numbers and first else None  # type: ignore[operator]  # both are numbers
 
 
+def said(unit: str, value: Value, units: str) -> str:
+    """``8.03B`` parameters, ``17.2G`` FLOPs, ``128 KiB``; a size in full."""
+    if value is None:
+        return NONE
+    if isinstance(value, Unknown):
+        return value.short.partition(":")[0]
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return short_bytes(value, units)
+    return short(value, billion="B" if unit == "params" else "G") if unit else f"{value:,}"
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Models side by side: a row for each quantity, in exact numbers, each beside the same of the first model."""
@@ -107,7 +120,7 @@ class Comparison:
                     "model": dict(operand.model.described()),
                     "batch_size": workload.batch_size,
                     "seq_len": workload.seq_len,
-                    **{row.key: _plain(row.values[place]) for row in self.rows},
+                    **{row.key: plain(row.values[place]) for row in self.rows},
                 }
                 for place, (operand, workload) in enumerate(zip(self.operands, self.workloads, strict=True))
             ],
@@ -115,7 +128,7 @@ class Comparison:
                 {
                     "key": row.key,
                     "unit": row.unit,
-                    "values": [_plain(value) for value in row.values],
+                    "values": [plain(value) for value in row.values],
                     "differences": [row.difference(place) for place in range(len(row.values))],
                     "ratios": [row.ratio(place) for place in range(len(row.values))],
                     "reasons": [value.reason if isinstance(value, Unknown) else "" for value in row.values],
@@ -174,16 +187,7 @@ class Comparison:
         return cells
 
     def _said(self, row: Row, value: Value) -> str:
-        if value is None:
-            return NONE
-        if isinstance(value, Unknown):
-            return value.short.partition(":")[0]
-        if isinstance(value, str):
-            return value
-        if row.unit == "bytes":
-            return short_bytes(value, self.units)
-        sign = "-" * (value < 0)
-        return f"{sign}{short(abs(value), billion='B' if row.unit == 'params' else 'G')}" if row.unit else f"{value:,}"
+        return said(row.unit, value, self.units)
 
     def _same(self) -> Iterator[str]:
         same = [row for row in self.rows if not row.differs and not row.minor and row.values[0] is not None]
@@ -216,7 +220,7 @@ class Comparison:
                 [
                     row.key,
                     row.unit,
-                    *(_plain(value) for value in row.values),
+                    *(plain(value) for value in row.values),
                     *(cell for place in others for cell in (row.difference(place), row.ratio(place))),
                 ]
                 for row in rows
@@ -271,8 +275,8 @@ def compare(
     if not LEAST <= len(models) <= MOST:
         count = "1 model" if len(models) == 1 else f"{len(models)} models"
         raise UsageError(f"{count} to compare", f"name {LEAST} to {MOST}")
-    operands = _renamed([_operand(each, training, serving) for each in models])
-    asked = workload or Workload(seq_len=_shared_length(operands))
+    operands = renamed([as_operand(each, training, serving) for each in models])
+    asked = workload or Workload(seq_len=shared_length(operands))
     workloads = tuple(operand.workload or asked for operand in operands)
     for operand, its in zip(operands, workloads, strict=True):
         check_arguments(operand.model, its, conventions)
@@ -282,7 +286,8 @@ def compare(
     return Comparison(tuple(operands), workloads, tuple(rows), only_differences, (conventions or Conventions()).units)
 
 
-def _operand(each: Model | Operand | str, training: Training | None, serving: Serving | None) -> Operand:
+def as_operand(each: Model | Operand | str, training: Training | None, serving: Serving | None) -> Operand:
+    """A model by name, or a model, with the plans that it has none of its own for. Raises as :func:`compare`."""
     if isinstance(each, str):
         from tfcalc.catalog import load
 
@@ -293,7 +298,7 @@ def _operand(each: Model | Operand | str, training: Training | None, serving: Se
     return Operand(getattr(each, "name", "") or each.summary, each, None, training, serving)
 
 
-def _renamed(operands: Sequence[Operand]) -> list[Operand]:
+def renamed(operands: Sequence[Operand]) -> list[Operand]:
     """Those of one name are numbered."""
     names = [operand.name for operand in operands]
     return [
@@ -304,7 +309,7 @@ def _renamed(operands: Sequence[Operand]) -> list[Operand]:
     ]
 
 
-def _shared_length(operands: Sequence[Operand]) -> int:
+def shared_length(operands: Sequence[Operand]) -> int:
     """As many tokens as all of them read, 4,096 at most."""
     longest = (operand.model.longest for operand in operands)
     return min([LENGTH, *(length for length in longest if isinstance(length, int))])
@@ -330,7 +335,7 @@ def _is_small(values: Sequence[Value], columns: Sequence[Groups]) -> bool:
     )
 
 
-def _plain(value: Value) -> int | float | str | None:
+def plain(value: Value) -> int | float | str | None:
     """For programs, which find the reason of what is not known beside it."""
     return None if isinstance(value, Unknown) else value
 

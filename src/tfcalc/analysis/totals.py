@@ -82,6 +82,11 @@ PARAMS = 1
 TOTAL = Quantity("total_params", "parameters", "params")
 ACTIVE = Quantity("active_params", "active parameters", "params")
 EMBEDDING = Quantity("embedding_params", "embedding", "params", part=True)
+FORWARD = Quantity("forward_flops_per_token", "forward FLOPs/token", "flops")
+WEIGHTS = Quantity("weights_bytes", "weights", "bytes")
+KV = Quantity("kv_cache_bytes_per_token", "KV cache per token", "bytes")
+CACHE = Quantity("kv_cache_bytes", "KV cache at context", "bytes")
+PEAK = Quantity("training_peak_bytes", "training memory", "bytes")
 
 
 def totals(operand: Operand, workload: Workload) -> Groups:
@@ -101,13 +106,13 @@ def totals(operand: Operand, workload: Workload) -> Groups:
             **{Quantity(f"{kind}_params", KINDS.get(kind, kind), "params", part=True): kinds[kind] for kind in kinds},
         },
         {
-            Quantity("forward_flops_per_token", "forward FLOPs/token", "flops"): per_token(flops(model, once)),
+            FORWARD: per_token(flops(model, once)),
             Quantity("training_flops_per_token", "training FLOPs/token", "flops"): per_token(
                 flops(model, once.replaced(phase="train"))
             ),
-            Quantity("weights_bytes", "weights", "bytes"): weights_bytes(model, model.tree(once)),
-            Quantity("kv_cache_bytes_per_token", "KV cache per token", "bytes"): kv,
-            Quantity("kv_cache_bytes", "KV cache at context", "bytes"): serving_and_cache(model, serving)[1],
+            WEIGHTS: weights_bytes(model, model.tree(once)),
+            KV: kv,
+            CACHE: serving_and_cache(model, serving)[1],
             **_memory(operand, workload),
         },
     )
@@ -118,8 +123,7 @@ def _memory(operand: Operand, workload: Workload) -> dict[Quantity, Value]:
     model, training, serving = operand.model, operand.training, operand.serving
     found: dict[Quantity, Value] = {}
     if training is not None:
-        quantity = Quantity("training_peak_bytes", "training memory", "bytes")
-        found[quantity] = known(lambda: memory(model, workload, training=training).answer, "not known")
+        found[PEAK] = known(lambda: memory(model, workload, training=training).answer, "not known")
     if serving is not None:
         quantity = Quantity("serving_peak_bytes", "serving memory", "bytes")
         found[quantity] = known(lambda: memory(model, serving=serving).answer, "not known")

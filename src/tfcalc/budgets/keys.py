@@ -63,7 +63,7 @@ BUDGET = (
     Key(EQUALS, AMOUNT, "the only value that is allowed", 124439808),
     Key(MAX_INCREASE, AMOUNT, "how much more than before is allowed: an amount or a percentage", "10%"),
     Key(MAX_DECREASE, AMOUNT, "how much less than before is allowed: an amount or a percentage", "5M"),
-    Key("warn", AMOUNT, "a warning from here on; written as the limit, of which there is one only", "20GiB"),
+    Key("warn", AMOUNT, "beyond this there is a warning; written as the limit, of which there is one only", "20GiB"),
     Key("severity", TEXT, "what it is to be over the budget: error (exit 1) or warning", WARNING, known=SEVERITIES),
     Key("why", TEXT, "the reason, which is shown with the result", "one RTX 4090 per worker"),
     Key("expires", DATE, "from this date on the budget has expired, and fails by its severity", "2027-01-31"),

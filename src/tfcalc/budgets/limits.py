@@ -10,7 +10,6 @@ from tfcalc.printable import quoted, shortened
 from tfcalc.units import exact, exact_bytes, is_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from fractions import Fraction
 
 MAX, MIN, EQUALS, MAX_INCREASE, MAX_DECREASE = RULES = ("max", "min", "equals", "max_increase", "max_decrease")
@@ -50,19 +49,19 @@ def amount(written: object, rule: str, unit: str) -> Amount:
     >>> amount("1.4B", "max", "params").value, amount(4096, "equals", "params").value, amount("10%", "max_increase", "")
     (1400000000, 4096, Amount(text='10%', value=10.0, percent=True))
     """
-    return _amount(written, rule, unit, rule, None if rule == EQUALS else math.ceil if rule == MIN else math.floor)
+    return _amount(written, rule, unit, rule)
 
 
 def warning(written: object, rule: str, unit: str) -> Amount:
-    """What ``warn = written`` says beside a limit by ``rule``: from this value on, there is a warning.
+    """What ``warn = written`` says beside a limit by ``rule``: beyond this value, there is a warning.
 
-    >>> amount("1.1GiB", "max", "bytes").value, warning("1.1GiB", "max", "bytes").value
-    (1181116006, 1181116007)
+    >>> warning("20GiB", "max", "bytes")
+    Amount(text='20GiB', value=21474836480, percent=False)
     """
-    return _amount(written, "warn", unit, rule, math.floor if rule == MIN else math.ceil)
+    return _amount(written, "warn", unit, rule)
 
 
-def _amount(written: object, called: str, unit: str, rule: str, rounded: Callable[[Fraction], int] | None) -> Amount:
+def _amount(written: object, called: str, unit: str, rule: str) -> Amount:
     if isinstance(written, bool) or not isinstance(written, int | float | str):
         raise UsageError(f"{called} {quoted(written)} is not a number", FORMS[unit])
     text = written.strip() if isinstance(written, str) else f"{written}"
@@ -76,10 +75,10 @@ def _amount(written: object, called: str, unit: str, rule: str, rounded: Callabl
             return Amount(text, int(value), percent=False)
         if not unit:
             return Amount(text, float(value), percent=False)
-        if rounded is None:
+        if rule == EQUALS:
             below = math.floor(value)
             raise UsageError(f"{text} is not a whole number", f"the nearest are {below} and {below + 1}")
-        return Amount(text, rounded(value), percent=False)
+        return Amount(text, math.ceil(value) if rule == MIN else math.floor(value), percent=False)
     except UsageError as error:
         raise UsageError(f"{called} {error.message}", error.hint) from None
 

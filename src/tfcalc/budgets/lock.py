@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import BadFile
-from tfcalc.reader import reading
+from tfcalc.plain_data import whole_number
+from tfcalc.printable import shortened
 
 if TYPE_CHECKING:
     from tfcalc.budgets.hold import Value
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 NAME = "tfcalc.lock.json"
 SCHEMA_VERSION = 1
 LARGEST = 4 << 20
+LONGEST_VERSION = 40
 DIGITS = 16
+ABSURD = 10**30
+"""No number of an answer is as large."""
 REMEDY = "restore it from git, or delete it and run tfcalc budget --update"
 
 Key = tuple[str, str, str]
@@ -85,15 +89,25 @@ def record(key: Key, number: Number, options: Mapping[str, object], reason: str 
     return Record(model, scenario or None, metric, number.value, definitions, digest(number.model), reason)
 
 
-def read(path: Path) -> Lock:
-    """The recorded values of a file. Raises BadFile for one that cannot be read, or is none."""
-    with reading(path):
-        raw = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+def read(path: Path, name: str) -> Lock:
+    """The recorded values of a file that is called ``name``. Raises BadFile where it cannot be read, or is none."""
     try:
-        return _parsed(json.loads(raw.decode()))
+        with path.open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "no file can be called so"
+        raise BadFile(f"{name} cannot be read: {why}", "tfcalc budget --update writes it") from None
+    if len(raw) > LARGEST:
+        raise BadFile(f"{name} is larger than 4 MiB", REMEDY)
+    try:
+        return _parsed(json.loads(raw.decode(), parse_int=whole_number, parse_constant=_refused))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = "it lacks " if isinstance(error, KeyError) else ""
-        raise BadFile(f"{path} is no file of recorded values: {what}{error}", REMEDY) from None
+        raise BadFile(f"{name} is no file of recorded values: {what}{error}", REMEDY) from None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 def _parsed(table: Any) -> Lock:
@@ -107,10 +121,19 @@ def _parsed(table: Any) -> Lock:
         raise TypeError("its tfcalc, conventions or scenarios are of another type")
     for one in records:
         number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
-        texts = (one.model, one.metric, one.definitions, one.fields, one.reason, one.scenario or "")
+        texts = (
+            one.model,
+            one.metric,
+            one.definitions,
+            one.fields,
+            one.reason,
+            "" if one.scenario is None else one.scenario,
+        )
         if not number or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"the record {_short(one)} is of another type")
-    return Lock(version, conventions, scenarios, {one.key: one for one in records})
+        if abs(one.value) > ABSURD:
+            raise ValueError(f"the record {_short(one)} is too large")
+    return Lock(shortened(version, LONGEST_VERSION), conventions, scenarios, {one.key: one for one in records})
 
 
 def _short(one: Record) -> str:

@@ -21,7 +21,7 @@ from tfcalc.errors import BadFile, TfcalcError, Unavailable
 
 if TYPE_CHECKING:
     from tfcalc.budgets.before import Other
-    from tfcalc.budgets.file import Budget, BudgetFile
+    from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry
     from tfcalc.budgets.numbers import Number, Numbers
     from tfcalc.budgets.sources import Fields
 
@@ -43,6 +43,7 @@ class Run:
 
     def __init__(self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*") -> None:
         self.file, self.folder, self.numbers, self.other = file, folder, numbers, other
+        self.name = shown(Path(file.path))
         self.models = [entry for name, entry in file.models.items() if matches(pattern, name)]
         self._sources: dict[str, Source] = {}
 
@@ -54,15 +55,22 @@ class Run:
             for source in self.of(budget)
             for check in self._held(budget, source, today)
         )
-        return Checked(shown(Path(self.file.path)), checks, tuple(self.other.notes))
+        return Checked(self.name, checks, tuple(self.other.notes))
 
     def of(self, budget: Budget) -> Iterator[Source]:
         """The models that a budget is for."""
         for entry in self.models:
             if any(matches(pattern, entry.name) for pattern in budget.models):
-                if entry.name not in self._sources:
-                    self._sources[entry.name] = here(entry, self.folder)
-                yield self._sources[entry.name]
+                yield self._source(entry)
+
+    def _source(self, entry: ModelEntry) -> Source:
+        """The model as it is in the working tree. Raises BadFile."""
+        if entry.name not in self._sources:
+            try:
+                self._sources[entry.name] = here(entry, self.folder)
+            except TfcalcError as error:
+                raise BadFile(f"{self.name}: models.{entry.name}: {error.message}", error.hint) from None
+        return self._sources[entry.name]
 
     def number(self, budget: Budget, source: Source) -> Number:
         """The number of the model as it is. Raises BadFile where it has none, with the place of the budget."""
@@ -72,7 +80,7 @@ class Run:
             raise
         except TfcalcError as error:
             scenario = f", scenario {budget.scenario}" if budget.scenario else ""
-            place = f"{shown(Path(self.file.path))}:{budget.line}: {budget.metric} of {source.entry.name}{scenario}"
+            place = f"{self.name}:{budget.line}: {budget.metric} of {source.entry.name}{scenario}"
             raise BadFile(f"{place}: {error.message}", error.hint) from None
 
     def _held(self, budget: Budget, source: Source, today: date) -> Iterator[Check]:
@@ -154,7 +162,7 @@ class Run:
         return Place(shown(Path(source.path)), line_of(text, field))
 
     def _line_of(self, budget: Budget) -> Place:
-        return Place(shown(Path(self.file.path)), budget.line)
+        return Place(self.name, budget.line)
 
 
 def shown(path: Path) -> str:

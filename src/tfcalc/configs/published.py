@@ -250,8 +250,8 @@ class HFModel:
             "name": self.name,
             "architecture": self.architecture,
             "changed": self.changed,
-            "config": _finite(self.data),
-            "defaults": _finite(self.reading.assumed),
+            "config": finite(self.data),
+            "defaults": finite(self.reading.assumed),
         }
 
     def also_called(self, name: str, /) -> tuple[str, ...]:
@@ -335,12 +335,12 @@ def _brief(value: object) -> str:
     return text if len(text) <= 40 else "…"
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """The same without what JSON has no word for: an infinite time step is written as text."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(inner) for key, inner in value.items()}
+        return {str(key): finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 

@@ -192,16 +192,25 @@ class Report(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
+        return {**self._head(), **self.more, **self._tree()}
+
+    def entries(self) -> Mapping[str, Any]:
+        """The same object, of which an entry that takes a while is found when it is read."""
+        from tfcalc.report.later import InTurn, Later
+
+        return InTurn(self._head(), Later({}, self._tree), self.more)
+
+    def _head(self) -> dict[str, object]:
         return {
             "schema_version": SCHEMA_VERSION,
             "command": self.command,
             "model": dict(self.model),
             "conventions": dict(self.conventions),
             **self.totals,
-            **self.more,
-            "formula": self.whole.written(),
-            "components": [part.to_dict() for part in self.root.parts],
         }
+
+    def _tree(self) -> dict[str, object]:
+        return {"formula": self.whole.written(), "components": [part.to_dict() for part in self.root.parts]}
 
     def sheet(self) -> "Sheet":
         """The summary or the breakdown as rows, with the definitions and the legend below."""

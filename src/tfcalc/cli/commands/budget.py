@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc import __version__
 from tfcalc.budgets.checks import Checked
 from tfcalc.budgets.formats import FORMATS
+from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
 from tfcalc.cli.options import SHOW, Option
@@ -59,19 +60,21 @@ def answer(settings: Settings) -> Answer:
     file = _parsed(text_of(path), str(path))
     if not file.budgets:
         raise BadFile(f"{path} has no [[budget]]", "write one, or begin with tfcalc init")
+    refuse_idle(file)
     return _updated(settings, file) if update else _checked(settings, file)
 
 
 def _path(settings: Settings) -> Path:
     """The file with the budgets. Raises BadFile where there is none."""
     from tfcalc.budgets.file import find
+    from tfcalc.budgets.run import shown
 
     if settings.get("file"):
         return Path(settings.get("file"))
     path = find(Path.cwd())
     if path is None:
         raise BadFile("no tfcalc.toml here or above", "tfcalc init writes one, or name it: --file FILE")
-    return path
+    return Path(shown(path))
 
 
 def _parsed(text: str, path: str) -> BudgetFile:
@@ -117,7 +120,7 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
     path = _baseline(settings, file)
     if not path.exists() and not settings.get("baseline"):
         return Nothing("", NOTHING)
-    return Recorded(read(path), shown(path), file, __version__)
+    return Recorded(read(path, shown(path)), shown(path), file, __version__)
 
 
 def _updated(settings: Settings, file: BudgetFile) -> Updated:
@@ -129,7 +132,7 @@ def _updated(settings: Settings, file: BudgetFile) -> Updated:
 
     path = _baseline(settings, file)
     run = Run(file, Path(file.path).parent, _numbers(settings, file), Nothing("", NOTHING))
-    before = read(path) if path.exists() else None
+    before = read(path, shown(path)) if path.exists() else None
     found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
     try:
         path.write_text(found.lock.text(), encoding="utf-8", newline="\n")

@@ -1,0 +1,81 @@
+"""``tfcalc diff A B``, ``tfcalc diff REF:PATH``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.diff import diff
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings
+from tfcalc.cli.commands.plans import SERVE, SERVING
+from tfcalc.cli.options import SHOW, UNITS, Option
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfcalc.analysis.diff_report import Diff
+    from tfcalc.analysis.totals import Operand
+    from tfcalc.cli.settings import Settings
+
+MODELS = Option(
+    "models",
+    (),
+    "two models: names, config.json, REF:PATH, Hub ids; with options in quotes; or one REF:PATH: then and now",
+    argument=True,
+    several=True,
+)
+FOR_BOTH = tuple(option for option in EACH if option not in (TRAIN, SERVE, *SERVING))
+
+
+def answer(settings: Settings) -> Diff:
+    """What the second has otherwise."""
+    settings = settings.with_values(train=True)
+    first, second = (_operand(text, settings) for text in _sides(settings.get("models") or ()))
+    return diff(first, second, workload=first.workload, conventions=settings.conventions())
+
+
+def _sides(texts: Sequence[str]) -> Sequence[str]:
+    """Both texts; of a path at a revision alone the same path today, wherever it was then. Raises UsageError."""
+    from tfcalc.catalog import revision
+    from tfcalc.revisions import path_at
+
+    found = revision(texts[0]) if len(texts) == 1 else None
+    if found:
+        ref, path = found
+        return f"{ref}:{path_at(ref, path, Path())}", path
+    if len(texts) != 2:
+        told = f"1 model to compare: {quoted(texts[0])}" if len(texts) == 1 else f"{len(texts)} models to compare"
+        raise UsageError(told, "name two, or one file at a git revision: HEAD~1:config.json")
+    return texts
+
+
+def _operand(text: str, settings: Settings) -> Operand:
+    own = own_settings(text)
+    of_runs = (option.name for option in EACH if option not in OF_MODELS)
+    own.refuse(of_runs, f"on one of both: {quoted(text)}", {}, "put it outside of the quotes")
+    return operand(text, beside(settings, own))
+
+
+def write(found: Diff, settings: Settings) -> None:
+    """As other answers; nothing where nothing changed, unless it is for a program."""
+    from tfcalc.cli.output import deliver, show
+
+    if found.changed or settings.wants_json or settings.get("quiet"):
+        show(found, settings)
+    elif settings.get("output", "-") != "-":
+        deliver("", settings)
+
+
+COMMAND = Command(
+    answer,
+    (MODELS, *FOR_BOTH, *UNITS, *(option for option in SHOW if option.name != "formulas")),
+    (
+        "tfcalc diff llama-3-8b 'llama-3-8b --kv-heads 16'",
+        "tfcalc diff gpt2 gpt2-medium --seq 1k --checkpointing full",
+        "tfcalc diff llama-3-8b 'llama-3-8b --kv-heads 16 --d-ff 16384' --format markdown",
+    ),
+    write=write,
+)

@@ -1,0 +1,70 @@
+"""What is compared: an argument that names a model, or a model with its options in quotes."""
+
+from __future__ import annotations
+
+import shlex
+
+from tfcalc.analysis.totals import Operand
+from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
+from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
+from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.footprint.plans import Serving, Training
+from tfcalc.printable import quoted
+from tfcalc.workload import Workload
+
+TRAIN = Option("train", ("--train",), "the memory of a training step, too", switch=True)
+SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len"))
+IN_TRAINING = (
+    *of_fields(Workload, "kernel", "recompute", "dropout"),
+    *(option for option in RUN if option.name == "gradient_checkpointing"),
+)
+"""What changes the memory of training alone."""
+OF_MODELS = (*READ_AS, *MODEL_FIELDS)
+EACH = (*OF_MODELS, *SIZES, *IN_TRAINING, TRAIN, *PLANS)
+"""What may be different for each model, or the same for all."""
+
+
+def own_settings(text: str) -> Settings:
+    """The model and the options that one argument holds. Raises UsageError."""
+    from tfcalc.catalog import is_path
+    from tfcalc.cli.app import settings_of
+
+    if is_path(text):
+        return settings_of([text], (MODEL_ARGUMENT, *EACH))
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise UsageError(f"{quoted(text)} has a quotation mark that is not closed", "close it") from None
+    return settings_of(words, (MODEL_ARGUMENT, *EACH))
+
+
+def beside(settings: Settings, own: Settings) -> Settings:
+    """The settings of all, with those of one argument in their place."""
+    return Settings(settings.given | {name: each for name, each in own.given.items() if each.source == FLAG})
+
+
+def operand(text: str, settings: Settings) -> Operand:
+    """The model of these settings, with its workload and its plans. Raises InvalidModel, UsageError."""
+    try:
+        model = settings.model()
+        sound(model)
+    except InvalidModel as error:
+        if not error.of_file and any(
+            settings.given[name].source != FILE for name in MODEL_NAMES if name in settings.given
+        ):
+            raise UsageError(error.message, error.hint) from None
+        error.of_file = True
+        raise
+    trains, serves = settings.get("train", False), settings.get("serve", False)
+    if not trains:
+        settings.refuse((option.name for option in (*TRAINING, *IN_TRAINING)), "without --train", {}, "add --train")
+    if not serves:
+        settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
+    return Operand(
+        " ".join(text.split()),
+        model,
+        settings.fill(Workload()) if any(option.name in settings.given for option in (*SIZES, *IN_TRAINING)) else None,
+        settings.fill(Training()) if trains else None,
+        settings.fill(Serving()) if serves else None,
+    )
