@@ -149,7 +149,7 @@ class Formulas:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: the formula of the complete model, as if it were asked for, and the ``summary`` of all parts."""
+        """As in ``--json``: the complete model, as if it were asked for, and the ``summary`` of all parts."""
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "formula",
