@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -62,6 +63,7 @@ _HOME = {
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
+    "formulas": "analysis.formulas",
     "from_config": "catalog",
     "kernels": "analysis.kernels",
     "load": "catalog",
@@ -103,6 +105,7 @@ __all__ = [
     "fits",
     "flops",
     "formula",
+    "formulas",
     "from_config",
     "kernels",
     "load",
