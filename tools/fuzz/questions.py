@@ -75,7 +75,9 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
     if name == "why":
-        number = draw.choice([*NUMBERS, "117M", "163,037,184", "6.61B", "14GB", "12.6 GiB", "3.14e23", "512KB", "31.5T"])
+        number = draw.choice(
+            [*NUMBERS, "117M", "163,037,184", "6.61B", "14GB", "12.6 GiB", "3.14e23", "512KB", "31.5T"]
+        )
         return [edited(draw, number, NUMBERS) if draw.random() < 0.3 else number, *given], stdin
     if name in ("formula", "explain", "check", "shapes"):
         given = ["--model", *given] if given else []
