@@ -10,6 +10,7 @@ import pytest
 import tfcalc
 from tfcalc import Workload
 from tfcalc.cli.commands import every
+from tfcalc.cli.commands.check import letters_of
 from tfcalc.cli.commands.formula import numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, InvalidModel, UsageError
@@ -46,6 +47,11 @@ def test_what_is_wrong_in_a_settings_file_is_the_files_mistake(text: str, tmp_pa
 def test_a_symbol_is_given_one_number(text: str) -> None:
     with pytest.raises(UsageError, match="twice"):
         numbers_of(text)
+
+
+def test_a_size_has_one_letter() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        letters_of("h=d,h=e")
 
 
 def test_a_size_by_its_letter_and_by_its_name_is_given_once() -> None:

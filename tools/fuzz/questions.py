@@ -65,6 +65,7 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     if name in ("compare", "diff"):
         stdin = encoded(mutated(draw, draw.choice(TYPES)))
         sides = [draw.choice([draw.choice(PRESETS), "-", " ".join(["gpt2", *classic(draw)])]) for _ in range(2)]
+        sides = [edited(draw, side, sides) if draw.random() < 0.3 else side for side in sides]
         return sides[: draw.choice([0, 1, 2, 2, 2, 2])], stdin
     kind = draw.random()
     given: list[str] = []
