@@ -46,7 +46,7 @@ def _of_an_answer(settings: Settings) -> tuple[str, tuple[str, ...]] | None:
     target, of = str(settings.get("target")), settings.get("of", "")
     first = target.partition(".")[0]
     known = {key: name for name in reversed(NUMBERS) for key in NUMBERS[name]}
-    if target in (*TARGETS, *COMMANDS) or (first not in known and first not in (*COMMANDS, "components", "conventions")):
+    if target in (*TARGETS, *COMMANDS) or first not in (*known, *COMMANDS, "components", "conventions"):
         return None
     named, keys = split(target)
     if named == of == "memory" and keys[0] not in _keys(named):
