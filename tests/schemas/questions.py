@@ -65,6 +65,8 @@ FURTHER = (
     "explain pf_days gpt2 --train --tokens 1B",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "why 163M gpt2",
+    "why 117M gpt2",
     "check encoder-layer '24h^2 + 4lh' --of flops",
     "check mha '4h^2 + 4h' --of flops",
     "params lama-3-8b",

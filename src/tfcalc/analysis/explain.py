@@ -220,7 +220,7 @@ def _heads(sizes: Mapping[str, Num]) -> str:
     """Why there is one matrix where people look for one per head."""
     heads = sizes["a"]
     width: Num = sizes.get("d", divide(sizes["h"], heads))
-    return f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
+    return "" if heads == 1 else f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
 
 
 NOTES = {
