@@ -243,12 +243,13 @@ class _Training(_Asked["Training"]):
 
     def _put_on_card(self) -> None:
         """What a card shows of it, and whether the caching allocator runs in what there is."""
-        from tfcalc.analysis.card import of_step
+        from tfcalc.analysis.card import read
         from tfcalc.footprint.training.card import allocatable
 
         self.room = allocatable(self.budget.bytes)
-        self.on_card = of_step(self.peaks, self.run, self.plan, self.report.answer)
-        if self.report.answer <= self.room < self.budget.bytes < self.on_card.reserved.bytes:
+        self.on_card = read(self.report.more, self.report.answer)
+        reserved = self.on_card.reserved.bytes if self.on_card else 0
+        if self.report.answer <= self.room < self.budget.bytes < reserved:
             self.runs = self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
 
     def _peak(self, run: Workload, plan: Training) -> int:

@@ -24,7 +24,8 @@ class Group(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
-    those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would.
+    those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would; it may
+    be one of several that do so together, at this ``place`` among so many.
     """
 
     stack: str
@@ -36,6 +37,7 @@ class Group(NamedTuple):
     again: bool = False
     under: int = 0
     stands_for: int = 1
+    place: tuple[int, int] = (0, 1)
 
     @property
     def apart(self) -> bool:
@@ -141,26 +143,53 @@ def _bounded(groups: list[Group]) -> list[Group]:
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:
-    """Of each row of equal layers those at its ends, and between them one for all others."""
-    for row in _rows(groups):
-        between = len(row) - BELOW - ABOVE
+    """Of each row of equal periods those at its ends, and between them one for all others."""
+    for row, period in _rows(groups):
+        between = len(row) // period - BELOW - ABOVE
         if between < 2:
             yield from row
         else:
-            yield from row[:BELOW]
-            yield row[BELOW]._replace(stands_for=between)
-            yield from row[-ABOVE:]
+            standing = row[BELOW * period : (BELOW + 1) * period]
+            yield from row[: BELOW * period]
+            yield from (each._replace(stands_for=between, place=(at, period)) for at, each in enumerate(standing))
+            yield from row[-ABOVE * period :]
 
 
-def _rows(groups: list[Group]) -> Iterator[list[Group]]:
-    row = groups[:1]
-    for group in groups[1:]:
-        if (group.layer is row[0].layer or group.layer == row[0].layer) and group.again == row[0].again:
-            row.append(group)
-        else:
-            yield row
-            row = [group]
-    yield row
+def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
+    """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
+    kinds, start = _kinds(groups), 0
+    while start < len(groups):
+        _, period, times = max(_repeated(kinds, start), key=lambda found: found[0])
+        yield groups[start : start + period * times], period
+        start += period * times
+
+
+def _repeated(kinds: list[int], start: int) -> Iterator[tuple[int, int, int]]:
+    """How many layers need not run for each period that begins here, the shorter first; its length, and its times."""
+    yield 0, 1, 1
+    for period in range(1, (len(kinds) - start) // (BELOW + ABOVE + 2) + 1):
+        end = start + period
+        while end < len(kinds) and kinds[end] == kinds[end - period]:
+            end += 1
+        times = (end - start) // period
+        yield (times - BELOW - ABOVE - 1) * period, period, times
+
+
+def _kinds(groups: list[Group]) -> list[int]:
+    """A number for each layer, the same for those that are equal."""
+    known: list[Group] = []
+    found = []
+    for group in groups:
+        alike = (
+            number
+            for number, each in enumerate(known)
+            if (group.layer is each.layer or group.layer == each.layer) and group.again == each.again
+        )
+        number = next(alike, len(known))
+        if number == len(known):
+            known.append(group)
+        found.append(number)
+    return found
 
 
 def _unlike(group: Group, every: int) -> Iterator[Group]:

@@ -62,7 +62,7 @@ class Interpreter(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
         tape = self.tape
-        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for), tape.unit():
+        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for, *layers.place), tape.unit():
             yield
 
     def like_others(self, x: Tensor) -> bool:

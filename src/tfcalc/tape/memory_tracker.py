@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 from weakref import ref
 
@@ -277,7 +276,7 @@ class Storage:
         self.tracker = tracker
         self.shape = shape
         self.dtype = dtype
-        self.bytes = WIDTHS[dtype] * prod(map(value_of, shape)) if tracker.watch else 0
+        self.bytes = _bytes(shape, dtype) if tracker.watch else 0
         self.label = label
         self.home: tuple[Place, ...] = ()  # the module that it belongs to, where that is not the one that keeps it
         self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
@@ -324,3 +323,10 @@ class Storage:
     def __del__(self) -> None:
         if self.counts:
             self.tracker.gone(self)
+
+
+def _bytes(shape: tuple[Num, ...], dtype: str) -> int:
+    found = WIDTHS[dtype]
+    for size in shape:
+        found *= size if type(size) is int else value_of(size)  # most are: a call for each takes longer than all else
+    return found

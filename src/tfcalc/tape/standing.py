@@ -2,7 +2,8 @@
 
 Of a row of equal layers only those at its ends need to run to find when most is live. A moment within a layer holds the
 more, or the less, the higher the layer stands, by the same number of bytes for each: what each layer below has kept, or
-what each above has left in gradients. So most is live in one of the first or of the last of them.
+what each above has left in gradients. So most is live in one of the first or of the last of them. The same holds of
+several unlike layers that repeat in turn, where a moment is compared with that of the turn before.
 """
 
 from __future__ import annotations
@@ -20,34 +21,46 @@ if TYPE_CHECKING:
 
 BELOW, ABOVE = 2, 3
 """Layers of a row that run before and after the one that stands for the rest. The first and the last may differ from
-the others in what is beside them; and the one behind the rest lets go of what all these have handed on."""
+the others in what is beside them; and the one behind the rest lets go of what all these have handed on. Where several
+unlike layers repeat in turn, so many of their turns."""
 
 
 class Standing:
-    """Runs layers of a stack, one of which may stand for others."""
+    """Runs layers of a stack, of which one, or several in turn, may stand for others."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
         self.waiting: tuple[list[ref[Storage]], int] | None = None
+        self.until = 0
+        """How many layers are still to run until what waits is counted."""
 
     @contextmanager
-    def runs(self, layers: int) -> Iterator[None]:
-        """A layer that stands for so many.
+    def runs(self, layers: int, at: int = 0, together: int = 1) -> Iterator[None]:
+        """A layer that stands for so many, ``at`` this place of those that do so ``together``.
 
-        What it has made and is there when the layer behind it ends, has been kept: it is there as many times.
+        What these have made and is there when as many layers behind them have ended, has been kept: it is there as many
+        times.
         """
-        waiting, self.waiting = self.waiting, None
         if layers == 1:
             yield
-        else:
+            self._ended()
+            return
+        tracker = self.tape.tracker
+        if at == 0:
             self._boundary(layers)
-            self.tape.tracker.since = []
-            yield
-            found, self.tape.tracker.since = self.tape.tracker.since, None
+            tracker.since = []
+        yield
+        if at == together - 1:
+            found, tracker.since = tracker.since or [], None
             self._boundary(layers)
-            self.waiting = found, layers
-        if waiting is not None:
-            multiply(self.tape.tracker, *waiting)
+            self.waiting, self.until = (found, layers), together
+
+    def _ended(self) -> None:
+        if self.waiting is not None:
+            self.until -= 1
+            if not self.until:
+                waiting, self.waiting = self.waiting, None
+                multiply(self.tape.tracker, *waiting)
 
     def _boundary(self, layers: int) -> None:
         if self.tape.gradients:

@@ -105,6 +105,11 @@ class Group(Protocol):
         ...
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Which one it is of those that stand for others together, and how many these are."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...
