@@ -22,8 +22,8 @@ SIZES = {
     "max_window_layers": 8,
 }
 FORMATS = {"fp32": Numerics(), "autocast": Numerics("float32", "bfloat16")}
-FAMILIES = {"llama": 11, "qwen2": 17, "gemma2": 6}
-"""With so many layers: one stands for six; for three and four in two rows; none for any, as windows take turns."""
+FAMILIES = {"llama": 11, "qwen2": 17, "gemma2": 18}
+"""With so many layers: one stands for six; for three and four in two rows; two that take turns, for four turns."""
 HOW = [*product(FAMILIES, FORMATS, ("eager", "flash"), ("none", "full", "selective"))]
 
 

@@ -32,7 +32,10 @@ def look(
         return
     FOUND.timed(outcome.seconds, shown)
     if outcome.seconds > SLOW * WATCH.patience:
-        FOUND.note(f"over {SLOW:.0f} s: {argv[0]}", shown, outcome.seconds)
+        if _at_once(argv, env or {}):
+            FOUND.bug("slow", f"{argv[0]} takes over {SLOW:.0f} s", (shown, outcome.seconds))
+        else:
+            FOUND.note(f"over {SLOW:.0f} s: {' '.join(argv[:1])}", shown, outcome.seconds)
     if outcome.code == 70:
         FOUND.bug("exit-70", place_of(argv, stdin, env) or err, (shown, err), exact=True)
         return
@@ -100,6 +103,20 @@ def look(
 
 
 MAY_SAY_NO = (["verify"], ["check"], ["why"], ["budget"], ["check-budget"])
+
+
+AT_ONCE = ("params", "flops", "memory", "explain", "models", "schema")
+"""Commands that answer within SLOW seconds of the processor's, unless a step of training runs or a size is solved for.
+
+Others may take up to LIMIT: ``overview`` runs several steps of training, ``memory --train --gpu`` some for each size
+that it tries, ``compare`` and ``diff`` have two models, and formulas are as long as they are asked for.
+"""
+
+
+def _at_once(argv: list[str], env: dict[str, str]) -> bool:
+    """Whether the answer is promised within SLOW seconds."""
+    trained = any("train" in word for word in (*argv[1:], *env, *env.values()))
+    return bool(argv) and argv[0] in AT_ONCE and not trained and not _limited(argv, env)
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:

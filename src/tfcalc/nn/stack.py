@@ -156,18 +156,23 @@ def _ends(groups: list[Group]) -> Iterator[Group]:
 
 
 def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
-    """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
+    """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone.
+
+    Where backward computes layers again, what they hand to each other is kept for that: there only equal neighbours
+    are a row.
+    """
     kinds, start = _kinds(groups), 0
+    longest = 1 if any(group.again for group in groups) else len(groups)
     while start < len(groups):
-        _, period, times = max(_repeated(kinds, start), key=lambda found: found[0])
+        _, period, times = max(_repeated(kinds, start, longest), key=lambda found: found[0])
         yield groups[start : start + period * times], period
         start += period * times
 
 
-def _repeated(kinds: list[int], start: int) -> Iterator[tuple[int, int, int]]:
+def _repeated(kinds: list[int], start: int, longest: int) -> Iterator[tuple[int, int, int]]:
     """How many layers need not run for each period that begins here, the shorter first; its length, and its times."""
     yield 0, 1, 1
-    for period in range(1, (len(kinds) - start) // (BELOW + ABOVE + 2) + 1):
+    for period in range(1, min(longest, (len(kinds) - start) // (BELOW + ABOVE + 2)) + 1):
         end = start + period
         while end < len(kinds) and kinds[end] == kinds[end - period]:
             end += 1
