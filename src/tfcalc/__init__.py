@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
+    from tfcalc.analysis.why import Reason, Why, why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -67,6 +69,7 @@ _HOME = {
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
+    "formulas": "analysis.formulas",
     "from_config": "catalog",
     "kernels": "analysis.kernels",
     "load": "catalog",
@@ -77,7 +80,10 @@ _HOME = {
     "params": "analysis.params",
     "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
+    "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
+    "Why": "analysis.why",
+    "why": "analysis.why",
 }
 
 __all__ = [
@@ -90,12 +96,14 @@ __all__ = [
     "InvalidModel",
     "Operand",
     "Overview",
+    "Reason",
     "Serving",
     "TfcalcError",
     "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
+    "Why",
     "Workload",
     "check",
     "compare",
@@ -106,6 +114,7 @@ __all__ = [
     "fits",
     "flops",
     "formula",
+    "formulas",
     "from_config",
     "kernels",
     "load",
@@ -115,6 +124,7 @@ __all__ = [
     "shapes",
     "sweep",
     "training_preset",
+    "why",
 ]
 
 
