@@ -1,6 +1,6 @@
 """Small random spaces of shapes, searched by ``design`` and by building every shape there is.
 
-``python -m tests.analysis.design.brute_force 1000 SEED`` compares so many and prints what differs.
+``python -m tests.analysis.design.brute_force 1000 SEED`` compares 1,000 of them and prints what differs.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ FAMILIES = (*PRESETS, *(f"classic {kind.kind}" for kind in CLASSIC))
 
 
 def space(number: int, seed: int, most: int = 6) -> Space | None:
-    """A random one of a family in turn, with at most so many depths; None where no model is in it."""
+    """A random one of a family in turn, with at most that number of depths; None where no model is in it."""
     draw = random.Random(1000 * seed + number)
     turn = number % len(FAMILIES)
     classic = turn >= len(PRESETS)
@@ -228,7 +228,7 @@ def differs(within: Space) -> str:
 
 
 def main() -> int:
-    """Compare so many spaces."""
+    """Compare the spaces of a seed."""
     count, seed = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     tried = wrong = 0
     for drawn in (space(number, seed) for number in range(count)):

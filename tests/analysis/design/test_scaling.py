@@ -28,7 +28,7 @@ APPROACH_1 = [
 
 @pytest.mark.parametrize(("params", "compute", "tokens"), APPROACH_1)
 def test_approach_1_is_near_its_table(params: float, compute: float, tokens: float) -> None:
-    split = BY_NAME["Chinchilla, approach 1"].split(compute)
+    split = BY_NAME["Chinchilla 1"].split(compute)
     assert isclose(split.params, params, rel_tol=0.04)  # the exponent has two digits
     assert isclose(split.tokens, tokens, rel_tol=0.08)  # 1.5T of the table are rounded: 6·67e9·1.5e12 = 6.03e23
 
@@ -40,7 +40,7 @@ def test_all_flops_are_spent(fit: object) -> None:
         assert isclose(6 * split.params * split.tokens, compute, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["Chinchilla, approach 3", "Chinchilla, refitted"])
+@pytest.mark.parametrize("name", ["Chinchilla 3", "Chinchilla 3, refitted"])
 def test_the_loss_is_smallest_there(name: str) -> None:
     fit = BY_NAME[name]
     constants = fit.constants
@@ -59,7 +59,7 @@ def test_the_loss_is_smallest_there(name: str) -> None:
 
 def test_gophers_compute() -> None:
     # Hoffmann et al. 2022, section 1: 5.76e23 FLOPs are best spent on about 67B parameters and 1.4T tokens or so
-    split = BY_NAME["Chinchilla, refitted"].split(5.76e23)
+    split = BY_NAME["Chinchilla 3, refitted"].split(5.76e23)
     assert 60e9 < split.params < 80e9
     assert split.tokens / split.params == pytest.approx(18.4, abs=0.5)  # (C/6)/N² with N = G·(C/6)^(β/(α+β))
     assert compute_optimal(5.76e23).answer == pytest.approx((5.76e23 / 120) ** 0.5, rel=1e-3)

@@ -64,7 +64,7 @@ class Counted:
         return at if isinstance(at, Polynomial) else Polynomial({(): at})
 
     def _holds(self, name: str, more: int) -> bool:
-        """Whether the form is also that of a model that is so much deeper, or wider."""
+        """Whether the form is also that of a deeper, or wider, model."""
         letters, larger = self.letters[name], self.family.own(name) + more
         if not self.form.free_symbols.issuperset(letters):
             return False

@@ -38,7 +38,7 @@ class Constraints:
         d_ff: feed-forward sizes.
         d_ff_ratio: feed-forward sizes over d_model, rounded to the nearest multiple.
         aspect: smallest and largest d_model over layers.
-        within: shapes so near to the budget are ranked by practice first, as a fraction of the budget.
+        within: tolerance as a fraction of the budget: shapes within it are ranked by practice first.
     """
 
     multiple_of: int = MULTIPLE

@@ -77,14 +77,14 @@ def _rule(tokens_per_param: float) -> Fit:
         return Split(params, tokens_per_param * params)
 
     source = "Hoffmann et al. 2022 (arXiv 2203.15556), table 3: 20.0 to 22.4 tokens per parameter"
-    return Fit("20 tokens per parameter", "D = 20 N", {"tokens_per_param": tokens_per_param}, source, "all", split)
+    return Fit("20 tokens each", "D = 20 N", {"tokens_per_param": tokens_per_param}, source, "all", split)
 
 
 CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"
 FITS = (
     _rule(20),
     _power_fit(
-        "Chinchilla, approach 1",
+        "Chinchilla 1",
         f"{CHINCHILLA}: exponent of table 2, through 10^9 parameters at 1.21e20 FLOPs of table 3",
         "all",
         1e9,
@@ -92,16 +92,16 @@ FITS = (
         1.21e20,
     ),
     _power_fit(
-        "Chinchilla, approach 2",
+        "Chinchilla 2",
         f"{CHINCHILLA}: exponent of table 2, through 10^9 parameters at 1.20e20 FLOPs of table A3",
         "all",
         1e9,
         0.49,
         1.20e20,
     ),
-    _loss_fit("Chinchilla, approach 3", f"{CHINCHILLA}: equation 10, as rounded there", 1.69, 406.4, 410.7, 0.34, 0.28),
+    _loss_fit("Chinchilla 3", f"{CHINCHILLA}: equation 10, as rounded there", 1.69, 406.4, 410.7, 0.34, 0.28),
     _loss_fit(
-        "Chinchilla, refitted",
+        "Chinchilla 3, refitted",
         "Besiroglu et al. 2024 (arXiv 2404.10102): the data of approach 3 fitted anew; table 1",
         1.8172,
         482.01,
