@@ -133,6 +133,8 @@ def test_none_is_a_negative_answer(tfcalc: Program) -> None:
         ("design --params 1M --pad-vocab 64", "--pad-vocab 64 has no effect on a model without a vocabulary"),
         ("design --memory 24 gpt2", "'24' has no unit"),
         ("design --compute 1e21 --layers 3", "--layers 3 has no effect with --compute"),
+        ("design --params 1M --within 60", "--within 60 is too wide"),
+        ("design --params 1M --multiple-of 1", "--multiple-of 1"),
         ("design --compute 5", "compute 5.0 is no training's"),
     ],
 )

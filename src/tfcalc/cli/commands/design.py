@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 MOST_FLOPS = 10**30
+MOST_WITHIN = 50
+"""Per cent: beyond, every shape is near the budget."""
+LEAST_MULTIPLE = 8
+"""Widths are tried in steps of it."""
 BUDGETS = (
     Option("of_params", ("--params",), "budget: parameters, such as 125M or 7B", number=True),
     Option("of_flops", ("--flops",), "budget: FLOPs of the workload, such as 1e12", number=True, most=MOST_FLOPS),
@@ -62,6 +66,7 @@ FURTHER = (
         ("--multiple-of",),
         f"d_model and d_ff are multiples of it [default: {MULTIPLE}; {4 * MULTIPLE} with --memory]",
         number=True,
+        least=LEAST_MULTIPLE,
     ),
     Option("aspect", ("--aspect",), "d_model over layers, from..to [default: 16..256]"),
     Option(
@@ -160,6 +165,9 @@ def _constraints(settings: Settings) -> Constraints:
     if "aspect" in settings.given:
         given["aspect"] = _range(settings.get("aspect"))
     if "within" in settings.given:
+        within = settings.get("within")
+        if within > MOST_WITHIN:
+            raise UsageError(f"--within {within:g} is too wide", f"give at most {MOST_WITHIN} per cent")
         given["within"] = Fraction(str(settings.get("within"))) / 100
     if "multiple_of" in settings.given:
         given["multiple_of"] = settings.get("multiple_of")
