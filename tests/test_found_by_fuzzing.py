@@ -10,10 +10,12 @@ import pytest
 import tfcalc
 from tfcalc import Workload
 from tfcalc.cli.commands import every
+from tfcalc.cli.commands.check import letters_of
 from tfcalc.cli.commands.formula import numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
+from tfcalc.revisions import at_ref
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 
@@ -45,6 +47,11 @@ def test_what_is_wrong_in_a_settings_file_is_the_files_mistake(text: str, tmp_pa
 def test_a_symbol_is_given_one_number(text: str) -> None:
     with pytest.raises(UsageError, match="twice"):
         numbers_of(text)
+
+
+def test_a_size_has_one_letter() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        letters_of("h=d,h=e")
 
 
 def test_a_size_by_its_letter_and_by_its_name_is_given_once() -> None:
@@ -94,3 +101,11 @@ def test_an_amount_in_a_settings_file_is_a_number_above_0(value: str, tmp_path: 
     (tmp_path / "tfcalc.toml").write_text(f"peak = {value}", encoding="utf-8")
     with chdir(tmp_path), pytest.raises(BadFile, match=r"peak .* is (too large|not above 0)"):
         settle([option for option in every() if option.name == "peak"], {}, {})
+
+
+@pytest.mark.parametrize("text", ["ma\0in:./chat", "main:./ch\0at", "main:a\n.json", "-main:a.json"])
+def test_no_revision_has_what_no_program_can_be_given(text: str) -> None:
+    """A null byte in the revision was handed to git, which Python refuses with a ValueError."""
+    assert at_ref(text) is None
+    with pytest.raises(InvalidModel):
+        tfcalc.load(text)

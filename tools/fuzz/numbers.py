@@ -119,7 +119,7 @@ def _any(draw: random.Random, text: str) -> None:
     found = parsed(what, text, lambda: parse(text))
     if found is None:
         return
-    holds(f"{what} of edited text has an end", abs(found) <= LARGEST and found == found, text, found)
+    holds(f"{what} of edited text has an end", abs(found) <= float(LARGEST) and found == found, text, found)
     if what in ("count", "length"):
         holds(f"{what} of edited text is whole", type(found) is int, text, found)
         holds(f"{what} of what it prints", parse(str(found)) == found, text, found)

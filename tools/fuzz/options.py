@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from tfcalc.cli.commands import every
+from tfcalc.cli.commands.check import letters_of
 from tfcalc.cli.commands.formula import numbers_of
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import settle
@@ -93,7 +94,7 @@ def _fits(option: Option, text: object, value: object) -> None:
     elif option.number:
         fits = type(value) is int and option.least <= value <= option.most
     elif option.amount:
-        fits = isinstance(value, int | float) and 0 < value < 10**30
+        fits = isinstance(value, int | float) and 0 < value <= 1e30
     elif option.known:
         fits = isinstance(value, str) and is_one_of(value, option.known)
     else:
@@ -102,7 +103,14 @@ def _fits(option: Option, text: object, value: object) -> None:
 
 
 def substitutes(draw: random.Random) -> None:
-    """Numbers for letters: h=512,n=6."""
+    """Numbers for letters: h=512,n=6; or other letters: h=d,l=n."""
+    if draw.random() < 0.2:
+        text = edited(draw, draw.choice(("h=d,l=n", "h = d", "d_model=x", "h=d,h=e")), TEXTS["substitute"])
+        letters = parsed("letters", text, lambda: letters_of(text))
+        holds(
+            "each size has one letter", letters is None or len(letters) == len(text and text.split(",")), text, letters
+        )
+        return
     pairs = [f"{draw.choice(('h', 'n', 'd_model', 'V', 'n_layers'))}={draw.choice((*NUMBERS[:40], '512', '1k'))}"]
     text = ",".join(pairs * draw.choice((1, 1, 2))) if draw.random() < 0.5 else draw.choice(TEXTS["substitute"])
     text = edited(draw, text, TEXTS["substitute"]) if draw.random() < 0.7 else text
@@ -110,4 +118,4 @@ def substitutes(draw: random.Random) -> None:
     for name, value in (found or {}).items():
         holds("a letter has a whole number", bool(name.strip()) and type(value) is int, text, name, value)
     if found is not None:
-        holds("each letter has one number", len(found) == text.count("="), text, found)
+        holds("each letter has one number", len(found) == len(text and text.split(",")), text, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -100,6 +101,7 @@ def call(argv: list[str], *, stdin: bytes = b"", env: dict[str, str] | None = No
     os.environ.update(env or {})
     WATCH.events.clear()
     WATCH.set_alarm(limit)
+    gc.disable()  # as the program does
     started = time.process_time()
     WATCH.on = True
     try:
@@ -114,6 +116,7 @@ def call(argv: list[str], *, stdin: bytes = b"", env: dict[str, str] | None = No
         WATCH.on = False
         WATCH.set_alarm(0)
         seconds = time.process_time() - started
+        gc.enable()
         sys.stdin, sys.stdout, sys.stderr = kept
         if env:
             os.environ.clear()

@@ -53,6 +53,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
 WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
+WEIGHTED += ["shapes", "shapes"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
@@ -64,6 +65,7 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     if name in ("compare", "diff"):
         stdin = encoded(mutated(draw, draw.choice(TYPES)))
         sides = [draw.choice([draw.choice(PRESETS), "-", " ".join(["gpt2", *classic(draw)])]) for _ in range(2)]
+        sides = [edited(draw, side, sides) if draw.random() < 0.3 else side for side in sides]
         return sides[: draw.choice([0, 1, 2, 2, 2, 2])], stdin
     kind = draw.random()
     given: list[str] = []
@@ -72,7 +74,7 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
         given = [draw.choice(PRESETS)]
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
-    if name in ("formula", "explain", "check"):
+    if name in ("formula", "explain", "check", "shapes"):
         given = ["--model", *given] if given else []
         formula = [edited(draw, draw.choice(FORMULAS), FORMULAS)] if name == "check" else []
         given = [draw.choice(TARGETS), *formula, *given] if draw.random() < 0.95 else given

@@ -142,11 +142,9 @@ def right(draw: random.Random, *, answered: bool = False) -> File:
         name: draw.choice(RUNS) if answered else _options(draw, OF_SCENARIO, KNOWN.scenario, 4)
         for name in draw.sample(NAMES, draw.randrange(3))
     }
-    budgets = []
-    for _ in range(draw.randrange(int(answered), 4)):
-        one = _budget(draw, list(models), list(scenarios))
-        if one not in budgets:
-            budgets.append(one)
+    drawn = [_budget(draw, list(models), list(scenarios)) for _ in range(draw.randrange(int(answered), 4))]
+    # two that are the same but for their spelling and their reason are a mistake
+    budgets = list({(str(one["model"]), one["metric"], one.get("scenario")): one for one in drawn}.values())
     text = draw.choice(("", "# budgets\n\n"))
     values: dict[str, object] = {"version": 1} if draw.random() < 0.5 else {}
     if top:

@@ -24,10 +24,13 @@ MODEL = "model"
 
 
 class Asker:
-    """Asks commands. A model is built once, and its warnings are told once, whatever is asked of it."""
+    """Asks commands. A model is built once, and its warnings are told once, whatever is asked of it.
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
-        self.ascii_only = ascii_only
+    Where a model is ``loaded`` already, it is the one that is asked about.
+    """
+
+    def __init__(self, *, ascii_only: bool = False, loaded: Transformer | HFModel | None = None) -> None:
+        self.ascii_only, self.loaded = ascii_only, loaded
         self._models: dict[tuple[int, str | None, object], tuple[Source, Transformer | HFModel]] = {}
 
     def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
@@ -44,7 +47,7 @@ class Asker:
             for name, value in values.items()
             if name in known
         }
-        model = self._model(source)
+        model = self.loaded or self._model(source)
         given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
         settings = completed(given, asked.options)
         settings.named = model

@@ -43,19 +43,23 @@ def answer(settings: Settings) -> Check:
         settings.conventions(),
         general=settings.get("general", False),
         notation=settings.get("notation", "lbhn"),
-        letters=_letters(settings.get("letters")),
+        letters=letters_of(settings.get("letters")),
         training=asked.training,
         serving=asked.serving,
     )
 
 
-def _letters(text: str | None) -> dict[str, str]:
-    """``h=d,l=n``."""
-    pairs = [part.partition("=") for part in text.split(",")] if text else []
-    for name, equals, letter in pairs:
-        if not (name.strip() and equals and letter.strip()):
+def letters_of(text: str | None) -> dict[str, str]:
+    """Letters for sizes: ``h=d,l=n``. Raises UsageError where it is no such list, or names a size twice."""
+    found: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        name, equals, letter = (word.strip() for word in part.partition("="))
+        if not (name and equals and letter):
             raise UsageError(f"--letters {quoted(text)} is not a list of symbol=letter", "write h=d,l=n")
-    return {name.strip(): letter.strip() for name, _, letter in pairs}
+        if name in found:
+            raise UsageError(f"--letters names {quoted(name)} twice", "leave one of them out")
+        found[name] = letter
+    return found
 
 
 def _code(answer: Answer) -> int:
