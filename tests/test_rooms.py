@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 ROOMS = [
     ("testing",),
     ("cli",),
+    ("exercises",),
     ("verify", "arrays", "symbolic", "catalog"),
     ("budgets",),
     ("render",),

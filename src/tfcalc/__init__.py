@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
+    from tfcalc.exercises import quiz
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
@@ -69,6 +70,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "quiz": "exercises",
     "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
     "training_preset": "footprint.training_presets",
@@ -103,6 +105,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "quiz",
     "shapes",
     "sweep",
     "training_preset",

@@ -64,6 +64,7 @@ FURTHER = (
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
     "check encoder-layer '24h^2 + 4lh' --of flops",
     "check mha '4h^2 + 4h' --of flops",
+    "quiz 1 '12h^2' --seed 3 --topic params",
     "params lama-3-8b",
     "params --d-model 513",
     "params /",

@@ -52,7 +52,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
-WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
+WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview", "quiz"]
 WEIGHTED += ["shapes", "shapes"]
 
 
@@ -60,6 +60,8 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     """The model: named, from a config on stdin, or the classic one."""
     if name in ("models", "budget"):
         return [], b""
+    if name == "quiz":
+        return draw.choice([[], [draw.choice(NUMBERS)], ["3", edited(draw, draw.choice(FORMULAS), FORMULAS)]]), b""
     if name == "schema":
         return draw.choice([[], [draw.choice([*WEIGHTED, *WORDS])]]), b""
     if name in ("compare", "diff"):

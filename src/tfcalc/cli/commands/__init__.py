@@ -27,7 +27,8 @@ COMMANDS = {
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
-    "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
+    "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), not comparable (4).",
+    "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
     "models": "List the presets and the supported model types.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
