@@ -10,8 +10,7 @@ import pytest
 import tfcalc
 from tfcalc import Workload
 from tfcalc.cli.commands import every
-from tfcalc.cli.commands.check import letters_of
-from tfcalc.cli.commands.formula import numbers_of
+from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named

@@ -85,7 +85,7 @@ def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
     ``1.5GiB``. Raises UsageError for what is neither.
 
     >>> grade(3, 1, "12h^2 + 9h", "params").grade.verdict
-    'no: 12h² + 13h is 4h more; 4h is b_1'
+    'no: 12h² + 13h is 4h more; 4h is the norms'
     """
     exercise, drawn = _exercise(seed, place, topic)
     if isinstance(drawn.right, str):

@@ -9,8 +9,7 @@ from functools import cache
 from typing import Any
 
 from tfcalc.cli.commands import every
-from tfcalc.cli.commands.check import letters_of
-from tfcalc.cli.commands.formula import numbers_of
+from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import settle
 from tfcalc.errors import is_one_of
