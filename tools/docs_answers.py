@@ -20,7 +20,6 @@ ASKED = {
     "What does a change of a config move?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
     "Is a change within its budgets?": "tfcalc budget --base origin/main",
     "Is it true?": "tfcalc verify llama-3-8b",
-    "Is the class right that I wrote?": "tfcalc verify --module attention.py:Attention --args 512,8 --against mha",
 }
 STATED = {
     "verify": "agrees, or exit 1",
