@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
     from tfcalc.analysis.params import params
+    from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
     from tfcalc.arrays.sweep import sweep
@@ -68,6 +69,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
     "training_preset": "footprint.training_presets",
 }
@@ -101,6 +103,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "shapes",
     "sweep",
     "training_preset",
 ]

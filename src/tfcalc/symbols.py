@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
@@ -37,13 +37,23 @@ def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: 
     return described.replaced(**symbolic)
 
 
-def remembering(described: T) -> T:
+def remembering(described: T, *, widths: bool = False) -> T:
     """A model or workload whose sizes remember their letters, so that what is made of them has a value and a formula.
+
+    With ``widths`` those that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
 
     >>> from tfcalc.workload import Workload
     >>> remembering(Workload(batch_size=8)).target.tokens
     4096 = b*l
     """
+    if widths:
+        sizes, given = described.described(), described.values()
+        apart = {
+            name: cast("int", sizes[name])
+            for name, known in described.dimensions().items()
+            if len(known.follows) > 1 and known.symbol not in given
+        }
+        described = described.replaced(**apart)
     known = described.values()
     return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
 

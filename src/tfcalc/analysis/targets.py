@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.core.component import Node
 from tfcalc.core.tensors import LAYERS
+from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, nearest
 
 FIRST = "[first]"
@@ -33,6 +34,11 @@ def _at(path: str) -> Finder:
     return fits
 
 
+def _whole(node: Node) -> bool:
+    """A whole model; one that heads nothing else, such as BERT's encoder, but not a core without a vocabulary."""
+    return node.component.kind == "model" or (len(node.names) == 1 and node.component.kind != "core")
+
+
 def _layer_of(stack: str) -> Finder:
     return lambda node: node.component.kind == "layer" and stack in node.names
 
@@ -54,6 +60,7 @@ TARGETS: dict[str, Finder] = {
     "mha": _attention(across=False),
     "attention": _attention(across=False),
     "cross-mha": _attention(across=True),
+    "sdpa": _kind("attend"),
     "ffn": _kind("ffn"),
     "ln": _kind("norm"),
     "moe": _kind("moe"),
@@ -67,7 +74,7 @@ TARGETS: dict[str, Finder] = {
     "core": _named("core"),
     "embedding": _kind("embedding"),
     "output": _kind("output"),
-    "complete": _kind("model"),
+    "complete": _whole,
 }
 """Names for parts that most models have; the first one that fits is taken."""
 
@@ -132,7 +139,8 @@ def others(root: Node, target: str, found: Node) -> list[str]:
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
     called = "layers" if found.component.kind == "layer" else "modules"
-    notes = [f"one of {found.copies:,} identical {called}"] if found.copies != 1 else []
+    copies = value_of(found.copies)
+    notes = [f"one of {copies:,} identical {called}"] if copies != 1 else []
     return notes + ([f"first match; others: {', '.join(apart[:MOST])}"] if apart else [])
 
 

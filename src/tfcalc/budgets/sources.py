@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import InvalidModel
@@ -35,8 +36,8 @@ def here(entry: ModelEntry, folder: Path) -> Source:
     """The model as it is in the working tree. Raises BadConfig."""
     if entry.config is None:
         return Source(entry)
-    path = folder / entry.config
-    return Source(entry, read(str(path)), str(path / CONFIG if path.is_dir() else path))
+    path = os.path.join(folder, entry.config)  # not Path's: a file called - is not the standard input
+    return Source(entry, read(path), os.path.join(path, CONFIG) if os.path.isdir(path) else path)
 
 
 class Revision:
@@ -86,7 +87,8 @@ class Revision:
             return self.file.models[entry.name]
         path = self._path(entry.config) if entry.config else None
         for name, other in self._others.items():
-            if (path, entry.preset) == (other.config, other.preset) and (path or other.options == entry.options):
+            same = (_place(path), entry.preset) == (_place(other.config), other.preset)
+            if same and (path or other.options == entry.options):
                 self._notes.append(f"{entry.name} was {name} at {self.ref}")
                 del self._others[name]
                 return other
@@ -122,3 +124,11 @@ class Revision:
         if text is None or table_of(text, name) is None:
             return None
         return parse_file(text, f"{self.ref}:{name}")
+
+
+def _place(config: str | None) -> str | None:
+    """A config as it may be named: the folder of a config.json is the same as that file."""
+    if config is None:
+        return None
+    path = PurePosixPath(config)
+    return str(path.parent if path.name == CONFIG else path)
