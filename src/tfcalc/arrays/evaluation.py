@@ -14,7 +14,7 @@ import numpy as np
 
 from tfcalc.core.guarded import EQUAL, Guards, guarded
 from tfcalc.core.number import Num
-from tfcalc.core.polynomial import Atom, Floor, Polynomial
+from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
 from tfcalc.errors import InvalidModel, UsageError
 
 if TYPE_CHECKING:
@@ -148,14 +148,15 @@ class _Pinned:
     """
 
     def __init__(self) -> None:
-        self.values: dict[str, set[Polynomial]] = {}
+        self.values: dict[str, set[int]] = {}
 
     def often(self, guards: Guards) -> frozenset[str]:
-        """Those that did so in several runs."""
+        """Those that did so in this run, and with other numbers in several before."""
         for (form, relation), outcome in guards.decided.items():
-            letters = form.free_symbols
-            if relation == EQUAL and outcome and len(letters) == 1:
-                self.values.setdefault(next(iter(letters)), set()).add(form)
+            number = -form.terms.get((), 0)
+            for letter in form.free_symbols if relation == EQUAL and outcome else ():
+                if form == symbol(letter) - number:
+                    self.values.setdefault(letter, set()).add(number)
         return frozenset(letter for letter, values in self.values.items() if len(values) > FEW)
 
 

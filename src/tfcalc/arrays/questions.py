@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.arrays.points import MODEL, RUN, SERVING, TRAINING, Axis, placed
+from tfcalc.arrays.points import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
 from tfcalc.defaults import own_format, resolve_dtype
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.number import Num
     from tfcalc.model import Model
+    from tfcalc.report import Report
     from tfcalc.workload import Workload
 
 QUANTITIES = {
@@ -115,18 +116,23 @@ class Question:
 
     def single(self) -> int:
         """The number of the single answer, at sizes that are ints. Raises what that raises."""
+        report = self.report()
+        keys = {"trainable": "trainable_params", "cache": "kv_cache_bytes"}
+        return int(str(report.totals[keys[self.of]])) if self.of in keys else report.answer
+
+    def report(self) -> Report:
+        """The single answer."""
         if self.of in ("params", "trainable"):
             from tfcalc.analysis.params import params
 
-            report = params(self.model, training=self.training)
-            return report.answer if self.of == "params" else int(str(report.totals["trainable_params"]))
+            return params(self.model, training=self.training)
         if self.of == "flops":
             from tfcalc.analysis.flops import flops
 
-            return flops(self.model, self.workload, self.conventions, training=self.training).answer
+            return flops(self.model, self.workload, self.conventions, training=self.training)
         from tfcalc.analysis.memory import memory
 
-        report = memory(
+        return memory(
             self.model,
             None if self.at_rest else self.workload,
             self.conventions,
@@ -134,7 +140,11 @@ class Question:
             serving=self.serving,
             weights=self.weights,
         )
-        return int(str(report.totals["kv_cache_bytes"])) if self.of == "cache" else report.answer
+
+    def report_at(self, sizes: Mapping[str, int]) -> Report:
+        """The single answer with these sizes, by name."""
+        found = axes(sizes, self.model, self.workload, self.training is not None, self.serving is not None)
+        return self.at(found, dict(sizes)).report()
 
     def check(self) -> None:
         """Raise InvalidModel for what is no plan."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments
@@ -71,36 +72,41 @@ def sweep(
         import numpy  # noqa: F401  # whether it is there
     except ImportError:
         raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
+    question = asked(model, of, workload, conventions, training, serving, weights)
+    return answered(question, sizes, progress or (lambda _: None))
+
+
+def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
+    """The question at each point of the sizes. Raises as :func:`sweep`."""
     from tfcalc.arrays.evaluation import evaluate
     from tfcalc.arrays.points import RUN, axes, broadcast
     from tfcalc.arrays.table import Table
 
-    question = _asked(model, of, workload, conventions, training, serving, weights)
-    found = axes(sizes, model, question.workload, question.training is not None, question.serving is not None)
+    trains, serves = question.training is not None, question.serving is not None
+    found = axes(sizes, question.model, question.workload, trains, serves)
     points, shape = broadcast(sizes)
-    count = 1
-    for length in shape:
-        count *= length
     _first(question.at(found, {name: int(array[0]) for name, array in points.items()}))
+    apart = question.apart(found)
     done = evaluate(
         lambda at: question.at(found, at).forms(),
         points,
-        count,
-        apart=question.apart(found),
+        prod(shape),
+        apart=apart,
         why=lambda at: question.at(found, at).single(),
-        progress=progress or (lambda _: None),
+        progress=progress,
     )
-    for axis in found:
-        if axis.of == RUN and done.valid.any() and axis.name not in done.letters | question.apart(found):
-            raise UsageError(f"{axis.name} has no effect on the {of} of this model", f"leave {axis.name} out")
     if not done.valid.any():
         raise done.refused[0].error
+    for axis in found:
+        if axis.of == RUN and axis.name not in done.letters | apart:
+            fact = f"{axis.name} has no effect on the {question.of} of this model"
+            raise UsageError(fact, f"leave {axis.name} out")
     key, unit = question.column
     units = {axis.name: "tokens" if axis.length else "" for axis in found}
-    return Table(of, key, {**units, key: unit}, points, done.values, done.valid, shape, done.refused)
+    return Table(question.of, key, {**units, key: unit}, points, done.values, done.valid, shape, done.refused)
 
 
-def _asked(
+def asked(
     model: Model,
     of: str,
     workload: Workload | None,

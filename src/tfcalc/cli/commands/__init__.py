@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
+    "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
