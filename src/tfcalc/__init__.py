@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -69,6 +70,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "plot": "analysis.growth",
     "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
     "training_preset": "footprint.training_presets",
@@ -103,6 +105,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "plot",
     "shapes",
     "sweep",
     "training_preset",

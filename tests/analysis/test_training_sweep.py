@@ -11,6 +11,7 @@ import tfcalc
 from tfcalc import Training, Workload
 from tfcalc.analysis.training_memory import Peaks
 
+
 def sweep(*asked: Any, **sizes: Any) -> Any:
     """The answers alone."""
     return tfcalc.sweep(*asked, **sizes).values

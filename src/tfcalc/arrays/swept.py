@@ -114,7 +114,7 @@ class Swept:
     def chart(self) -> Chart:
         """Curves over the size with most values, one for each combination of the others."""
         table = self.table
-        sizes = [name for name in table if name != table.key]
+        sizes = [name for name in table.columns if name != table.key]
         different = {name: len(np.unique(table[name])) for name in sizes}
         across = max(reversed(sizes), key=lambda name: different[name])
         others = [name for name in sizes if name != across and different[name] > 1]

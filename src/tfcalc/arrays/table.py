@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,20 +20,21 @@ EXACT = 1 << 53
 """Up to here every whole number is a float, too."""
 
 
-class Table(Mapping[str, "Array"]):
+class Table:
     """A row for each point: a column of each size, then the answers, all whole numbers.
 
     A point without an answer is masked (``numpy.ma``), null in Arrow, None in lists, and NaN in numpy's records.
 
     Attributes:
         of: the quantity.
+        columns: the arrays by name: the sizes, then the answers.
         key: the name of the column of answers: ``total_params``, ``total_flops``, ``peak_bytes``, …
         units: of each column: ``params``, ``flops``, ``bytes``, ``tokens``, or "" where it is a plain count.
         valid: for each row, whether it has an answer.
         shape: that of the arrays that were swept, together.
         refused: why points have no answer: the error, the first such row, and how many there are.
 
-    ``pandas.DataFrame(table)``, ``numpy.asarray(table)`` (records) and, where pyarrow is installed,
+    ``numpy.asarray(table)`` are records, which ``pandas.DataFrame`` takes. Where pyarrow is installed,
     ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and DuckDB's ``FROM table`` take it as it is.
     """
 
@@ -59,7 +60,7 @@ class Table(Mapping[str, "Array"]):
         return self.units[self.key]
 
     @property
-    def values(self) -> Array:  # type: ignore[override]  # the answers, as of a pandas Series
+    def values(self) -> Array:
         """The answers in the shape of the arrays that were swept."""
         return self.columns[self.key].reshape(self.shape)
 
@@ -69,13 +70,8 @@ class Table(Mapping[str, "Array"]):
         return len(self.valid)
 
     def __getitem__(self, name: str) -> Array:
+        """The column of this name."""
         return self.columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.columns)
 
     def to_dict(self) -> dict[str, list[int | None]]:
         """Each column as a list of Python's ints, None where there is no answer."""

@@ -28,6 +28,7 @@ COMMANDS = {
     "explain": "Show how one number is computed, matrix by matrix.",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
     "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
+    "plot": "Draw how parts grow with a size, and where one passes another.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",

@@ -54,7 +54,7 @@ def answer(settings: Settings) -> Swept:
     question = asked(model, of, run, one.conventions(), plans.training, plans.serving, weights)
     with progress_bar(count if count >= LONG else 0) as progress:
         table = answered(question, answers.grid(spread), progress)
-    at = {name: int(column[table.valid.argmax()]) for name, column in table.items() if name != table.key}
+    at = {name: int(column[table.valid.argmax()]) for name, column in table.columns.items() if name != table.key}
     conventions = {name: value for name, value in question.report_at(at).conventions.items() if name not in spread}
     bare = without(settings, spread).model()
     heading = f"{bare.summary}; swept: {', '.join(spread)}"
