@@ -30,7 +30,7 @@ def main() -> None:
     tfcalc.sweep(model, d_model=[64])  # numpy is imported
 
     def served(at: dict[str, int]) -> int:
-        return int(tfcalc.memory(model, serving=tfcalc.Serving(**at)).totals["kv_cache_bytes"])
+        return int(tfcalc.memory(model, serving=tfcalc.Serving().replaced(**at)).totals["kv_cache_bytes"])
 
     questions: tuple[tuple[str, dict[str, Any], dict[str, Any], Callable[[dict[str, int]], int]], ...] = (
         (
@@ -66,7 +66,7 @@ def main() -> None:
         equal = answers == swept.values[:SINGLE].tolist()
         ratio = each / (taken / POINTS)
         print(
-            f"{of:8} {POINTS:,} points in {taken:.2f} s of CPU; a single answer takes {ratio:,.0f} points; equal: {equal}"
+            f"{of:8} {POINTS:,} points in {taken:.2f} s; a single answer takes {ratio:,.0f} points; equal: {equal}"
         )
     print(f"together {whole:.2f} s")
 

@@ -84,7 +84,9 @@ def test_polars_pyarrow_and_duckdb_take_the_columns() -> None:
     table = pa.table(swept())
     assert table.to_pydict() == swept().to_dict()
     assert table.schema.field("total_params").metadata == {b"unit": b"params"}
-    assert duckdb.sql("from table where total_params is null").fetchall() == [(513, None)]
+    columns = swept()  # by its name in the query
+    assert columns.rows == 2
+    assert duckdb.sql("from columns where total_params is null").fetchall() == [(513, None)]
 
 
 def test_numbers_beyond_64_bits_are_decimals() -> None:

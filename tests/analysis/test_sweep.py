@@ -21,7 +21,7 @@ Single = Callable[[Any, dict[str, int]], int]
 
 
 def served(model: Any, at: dict[str, int]) -> Any:
-    return tfcalc.memory(model, serving=Serving(**at))
+    return tfcalc.memory(model, serving=Serving().replaced(**at))
 
 
 CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...], Single]] = {
