@@ -65,9 +65,7 @@ def main() -> None:
         each = (time.process_time() - start) / SINGLE
         equal = answers == swept.values[:SINGLE].tolist()
         ratio = each / (taken / POINTS)
-        print(
-            f"{of:8} {POINTS:,} points in {taken:.2f} s; a single answer takes {ratio:,.0f} points; equal: {equal}"
-        )
+        print(f"{of:8} {POINTS:,} points in {taken:.2f} s; a single answer takes {ratio:,.0f} points; equal: {equal}")
     print(f"together {whole:.2f} s")
 
 

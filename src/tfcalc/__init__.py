@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
+    from tfcalc.analysis.why import Reason, Why, why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -62,6 +64,7 @@ _HOME = {
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
+    "formulas": "analysis.formulas",
     "from_config": "catalog",
     "kernels": "analysis.kernels",
     "load": "catalog",
@@ -73,7 +76,10 @@ _HOME = {
     "plot": "analysis.growth",
     "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
+    "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
+    "Why": "analysis.why",
+    "why": "analysis.why",
 }
 
 __all__ = [
@@ -85,12 +91,14 @@ __all__ = [
     "InvalidModel",
     "Operand",
     "Overview",
+    "Reason",
     "Serving",
     "TfcalcError",
     "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
+    "Why",
     "Workload",
     "check",
     "compare",
@@ -99,6 +107,7 @@ __all__ = [
     "fits",
     "flops",
     "formula",
+    "formulas",
     "from_config",
     "kernels",
     "load",
@@ -109,6 +118,7 @@ __all__ = [
     "shapes",
     "sweep",
     "training_preset",
+    "why",
 ]
 
 

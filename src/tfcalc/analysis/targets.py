@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.core.component import Node
 from tfcalc.core.tensors import LAYERS
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 FIRST = "[first]"
 """A layer that stands by itself because what it reads needs no gradient: not what is meant by a layer."""
@@ -84,6 +88,15 @@ NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
 def needs_vocabulary(target: str) -> bool:
     """Whether a model has such a part only if it has a vocabulary."""
     return target.split(".")[0] in NEED_VOCABULARY
+
+
+SOME_VOCABULARY = 2
+"""Of a model without one; beside its letter V it has to have a number."""
+
+
+def with_some_vocabulary(model: Model, target: str) -> Model:
+    """The model with a vocabulary, where the target is a part that it has only with one."""
+    return model.with_vocabulary(SOME_VOCABULARY) if needs_vocabulary(target) else model
 
 
 def find(root: Node, target: str) -> Node:

@@ -62,7 +62,8 @@ def _written(answer: Answer, settings: Settings) -> str:
         from tfcalc.render.as_json import dump
 
         return dump(answer.to_dict(), ascii_only=_ascii_only(settings))
-    sheet, style = answer.sheet(), style_of(settings)
+    sheet = answer.sheet()
+    style = style_of(settings)._replace(letters=sheet.letters)
     if settings.get("quiet"):
         from tfcalc.report.sheet import for_people
 

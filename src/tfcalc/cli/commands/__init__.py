@@ -26,6 +26,7 @@ COMMANDS = {
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
+    "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
     "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
     "plot": "Draw how parts grow with a size, and where one passes another.",
