@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
     ("cli",),
-    ("verify", "arrays", "symbolic", "catalog"),
+    ("verify", "arrays", "symbolic", "catalog", "solving"),
     ("budgets",),
     ("render",),
     ("analysis",),

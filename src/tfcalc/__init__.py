@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -66,6 +67,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "training_preset": "footprint.training_presets",
 }
@@ -98,6 +100,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "solve",
     "sweep",
     "training_preset",
 ]
