@@ -56,15 +56,18 @@ cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers be
 explore:
 	$(TOOL) pytest --hypothesis-profile=explore -m hypothesis
 
-# Hostile inputs for the whole program: make fuzz N=200000 SEED=7
+# Hostile inputs for every parser and the whole program: make fuzz N=1000000 SEED=7, or MINUTES=10, or KINDS=program
 N ?= 20000
 SEED ?= 1
+MINUTES ?= 0
+KINDS ?= program,parsers
 fuzz:
-	$(TOOL) tools.fuzz --n $(N) --seed $(SEED)
+	$(TOOL) tools.fuzz --n $(N) --seed $(SEED) --minutes $(MINUTES) --kinds $(KINDS)
 
 benchmark:
 	$(PYTHON) benchmarks/start_up.py
 	$(PYTHON) benchmarks/evaluations.py
+	$(PYTHON) benchmarks/budgets.py
 
 venv:
 	python3 -m venv .venv

@@ -26,11 +26,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--overwrite", action="store_true", help="write the golden files anew")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skipped = {}
     if find_spec("torch") is None:
-        for item in items:
-            if item.get_closest_marker("torch"):
-                item.add_marker(pytest.mark.skip(reason="PyTorch is not installed: pip install torch"))
+        skipped["torch"] = "PyTorch is not installed: pip install torch"
+    if "network" not in str(config.getoption("markexpr")):
+        skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
+    for item in items:
+        for marker, reason in skipped.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def recorded(name: str) -> list[dict[str, Any]]:

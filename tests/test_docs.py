@@ -132,6 +132,7 @@ def test_every_option_and_command_of_the_pages_exists() -> None:
         for flag in both.split("/")
     }
     known |= {"--help", "--version", "--install-completion", "--show-completion", "--upgrade", "--group"}
+    known |= {"--all-files"}  # of pre-commit
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]+", text)) <= known
     assert all(f"tfcalc {name}" in text or f"`{name}`" in text for name in COMMANDS)
 

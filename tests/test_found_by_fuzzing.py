@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import tfcalc
+from tfcalc import Workload
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import numbers_of
 from tfcalc.cli.settings import settle
-from tfcalc.errors import BadFile, UsageError
+from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
-from tfcalc.units import parse_amount, parse_count, parse_length
+from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 
 @pytest.mark.parametrize("parse", [parse_amount, parse_count, parse_length])
@@ -56,3 +57,40 @@ def test_a_formula_is_evaluated_at_whole_numbers(size: object) -> None:
     """They were an AttributeError of a class that nobody outside knows."""
     with pytest.raises(UsageError, match="is no size"):
         tfcalc.formula("embedding").at(h=size)  # type: ignore[arg-type]
+
+
+def test_an_amount_beyond_all_units_has_three_figures() -> None:
+    """64·10^30 bytes are 5.684·10^16 PiB; 17 digits were printed, of which a float holds 16."""
+    assert short_bytes(64 * 10**30) == "5.68e+16 PiB"
+    assert short_bytes(64 * 10**30, "si") == "6.4e+16 PB"
+    assert short_bytes(999_999 * 2**50) == "999,999 PiB"
+
+
+@pytest.mark.parametrize("cached", [1, 100, 512, 513])
+def test_layers_with_a_window_that_read_others_keys_decode_over_short_caches(cached: int) -> None:
+    """gemma-3n: 35 layers, each fifth without a window of 512, and the last 15 without keys of their own.
+
+    A token's 8 heads of 256 see ``min(cached, 512)`` keys in 28 layers and all in 7: 4·8·256 FLOPs each. That all see
+    the same where the cache is no longer than the window had no formula, and was an internal error.
+    """
+    model = tfcalc.load("gemma-3n-e4b-text")
+    one, found = (tfcalc.flops(model, Workload(phase="decode", cached=keys)).answer for keys in (1, cached))
+    keys = 28 * min(cached, 512) + 7 * cached
+    assert found - one == 4 * 8 * 256 * (keys - 35)
+
+
+def test_a_training_step_of_very_many_unlike_layers_is_refused() -> None:
+    """1,024 layers with and without a window in turn took 14 s; 1,024 that are alike are followed as a few."""
+    plan, run = tfcalc.Training(), Workload(phase="train", seq_len=8)
+    sizes = {"num_hidden_layers": 1024, "hidden_size": 64, "vocab_size": 100, "intermediate_size": 64}
+    with pytest.raises(InvalidModel, match="1,024 layers that differ"):
+        tfcalc.memory(tfcalc.from_config({"model_type": "gpt_oss", **sizes}), run, training=plan)
+    assert tfcalc.memory(tfcalc.from_config({"model_type": "llama", **sizes}), run, training=plan).answer > 0
+
+
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "1e400", "-1e400", "nan", "0", "-0.0", "1e-400", "-7"])
+def test_an_amount_in_a_settings_file_is_a_number_above_0(value: str, tmp_path: Path) -> None:
+    """A whole number of 400 digits is more than a float holds, and was an internal error."""
+    (tmp_path / "tfcalc.toml").write_text(f"peak = {value}", encoding="utf-8")
+    with chdir(tmp_path), pytest.raises(BadFile, match=r"peak .* is (too large|not above 0)"):
+        settle([option for option in every() if option.name == "peak"], {}, {})

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.fuzz import arithmetic, formats
+from tools.fuzz.__main__ import GROUPS
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,16 +20,18 @@ def test_its_examples_are_true() -> None:
         assert doctest.testmod(module).failed == 0
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_hostile_inputs_find_no_bug(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kinds", "count", "seed"), [("program", 200, 1), ("program", 200, 2), ("parsers", 10_000, 1)])
+def test_hostile_inputs_find_no_bug(kinds: str, count: int, seed: int, tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
-    asked = ["--n", "200", "--seed", str(seed), "--patience", "20", "--report", str(report)]
+    asked = ["--n", str(count), "--seed", str(seed), "--kinds", kinds, "--patience", "20", "--report", str(report)]
     done = subprocess.run(
         [sys.executable, "-m", "tools.fuzz", *asked], cwd=ROOT, capture_output=True, text=True, check=False
     )
     found = report.read_text(encoding="utf-8") if report.exists() else ""
     assert done.returncode == 0, found[found.find("kinds of bugs:") :] or done.stderr
-    assert "200 inputs" in found
+    assert f"{count} inputs" in found
+    tried = found[found.index("by kind:") :].partition("\n")[0]
+    assert all(f" {kind} " in tried for kind in GROUPS[kinds]), tried
 
 
 def test_the_fuzzer_finds_what_is_wrong() -> None:

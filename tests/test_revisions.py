@@ -255,3 +255,10 @@ def test_git_itself_is_asked(repository: Repository) -> None:
             ["git", "-C", str(repository.folder), "show", f"{ref}:configs/model.json"], capture_output=True, check=True
         )
         assert content(ref, "configs/model.json", repository.folder) == own.stdout
+
+
+def test_a_repository_of_another_user(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container of CI; the variable is that of git's own tests."""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(Unavailable, match=r"it belongs to another user; git config --global --add safe\.directory"):
+        show("HEAD", "configs/model.json", repository.folder)

@@ -12,6 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
+    ("testing",),
     ("cli",),
     ("verify", "arrays", "symbolic", "catalog", "solving"),
     ("budgets",),
@@ -44,6 +45,7 @@ ROOMS = [
 HEAVY = {"numpy": ["arrays"], "sympy": ["symbolic.py"]}
 HEAVY |= {"torch": ["verify/"], "transformers": ["verify/"], "huggingface_hub": ["hub.py"]}
 HEAVY |= {"pydantic": [], "rich": ["render/table.py"], "typer": ["cli/app.py", "cli/main.py"]}
+HEAVY |= {"pytest": ["testing/plugin.py"]}
 
 
 def imports(path: Path, *, everywhere: bool) -> set[str]:
@@ -113,6 +115,7 @@ def loaded(code: str) -> set[str]:
         ("import tfcalc", set()),
         ("import tfcalc; tfcalc.params(tfcalc.Transformer()).to_json()", set()),
         ("import tfcalc; str(tfcalc.formula('mha', 'time')); str(tfcalc.explain('core', tfcalc.Transformer()))", set()),
+        ("from tfcalc.testing import assert_budget; assert_budget('gpt2', 'total_params', max='1B')", set()),
         ("from tfcalc.cli.main import main; main(['params', '--json'])", {"typer"}),
         ("from tfcalc.cli.main import main; main(['flops', '-q'])", {"typer"}),
         ("from tfcalc.cli.main import main; main(['params'])", {"typer", "rich"}),

@@ -31,6 +31,7 @@ RETURNED = (
     "report.explanation.Explanation",
     "analysis.verdict.Fit",
     "analysis.formula.Formula",
+    "analysis.checked.Check",
 )
 """What the public functions return, without being exported."""
 

@@ -17,14 +17,21 @@ ASKED = {
     "How large is the KV cache?": "tfcalc explain cache --model llama-3-8b --of memory --serve --context 8k",
     "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
+    "What does a change of a config move?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
+    "Is a change within its budgets?": "tfcalc budget --base origin/main",
     "Is it true?": "tfcalc verify llama-3-8b",
 }
+STATED = {
+    "verify": "agrees, or exit 1",
+    "budget": "passed, or exit 1 with what failed, by how much, and [why](docs/ci.md)",
+}
+"""The answers of commands that need more than this page: PyTorch, or a repository."""
 
 
 def answers(first_line: Callable[[str], str]) -> Iterator[str]:
-    """A row for each question; ``first_line`` runs a command. What needs PyTorch is not run."""
+    """A row for each question; ``first_line`` runs a command, if it can be run here."""
     yield "| question | command | answer |"
     yield "| --- | --- | --- |"
     for question, command in ASKED.items():
-        answer = "agrees, or exit 1" if " verify " in command else first_line(command)
+        answer = STATED.get(command.split()[1]) or first_line(command)
         yield f"| {question} | `{command}` | {answer} |"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.check import check
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
@@ -54,6 +55,7 @@ _HOME = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",
+    "check": "analysis.check",
     "compare": "analysis.side_by_side",
     "diff": "analysis.diff",
     "explain": "analysis.explain",
@@ -88,6 +90,7 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "Workload",
+    "check",
     "compare",
     "diff",
     "explain",

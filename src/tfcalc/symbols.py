@@ -58,6 +58,22 @@ def values(*described: Sized) -> dict[str, Num]:
     return {letter: value for one in described for letter, value in one.values().items()}
 
 
+def spellings(*described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """The letter of each size, by every name that it goes by: its field, its options, and how a notation spells it.
+
+    >>> from tfcalc.workload import Workload
+    >>> known = spellings(Workload(), notation="bsld")
+    >>> known["L"], known["seq_len"], known["seq"], "l" in known
+    ('l', 'l', 'l', False)
+    """
+    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
+    return {
+        called: size.symbol
+        for one, name, size in sizes
+        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
+    } | {spelled(size.symbol, notation): size.symbol for _, _, size in sizes}
+
+
 def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
     """The letter of each of these sizes, which go by name or by how a notation spells the letter.
 
@@ -67,13 +83,8 @@ def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> 
     >>> letters(["batch_size", "l"], Workload()), letters(["L"], Workload(), notation="bsld")
     ({'batch_size': 'b', 'l': 'l'}, {'L': 'l'})
     """
-    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
-    own = {size.symbol for _, _, size in sizes}
-    known = {
-        called: size.symbol
-        for one, name, size in sizes
-        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
-    } | {spelled(letter, notation): letter for letter in own}
+    known = spellings(*described, notation=notation)
+    own = {size.symbol for one in described for size in one.dimensions().values()}
     for name in names:
         if name in known:
             continue

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +25,8 @@ _PLAIN = 30
 """Digits of a number that is below it, whatever they are."""
 
 LARGEST_PREFIX = 1e18
+MOST_IN_FULL = 1e6
+"""Of the largest unit, so many are written in full: more digits than three would be no more exact."""
 
 
 def parse_count(text: str | int) -> int:
@@ -66,10 +69,12 @@ def parse_amount(text: str | float) -> float:
     >>> parse_amount("3.5k"), parse_amount("989T")
     (3500.0, 989000000000000.0)
     """
-    value = float(exact(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text)
-    if not 0 < value < _ABSURD:
-        raise UsageError(f"{text!r} is not above 0", "give a positive number")
-    return value
+    value = exact(text, "write 3500, 3.5k, 989e12 or 989T") if isinstance(text, str) else text
+    if value > _ABSURD:
+        raise UsageError(f"{quoted(text)} is too large", "is it a typo?")
+    if not float(value) > 0:
+        raise UsageError(f"{quoted(text)} is not above 0", "give a positive number")
+    return float(value)
 
 
 def parse_bytes(text: str) -> int:
@@ -175,5 +180,7 @@ def short_bytes(number: float, system: str = "iec") -> str:
     while number >= base ** (power + 1) and power < len(names):
         power += 1
     size = number / base**power
+    if size >= MOST_IN_FULL:
+        return f"{size:.3g} {names[power - 1]}"
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{size:,.{digits}f} {names[power - 1]}"

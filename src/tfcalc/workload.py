@@ -196,8 +196,9 @@ class Workload(Described):
             return self._pairs_of(pattern, queries, keys, causal=causal)
         batch, length, seen, limit = queries.batch, queries.length, keys.seen, window if chunk is None else chunk
         if self.decoding:
-            seen = seen if limit is None or not causal else minimum(seen, limit)
-            return Pairs((2, batch, length, seen), batch * length * seen, self.fused)
+            limit = limit if causal else None
+            seen = seen if limit is None else minimum(seen, limit)
+            return Pairs((2, batch, length, seen), batch * length * seen, self.fused, limit)
         scores = batch * length * seen
         before = 0 if keys.cached is None else 2 * (seen - length)  # twice what every query sees beside the sequence
         if causal and self.attention == "causal-half":

@@ -267,3 +267,22 @@ def test_without_a_base_growth_cannot_be_told(quick: Quick) -> None:
     assert the_check(ran)["status"] == "not comparable"
     assert "--base REF" in the_check(ran)["message"]
     assert "--update" in the_check(ran)["message"]
+
+
+def test_a_model_that_is_left_out_is_not_taken_for_deleted(quick: Quick, repository: Repository) -> None:
+    write(repository, "tfcalc.toml", FILE.replace("models.chat", "models.talk").replace('"chat"', '"talk"'))
+    ran = quick(*BASE, "--model", "small", "--json")
+    assert [check["model"] for check in checks(ran)] == ["small"]
+    assert json.loads(ran.stdout)["notes"] == ["talk was chat at HEAD"]
+
+
+def test_a_scenario_that_changed_is_asked_of_both_sides(quick: Quick, repository: Repository) -> None:
+    """Twice the tokens are twice the cache, then as today: no model has grown."""
+    write(repository, "tfcalc.toml", FILE.replace('context = "32k"', 'context = "64k"'))
+    found = the_check(quick(*BASE, "--json"))
+    assert (found["base"], found["value"], found["status"]) == (2 * CACHE, 2 * CACHE, "passed")
+
+
+def test_a_config_with_the_name_of_the_standard_input_is_a_file(quick: Quick, tmp_path: Path) -> None:
+    sample(tmp_path, {"tfcalc.toml": FILE.replace("configs/chat.json", "-"), "-": FILES["configs/chat.json"]})
+    assert quick(*BASE, input="{}").returncode == 0

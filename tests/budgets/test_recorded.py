@@ -187,6 +187,8 @@ BROKEN: Mapping[str, str] = {
     "a value that is a bool": with_value(True),
     "a value that is no number": with_value(float("nan")),
     "a value without end": with_value(float("inf")),
+    "a value of 300 digits": with_value(10**300),
+    "a scenario that is a list": broken(values=[{**json.loads(with_value(7))["values"][0], "scenario": []}]),
     "another key": broken(values=[{"x": 1}]),
     "deep": "[" * 100_000,
     "digits": '{"schema_version": ' + "9" * 5_000 + "}",

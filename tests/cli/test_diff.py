@@ -291,3 +291,23 @@ def test_what_cannot_be_answered(quick: Quick, repository: Repository, line: lis
     assert (result.returncode, result.stdout) == (code, "")
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_more_than_twelve_fields_that_are_read(quick: Quick, repository: Repository) -> None:
+    """Fourteen fields that transformers' LlamaConfig declares, each with another value than by default."""
+    fields: dict[str, object] = {
+        **{"vocab_size": 200, "hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 4},
+        **{"num_attention_heads": 8, "num_key_value_heads": 4, "hidden_act": "gelu", "max_position_embeddings": 256},
+        **{"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "head_dim": 32, "dtype": "bfloat16"},
+        "attention_dropout": 0.1,
+    }
+    write(repository, **fields)
+    found = asked(quick, "HEAD:configs/model.json")
+    assert len(found["fields"]) == len(fields) == 14
+    assert (found["moved"], found["not_attributed"]) == ([], "more than 12 fields that are read")
+    layer = 2 * (128 * 256 + 128 * 128) + (256 + 3 * 128) + 3 * 128 * 192 + 2 * 192 + 128 + 2 * 128
+    assert found["models"][1]["total_params"] == 200 * 128 + 4 * layer + 128
+    assert (
+        "14 fields changed, not attributed (more than 12 fields that are read):"
+        in quick("diff", "HEAD:configs/model.json").stdout
+    )

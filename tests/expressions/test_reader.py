@@ -148,3 +148,11 @@ def test_a_ratio_is_in_lowest_terms() -> None:
     assert half == expanded(read_formula("h/4 + 0.5", NAMES), MEANING)
     assert half.bottom == 4
     assert (half - half) == Ratio(half.top * 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("⌊h/a/2⌋", "⌊h/(2a)⌋"), ("min(l, h)", "min(h, l)"), ("⌊4h/16⌋", "floor(h/4)"), ("⌊(h + 4a)/a⌋", "4 + ⌊h/a⌋")],
+)
+def test_floors_and_minima_have_one_form(one: str, other: str) -> None:
+    assert expanded(read_formula(one, NAMES), MEANING) == expanded(read_formula(other, NAMES), MEANING)

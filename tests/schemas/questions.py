@@ -62,6 +62,8 @@ FURTHER = (
     "diff gpt2 'gpt2 --layers 6' --seq 64",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "check encoder-layer '24h^2 + 4lh' --of flops",
+    "check mha '4h^2 + 4h' --of flops",
     "params lama-3-8b",
     "params --d-model 513",
     "params /",

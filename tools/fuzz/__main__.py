@@ -16,6 +16,7 @@ from collections.abc import Callable
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.findings import FOUND, resident
 from tools.fuzz.formulas import formulas
+from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
@@ -26,26 +27,36 @@ from tools.fuzz.options import options, substitutes
 from tools.fuzz.program import WATCH, WORK, Hang
 from tools.fuzz.toml_files import budgets, limits, settings_table
 
-KINDS: dict[str, tuple[Callable[[random.Random], None], int]] = {
-    "junk": (junk, 40),
-    "config": (config, 30),
-    "raw": (raw, 4),
-    "valid": (valid, 6),
-    "settings": (settings, 7),
-    "library": (library, 6),
-    "checkpoint": (checkpoint, 4),
-    "laws": (laws, 3),
-    "numbers": (numbers, 10),
-    "headers": (headers, 10),
-    "names": (names, 10),
-    "budgets": (budgets, 10),
-    "limits": (limits, 10),
-    "tables": (settings_table, 10),
-    "options": (options, 10),
-    "formulas": (formulas, 10),
-    "substitutes": (substitutes, 10),
+Kind = Callable[[random.Random], None]
+
+PROGRAM: dict[str, tuple[Kind, int]] = {
+    "junk": (junk, 20),
+    "config": (config, 14),
+    "raw": (raw, 2),
+    "valid": (valid, 3),
+    "settings": (settings, 4),
+    "library": (library, 3),
+    "checkpoint": (checkpoint, 2),
+    "laws": (laws, 2),
+    "gate": (gate, 3),
 }
-"""Each kind of input, and how often of a hundred it is drawn."""
+"""Kinds of input for the whole program and for the library, and how often of a thousand each is drawn."""
+
+PARSERS: dict[str, tuple[Kind, int]] = {
+    "numbers": (numbers, 300),
+    "options": (options, 120),
+    "formulas": (formulas, 120),
+    "headers": (headers, 100),
+    "limits": (limits, 100),
+    "tables": (settings_table, 80),
+    "budgets": (budgets, 60),
+    "substitutes": (substitutes, 40),
+    "names": (names, 30),
+}
+"""The same for single parsers, of which thousands of inputs a second are tried."""
+
+KINDS = {**PROGRAM, **PARSERS}
+GROUPS = {"program": PROGRAM, "parsers": PARSERS}
 
 GROWTH = 300 << 10
 """KiB by which the process may grow for one input."""
@@ -56,12 +67,12 @@ OURS = ("TFCALC_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "HF_")
 
 def fuzz(given: argparse.Namespace) -> None:
     """Try the inputs that were asked for, one after another."""
-    kinds = given.kinds.split(",")
-    names = [name for name in kinds for _ in range(KINDS[name][1])]
+    kinds = [kind for name in given.kinds.split(",") for kind in GROUPS.get(name, [name])]
+    drawn = [name for name in kinds for _ in range(KINDS[name][1])]
     numbers = range(given.start, given.start + given.n) if given.only is None else [given.only]
     for number in numbers:
         draw = random.Random(f"{given.seed}:{number}:{','.join(kinds)}")
-        kind = draw.choice(names)
+        kind = draw.choice(drawn)
         FOUND.case = f"#{number} {kind}"
         FOUND.inputs += 1
         FOUND.kinds[kind] += 1
@@ -74,7 +85,7 @@ def fuzz(given: argparse.Namespace) -> None:
             FOUND.bug("fuzzer", f"{type(error).__name__} in the checks", (FOUND.case, traceback.format_exc()[-1500:]))
         if resident() - before > GROWTH:
             FOUND.bug("memory", f"{kind}: grew by {resident() - before >> 10} MB", FOUND.case)
-        if FOUND.inputs % 10_000 == 0:
+        if FOUND.inputs % 50_000 == 0:
             _progress(given.report)
         if given.minutes and time.time() - FOUND.started > 60 * given.minutes:
             print(f"stopped after {given.minutes} minutes", file=sys.stderr)
@@ -93,7 +104,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--n", type=int, default=2000, help="inputs [default: 2000]")
     parser.add_argument("--seed", type=int, default=1, help="what they follow from [default: 1]")
     parser.add_argument("--start", type=int, default=0, help="the number of the first [default: 0]")
-    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)} [default: all]")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join([*GROUPS, *KINDS])} [default: all]")
     parser.add_argument("--only", type=int, help="the input of this number alone")
     parser.add_argument("--minutes", type=float, default=0, help="stop after so long")
     parser.add_argument("--patience", type=float, default=1, help="times that limits are multiplied by [default: 1]")
@@ -111,7 +122,8 @@ def run() -> int:
     """Fuzz in a folder and a home of its own; 1 where a bug was found."""
     given = _asked()
     sys.dont_write_bytecode = True  # a module that is compiled while the program runs is no file that it writes
-    signal.signal(signal.SIGALRM, _ring)
+    for alarm in (signal.SIGALRM, signal.SIGPROF):
+        signal.signal(alarm, _ring)
     WATCH.patience = given.patience
     for name in [name for name in os.environ if name.startswith(OURS)]:
         del os.environ[name]

@@ -54,7 +54,7 @@ class Findings:
             "exits: " + _counted(self.exits),
             f"families mutated: {len(self.families)}; options given: {len(self.options)}",
             "checks: " + _counted(self.checked),
-            *(f"by design: {law} x{len(found)}, such as {found[0]}" for law, found in sorted(self.notes.items())),
+            *(f"noted: {law} x{len(found)}, such as {found[0]}" for law, found in sorted(self.notes.items())),
             f"largest resident size: {resident() >> 10} MB",
             "slowest:",
             *(f"  {one}" for one in self.slowest),

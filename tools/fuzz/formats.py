@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import Any
 
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.printable import printable
 from tfcalc.symbols import values as values_of
-from tools.fuzz.checks import ANSWER, look
+from tools.fuzz.checks import ANSWER, look, unit_of
 from tools.fuzz.findings import FOUND
 from tools.fuzz.program import LIMIT_OF_BUDGETS, call
 
@@ -53,11 +54,11 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
             if not rows or rows[0]["total"] != str(found[ANSWER[name]]):
                 FOUND.bug("format-csv", f"{name}: the first row is not the total", (shown, rows[:1]))
             by_path: dict[str, list[int]] = collections.defaultdict(list)
-            unit = {"params": "params", "flops": "flops", "memory": "bytes"}[name]
+            unit = unit_of(name, found)
             stack = list(found["components"])
             while stack:
                 part = stack.pop()
-                by_path[part["path"]].append(part[unit])
+                by_path[printable(part["path"])].append(part[unit])
                 stack += part["parts"]
             for row in rows[1:]:
                 if None in row or row.get("path") is None:

@@ -63,8 +63,10 @@ def _safe(argv: list[str]) -> list[str]:
             one = "-q"
         if one.startswith("--output=") and one[9:] not in OUTPUTS:
             one = "--output=out.txt"
-        if "completion" in one:
+        if "completion" in one or one == "--update":
             one = "--json"
+        if one.startswith("--base"):  # which runs git
+            one = "--model"
         safe.append(one)
     if safe[-1] in ("-o", "--output"):
         safe.append("out.txt")

@@ -93,7 +93,7 @@ def _fits(option: Option, text: object, value: object) -> None:
     elif option.number:
         fits = type(value) is int and option.least <= value <= option.most
     elif option.amount:
-        fits = isinstance(value, int | float) and 0 < value < 10**30
+        fits = isinstance(value, int | float) and 0 < value <= 1e30
     elif option.known:
         fits = isinstance(value, str) and is_one_of(value, option.known)
     else:

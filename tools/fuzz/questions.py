@@ -7,7 +7,9 @@ import random
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import Option
 from tools.fuzz.configs import PRESETS, TYPES, base_of, encoded, fields_of, mutated, put
+from tools.fuzz.formulas import TEXTS as FORMULAS
 from tools.fuzz.material import FORMATS_OF_WEIGHTS, GPUS, NUMBERS, SIZES, TARGETS, TEXTS, WORDS, number_near
+from tools.fuzz.mutations import edited
 
 OUTPUTS = ["-", "out.txt", ".", "", "nowhere/x", "/dev/null"]
 
@@ -49,13 +51,20 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
     return argv
 
 
-WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5 + ["models"]
+WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
+WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     """The model: named, from a config on stdin, or the classic one."""
-    if name == "models":
+    if name in ("models", "budget"):
         return [], b""
+    if name == "schema":
+        return draw.choice([[], [draw.choice([*WEIGHTED, *WORDS])]]), b""
+    if name in ("compare", "diff"):
+        stdin = encoded(mutated(draw, draw.choice(TYPES)))
+        sides = [draw.choice([draw.choice(PRESETS), "-", " ".join(["gpt2", *classic(draw)])]) for _ in range(2)]
+        return sides[: draw.choice([0, 1, 2, 2, 2, 2])], stdin
     kind = draw.random()
     given: list[str] = []
     stdin = b""
@@ -63,9 +72,10 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
         given = [draw.choice(PRESETS)]
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
-    if name in ("formula", "explain"):
+    if name in ("formula", "explain", "check"):
         given = ["--model", *given] if given else []
-        given = [draw.choice(TARGETS), *given] if draw.random() < 0.95 else given
+        formula = [edited(draw, draw.choice(FORMULAS), FORMULAS)] if name == "check" else []
+        given = [draw.choice(TARGETS), *formula, *given] if draw.random() < 0.95 else given
     return given, stdin
 
 

@@ -26,6 +26,7 @@ NAMES = ["chat", "chat-large", "a b", "ü", "x.y", "7", "embed", "draft_1", "=cm
 METRICS = [
     *("memory.peak_bytes", "params.total_params", "total_params", "flops.total_flops", "memory.kv_cache_bytes"),
     *("params.components.model.layers.mlp.params", "flops.flops_per_token", "memory.timeline.forward.peak_bytes"),
+    *("memory.total_bytes", "memory.weights_bytes", "trainable_params", "params.active_params"),
 ]
 AMOUNTS: dict[str, list[object]] = {
     "bytes": ["24GiB", "80GB", "0.5TiB", 25769803776, "79.5 GiB"],
@@ -45,6 +46,18 @@ OTHER_KEYS = ["warn", "modell", "version", "expires", "budget", "tool.tfcalc", "
 HEADERS = ["[budget]", "[[models]]", "[models]", "[scenarios.x]", "[[budget.x]]", "[[[", "[tool]", "[[budget]]"]
 LIMITS = [*TEXTS, "10%", "2.5%", "1e3%"]
 NO_LIMITS: list[object] = [10**400, 1e308, math.nan, math.inf, None, [1], {"a": 1}, date(2027, 1, 1)]
+ANSWERED: list[dict[str, object]] = [
+    {"preset": "gpt2"},
+    {"config": "configs/chat.json"},
+    {"config": "chat", "num_hidden_layers": 2},
+    {"d_model": 64, "layers": 2, "vocab_size": 1000},
+]
+RUNS: list[dict[str, object]] = [
+    {"train": True, "seq": 64},
+    {"serve": True, "context": "1k"},
+    {"train": True, "lora": 8, "batch": 2},
+    {"attention": "causal"},
+]
 
 
 class File(NamedTuple):
@@ -118,17 +131,20 @@ def _budget(draw: random.Random, models: list[str], scenarios: list[str]) -> dic
     return dict(draw.sample(sorted(found.items()), len(found)))
 
 
-def right(draw: random.Random) -> File:
-    """A file that is right, in one of the many ways to write it."""
+def right(draw: random.Random, *, answered: bool = False) -> File:
+    """A file that is right, in one of the many ways to write it; ``answered``: and its questions make sense."""
     path = draw.choice(("tfcalc.toml", "tfcalc.toml", "pyproject.toml", "a/b/tfcalc.toml"))
     top = "tool.tfcalc." if path == "pyproject.toml" else ""
-    models = {name: _model(draw) for name in draw.sample(NAMES, draw.randrange(1, 4))}
-    scenarios = {name: _options(draw, OF_SCENARIO, KNOWN.scenario, 4) for name in draw.sample(NAMES, draw.randrange(3))}
-    budgets = []
-    for _ in range(draw.randrange(4)):
-        one = _budget(draw, list(models), list(scenarios))
-        if one not in budgets:
-            budgets.append(one)
+    models = {
+        name: draw.choice(ANSWERED) if answered else _model(draw) for name in draw.sample(NAMES, draw.randrange(1, 4))
+    }
+    scenarios = {
+        name: draw.choice(RUNS) if answered else _options(draw, OF_SCENARIO, KNOWN.scenario, 4)
+        for name in draw.sample(NAMES, draw.randrange(3))
+    }
+    drawn = [_budget(draw, list(models), list(scenarios)) for _ in range(draw.randrange(int(answered), 4))]
+    # two that are the same but for their spelling and their reason are a mistake
+    budgets = list({(str(one["model"]), one["metric"], one.get("scenario")): one for one in drawn}.values())
     text = draw.choice(("", "# budgets\n\n"))
     values: dict[str, object] = {"version": 1} if draw.random() < 0.5 else {}
     if top:
@@ -154,7 +170,7 @@ def budgets(draw: random.Random) -> None:
         found = parsed("budgets", file.text, lambda: read_budgets(file.text, file.path, known), exits=(3,))
         _check(file, found)
         return
-    text = _slipped(draw, file)
+    text = slipped(draw, file)
     path = draw.choice(("tfcalc.toml", "pyproject.toml", file.path))
     found = parsed("budgets", text, lambda: read_budgets(text, path, known), exits=(3,))
     if found is None:
@@ -207,7 +223,8 @@ def _named(options: Mapping[str, object], names: Mapping[str, str]) -> dict[str,
     return {names[key]: value for key, value in options.items() if key not in ("config", "preset")}
 
 
-def _slipped(draw: random.Random, file: File) -> str:
+def slipped(draw: random.Random, file: File) -> str:
+    """Its text with a slip: an edit, another value, another key, another header, or twice."""
     kind = draw.random()
     lines = file.text.split("\n")
     place = draw.randrange(len(lines))
@@ -222,7 +239,7 @@ def _slipped(draw: random.Random, file: File) -> str:
             lines[place] = f"{key}= {value}"
     elif kind < 0.9:  # another key
         key = draw.choice(
-            (*KNOWN.top, *RULES, "warn", "modell", "version", "expires", "budget", "tool.tfcalc", "a.b.c")
+            (*KNOWN.top(), *RULES, "warn", "modell", "version", "expires", "budget", "tool.tfcalc", "a.b.c")
         )
         lines.insert(place, f"{key} = {draw.choice((*ODD, '1', 'true'))}")
     elif kind < 0.95:
@@ -267,6 +284,6 @@ ANSWER: dict[str, object] = {
 def settings_table(draw: random.Random) -> None:
     """The table of a settings file: of a right one it is there, of any other it is there or refused."""
     file = right(draw)
-    text = file.text if draw.random() < 0.2 else _slipped(draw, file)
+    text = file.text if draw.random() < 0.2 else slipped(draw, file)
     found = parsed("table", text, lambda: settings_file.table_of(text, file.path), exits=(3,))
     holds("a table is there", text is not file.text or found is not None or not file.text.strip(), text)

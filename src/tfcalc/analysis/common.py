@@ -106,8 +106,12 @@ def subject(
     conventions: Conventions | None = None,
     training: Training | None = None,
     of: str = "",
+    *,
+    general: bool = False,
 ) -> Subject:
     """Check the model against the workload and build both trees, with what ``training`` adds and freezes.
+
+    ``general`` gives a symbol of its own to each size that follows from others.
 
     Raises InvalidModel; UsageError where a field of ``training`` changes nothing ``of`` what is asked for.
     """
@@ -116,7 +120,8 @@ def subject(
     model.check(workload)
     tuning = tuning_for(model, training, of)
     plan, symbolic = (None, None) if tuning is None else (tuning.plan, tuning.symbolic)
-    root, twin = run_tree(model, workload, plan), run_tree(with_symbols(model), with_symbols(workload), symbolic)
+    symbols_of_model, symbols_of_run = with_symbols(model, general=general), with_symbols(workload, general=general)
+    root, twin = run_tree(model, workload, plan), run_tree(symbols_of_model, symbols_of_run, symbolic)
     return Subject(model, workload, root.root(), twin.root(), tuning)
 
 

@@ -68,6 +68,23 @@ def explain(
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
+    return opened(target, of, to_open(model, of, workload, conventions, training=training, serving=serving))
+
+
+def to_open(
+    model: Model | None,
+    of: str,
+    workload: Workload | None,
+    conventions: Conventions | None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    general: bool = False,
+) -> Tree:
+    """What :func:`explain` opens. ``general`` gives a letter of its own to each size that follows from others.
+
+    Raises InvalidModel and UsageError as it does.
+    """
     by = conventions or Conventions()
     one_of("quantity", of, COUNTS)
     model = Transformer() if model is None else model
@@ -76,8 +93,8 @@ def explain(
     if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.analysis.opened_memory import opened_memory
 
-        return _opened(target, of, opened_memory(model, workload, by, training=training, serving=serving))
-    asked = subject(model, workload, by, training, QUANTITIES[of])
+        return opened_memory(model, workload, by, training=training, serving=serving)
+    asked = subject(model, workload, by, training, QUANTITIES[of], general=general)
     if of == "memory":
         by = resolve_dtype(model, by)
 
@@ -93,7 +110,7 @@ def explain(
     if asked.tuning is not None:
         letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
         notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described
-    return _opened(target, of, Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes, letters, sizes))
+    return Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes, letters, sizes)
 
 
 class Tree(NamedTuple):
@@ -115,7 +132,8 @@ class Tree(NamedTuple):
     of_terms: bool = False
 
 
-def _opened(target: str, of: str, tree: Tree) -> Explanation:
+def opened(target: str, of: str, tree: Tree) -> Explanation:
+    """One part of it, line by line."""
     sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
     look = find_term if tree.of_terms else find
     node, twin = look(tree.node, target), look(tree.twin, target)

@@ -84,12 +84,21 @@ def largest_of(size: Size, budget: int) -> Largest:
     """The largest value within the budget, from the one that was asked for on."""
     try:
         exact = largest(size.need, budget, start=size.asked, step=size.step)
-        found = None if exact == MOST else exact
-        value = size.limit if found is None else min(_rounded(size, found), size.limit or found)
-        return Largest(size, found, value, size.need(value) if value else None)
+        if exact == MOST:
+            return Largest(size, None, size.limit, size.need(size.limit) if size.limit else None)
+        value = exact if size.limit is None else min(exact, size.limit)
+        if size.length and MULTIPLE <= value == exact:
+            value = _multiple(size, exact, budget)
+        return Largest(size, max(exact, value), value, size.need(value) if value else None)
     except TfcalcError as error:
         return Largest(size, None, None, reason=str(error))
 
 
-def _rounded(size: Size, exact: int) -> int:
-    return exact // MULTIPLE * MULTIPLE if size.length and exact >= MULTIPLE else exact
+def _multiple(size: Size, exact: int, budget: int) -> int:
+    """The largest multiple of so many tokens within the budget, from the one below ``exact`` on.
+
+    It may be larger than ``exact``: kernels that want lengths of multiples of 8 copy and fill up what is none, so that
+    one token more takes more than a hundred more.
+    """
+    most = (size.limit or MOST) // MULTIPLE
+    return MULTIPLE * largest(lambda n: size.need(n * MULTIPLE), budget, start=exact // MULTIPLE, most=most)

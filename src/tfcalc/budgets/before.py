@@ -12,7 +12,7 @@ from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.file import BudgetFile
+    from tfcalc.budgets.file import BudgetFile, ModelEntry
     from tfcalc.budgets.hold import Value
     from tfcalc.budgets.lock import Lock
     from tfcalc.budgets.metric import Metric
@@ -72,13 +72,15 @@ class AtRevision:
 
     @property
     def notes(self) -> list[str]:
-        """New, renamed and deleted models."""
+        """New, renamed and deleted models, whether a budget was held for them or not."""
+        for entry in self.today.models.values():
+            self._source(entry)
         new = (name for name, found in self._sources.items() if isinstance(found, Before) and found.status == NEW)
         return [*(f"{name} is new since {self.name}" for name in new), *self.revision.notes]
 
     def of(self, source: Source, metric: Metric, scenario: str | None, now: Number) -> Before:
         """As the model and its conventions were then."""
-        found = self._source(source)
+        found = self._source(source.entry)
         if isinstance(found, Before):
             return found
         pinned = self.revision.conventions
@@ -98,15 +100,14 @@ class AtRevision:
             return Before(None, NOT_COMPARABLE, f"at {self.name}: {error.message}", found)
         return Before(then.value, source=found)
 
-    def _source(self, source: Source) -> Source | Before:
-        name = source.entry.name
-        if name not in self._sources:
-            self._sources[name] = self._found(source)
-        return self._sources[name]
+    def _source(self, entry: ModelEntry) -> Source | Before:
+        if entry.name not in self._sources:
+            self._sources[entry.name] = self._found(entry)
+        return self._sources[entry.name]
 
-    def _found(self, source: Source) -> Source | Before:
+    def _found(self, entry: ModelEntry) -> Source | Before:
         try:
-            found = self.revision.source(source.entry)
+            found = self.revision.source(entry)
         except Unavailable:
             raise
         except TfcalcError as error:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN, RELATIVE
-from tfcalc.units import grouped, short, short_bytes
+from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Amount
@@ -38,12 +38,13 @@ class Told(NamedTuple):
             return short_bytes(float(value), self.system)
         if self.unit:
             return short(_plain(value), billion="B" if self.unit == "params" else "G")
-        return grouped(_plain(value))
+        number = _plain(value)
+        return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
 
     def pair(self, base: Value, value: Value) -> tuple[str, str]:
         """Both, in all digits where three figures are the same."""
         both = self.amount(base), self.amount(value)
-        return both if both[0] != both[1] or not isinstance(value, int) else (f"{base:,}", f"{value:,}")
+        return both if both[0] != both[1] else (f"{base:,}", f"{value:,}")
 
     def change(self, base: Value, value: Value) -> str:
         """``4.00 GiB -> 8.00 GiB (+100.0 %)``."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import BadFile
 from tfcalc.plain_data import whole_number
+from tfcalc.printable import shortened
 
 if TYPE_CHECKING:
     from tfcalc.budgets.hold import Value
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 NAME = "tfcalc.lock.json"
 SCHEMA_VERSION = 1
 LARGEST = 4 << 20
+LONGEST_VERSION = 40
 DIGITS = 16
+ABSURD = 10**30
+"""No number of an answer is as large."""
 REMEDY = "restore it from git, or delete it and run tfcalc budget --update"
 
 Key = tuple[str, str, str]
@@ -117,10 +121,19 @@ def _parsed(table: Any) -> Lock:
         raise TypeError("its tfcalc, conventions or scenarios are of another type")
     for one in records:
         number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
-        texts = (one.model, one.metric, one.definitions, one.fields, one.reason, one.scenario or "")
+        texts = (
+            one.model,
+            one.metric,
+            one.definitions,
+            one.fields,
+            one.reason,
+            "" if one.scenario is None else one.scenario,
+        )
         if not number or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"the record {_short(one)} is of another type")
-    return Lock(version, conventions, scenarios, {one.key: one for one in records})
+        if abs(one.value) > ABSURD:
+            raise ValueError(f"the record {_short(one)} is too large")
+    return Lock(shortened(version, LONGEST_VERSION), conventions, scenarios, {one.key: one for one in records})
 
 
 def _short(one: Record) -> str:

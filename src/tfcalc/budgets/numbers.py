@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Numbers:
 
     def __init__(self, ask: Ask, scenarios: Mapping[str, Scenario]) -> None:
         self.ask, self.scenarios = ask, scenarios
-        self._by_command: dict[tuple[str, str | None], list[tuple[tuple[object, ...], Mapping[str, Any]]]] = {}
+        self._answers: dict[str, Mapping[str, Any]] = {}
 
     def of(self, source: Source, metric: Metric, scenario: str | None, conventions: Fields) -> Number:
         """The metric's number. Raises what the command raises, and UsageError where it has no such number."""
@@ -54,11 +55,10 @@ class Numbers:
         return Number(found, answer)
 
     def _answer(self, source: Source, command: str, scenario: str | None, conventions: Fields) -> Mapping[str, Any]:
-        same = (source.fields, source.entry.preset, source.entry.options, conventions)
-        asked = self._by_command.setdefault((command, scenario), [])
-        found = next((answer for key, answer in asked if key == same), None)
-        if found is None:
+        entry = source.entry
+        asked = (command, scenario, dict(conventions), source.fields, entry.preset, dict(entry.options))
+        key = json.dumps(asked)
+        if key not in self._answers:
             options = self.scenarios[scenario].options if scenario is not None else {}
-            found = self.ask(command, source, options, conventions)
-            asked.append((same, found))
-        return found
+            self._answers[key] = self.ask(command, source, options, conventions)
+        return self._answers[key]

@@ -32,8 +32,7 @@ def _budget(table: Mapping[str, object], line: int) -> Budget:
             raise UsageError(f"it has no {key.name}", f'write {key.name} = "{key.example}"')
     path = _text(table, "metric")
     asked = metric.read(path)
-    limits = {rule: amount(table[rule], rule, asked.unit) for rule in RULES if rule in table}
-    _check_limits(limits)
+    limits = limits_of(table, asked.unit)
     severity = one_of("severity", table.get("severity", ERROR), SEVERITIES)  # type: ignore[arg-type]  # it refuses what is no text
     return Budget(
         models=_patterns(table["model"]),
@@ -66,14 +65,16 @@ def _patterns(value: object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check_limits(limits: Mapping[str, Amount]) -> None:
-    """Raise UsageError where there is no limit, or where two leave nothing between them."""
+def limits_of(table: Mapping[str, object], unit: str) -> dict[str, Amount]:
+    """The limits of a metric in this unit. Raises UsageError where there is none, or two leave nothing between them."""
+    limits = {rule: amount(table[rule], rule, unit) for rule in RULES if rule in table}
     if not limits:
         raise UsageError("it has no limit", f"write one of {', '.join(RULES)}")
     if EQUALS in limits and (others := [rule for rule in (MAX, MIN) if rule in limits]):
         raise UsageError(f"it has equals and {others[0]}", "leave one of them out")
     if MAX in limits and MIN in limits and limits[MAX].value < limits[MIN].value:
         raise UsageError(f"max {limits[MAX].text} is below min {limits[MIN].text}", "exchange them")
+    return limits
 
 
 def _warn(value: object, limits: Mapping[str, Amount], unit: str) -> Amount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -35,8 +36,8 @@ def here(entry: ModelEntry, folder: Path) -> Source:
     """The model as it is in the working tree. Raises BadConfig."""
     if entry.config is None:
         return Source(entry)
-    path = folder / entry.config
-    return Source(entry, read(str(path)), str(path / CONFIG if path.is_dir() else path))
+    path = os.path.join(folder, entry.config)  # not Path's: a file called - is not the standard input
+    return Source(entry, read(path), os.path.join(path, CONFIG) if os.path.isdir(path) else path)
 
 
 class Revision:

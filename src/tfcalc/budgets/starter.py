@@ -34,7 +34,7 @@ class Started(NamedTuple):
 SCENARIOS = {
     "train": Started(
         {"train": True},
-        "a training step; without more: one sequence, fp32, AdamW",
+        "a step on one sequence of 512 tokens, in the checkpoint's number format, with AdamW",
         ("batch = 8", 'seq = "4k"', 'precision = "bf16-mixed"', 'gpu = "h100"'),
     ),
     "serve": Started(

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.cli.budget_options import of_model
+from tfcalc.budgets import metric
+from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
 from tfcalc.cli.settings import FILE, FLAG, Given, completed
 from tfcalc.cli.values import read
+from tfcalc.errors import BadFile
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
+    from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
@@ -21,10 +24,13 @@ MODEL = "model"
 
 
 class Asker:
-    """Asks commands. A model is built once, and its warnings are told once, whatever is asked of it."""
+    """Asks commands. A model is built once, and its warnings are told once, whatever is asked of it.
 
-    def __init__(self, *, ascii_only: bool = False) -> None:
-        self.ascii_only = ascii_only
+    Where a model is ``loaded`` already, it is the one that is asked about.
+    """
+
+    def __init__(self, *, ascii_only: bool = False, loaded: Transformer | HFModel | None = None) -> None:
+        self.ascii_only, self.loaded = ascii_only, loaded
         self._models: dict[tuple[int, str | None, object], tuple[Source, Transformer | HFModel]] = {}
 
     def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
@@ -41,7 +47,7 @@ class Asker:
             for name, value in values.items()
             if name in known
         }
-        model = self._model(source)
+        model = self.loaded or self._model(source)
         given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
         settings = completed(given, asked.options)
         settings.named = model
@@ -66,3 +72,14 @@ class Asker:
         for warning in model.warnings:
             tell(f"tfcalc: {source.path}: {warning}", ascii_only=self.ascii_only)
         return model
+
+
+def refuse_idle(file: BudgetFile) -> None:
+    """Raise BadFile for an option of a scenario that none of the commands has which its budgets ask."""
+    for name, scenario in file.scenarios.items():
+        asked = sorted({metric.read(budget.metric).command for budget in file.budgets if budget.scenario == name})
+        known = {option.name for each in asked for option in command(each).options}
+        for option in of_scenario() if asked else ():
+            if option.name in scenario.options and option.name not in known:
+                fact = f"{file.path}: scenarios.{name}: {option.keys[0]} has no effect on {' and '.join(asked)}"
+                raise BadFile(fact, "leave it out, or limit what it has an effect on")

@@ -23,7 +23,7 @@ _FFN = Field("f", "feed-forward size")
 _POSITIONS = Field("T", "positions")
 _EXPERTS = Field("E", "experts")
 _KERNEL = Field("k_c", "convolution kernel")
-_PATCH = Field("p", "patch size")
+_PATCH = Field("P", "patch size")
 
 FIELDS = {
     "hidden_size": _HIDDEN,
@@ -84,9 +84,9 @@ FIELDS = {
     "v_head_dim": Field("d_v", "value head width"),
     "index_n_heads": Field("a_i", "indexer heads"),
     "index_head_dim": Field("d_i", "indexer head width"),
-    "state_size": Field("N", "state size"),
-    "ssm_state_size": Field("N", "state size"),
-    "mamba_d_state": Field("N", "state size"),
+    "state_size": Field("N_s", "state size"),
+    "ssm_state_size": Field("N_s", "state size"),
+    "mamba_d_state": Field("N_s", "state size"),
     "conv_kernel": _KERNEL,
     "mamba_d_conv": _KERNEL,
     "expand": Field("e_m", "expansion of the state-space width"),
@@ -108,7 +108,7 @@ FIELDS = {
     "linear_key_head_dim": Field("d_k", "key head width of linear attention"),
     "linear_value_head_dim": Field("d_v", "value head width of linear attention"),
     "linear_conv_kernel_dim": _KERNEL,
-    "spatial_merge_size": Field("m", "patches merged per side"),
+    "spatial_merge_size": Field("m_s", "patches merged per side"),
     "temporal_patch_size": Field("p_t", "frames per patch"),
     "out_hidden_size": Field("h_o", "output size"),
     "num_position_embeddings": _POSITIONS,

@@ -26,7 +26,7 @@ read in two ways. A text is at most ``LONGEST`` characters, brackets nest at mos
 what is expanded has bounded size (``expansion``), so that every text is read in bounded time and memory.
 """
 
-from tfcalc.expressions.expansion import Ratio, expanded
+from tfcalc.expressions.expansion import Ratio, expanded, settled
 from tfcalc.expressions.nodes import Expression, evaluate, names_of
 from tfcalc.expressions.reader import Condition, read_conditions, read_formula
 
@@ -39,4 +39,5 @@ __all__ = [
     "names_of",
     "read_conditions",
     "read_formula",
+    "settled",
 ]

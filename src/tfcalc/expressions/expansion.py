@@ -7,7 +7,8 @@ from fractions import Fraction
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.polynomial import Monomial, Polynomial, symbol
+from tfcalc.core import polynomial as core
+from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions.nodes import MOST_BITS, Expression, Floor, Minimum, Name, Number, Power, Product, Sum
 
@@ -137,7 +138,7 @@ class _Expansion:
         if not bottom.free_symbols and bottom.terms[()] < 0:
             top, bottom = -top, -bottom
         self.weigh(top, bottom)
-        return Ratio(top // bottom)
+        return Ratio(floored(top, bottom))
 
     def fraction(self, inside: Expression) -> tuple[Ratio, Ratio]:
         """What stands above and below the fraction line, where a product has one; a sum may stand below it."""
@@ -153,7 +154,7 @@ class _Expansion:
         bottom = one.bottom * other.bottom
         left, right = one.top * other.bottom, other.top * one.bottom
         self.weigh(left, right)
-        return Ratio.of(left.minimum(right), bottom)
+        return Ratio.of(smaller(left, right), bottom)
 
     def spend(self, products: int) -> None:
         self.spent += products * self.weight
@@ -170,6 +171,46 @@ class _Expansion:
     def check_number(self, *numbers: int) -> None:
         if any(number.bit_length() > MOST_BITS for number in numbers):
             raise _too_large()
+
+
+def floored(top: Polynomial, bottom: Polynomial) -> Polynomial:
+    """``⌊top / bottom⌋`` in one form, whichever way the fraction was written: ⌊I/p/2⌋ is ⌊I/(2p)⌋."""
+    every = [dict(powers) for number in (top, bottom) for powers in number.terms]
+    lowest = {atom: min(powers.get(atom, 0) for powers in every) for powers in every for atom in powers}
+    cleared = Polynomial({tuple((atom, -power) for atom, power in lowest.items() if power < 0): 1})
+    return (top * cleared) // (bottom * cleared)
+
+
+def smaller(one: Polynomial, other: Polynomial) -> Polynomial:
+    """The minimum in one form, whichever stands first."""
+    return Polynomial.minimum(*sorted((one, other), key=repr))
+
+
+def settled(number: Polynomial) -> Polynomial:
+    """The same with every floor and minimum in the form that a formula which is read has.
+
+    >>> h, p = symbol("h"), symbol("p")
+    >>> settled(h / p // 2) == settled(h // (2 * p))
+    True
+    """
+    found = Polynomial({})
+    for powers, factor in number.terms.items():
+        term = Polynomial({tuple(item for item in powers if isinstance(item[0], str) or item[1] < 0): factor})
+        for atom, power in powers:
+            if not isinstance(atom, str) and power > 0:
+                for _ in range(power):
+                    term = term * _settled_atom(atom)
+        found = found + term
+    return found
+
+
+def _settled_atom(atom: Atom) -> Polynomial:
+    if isinstance(atom, core.Floor):
+        divisor = atom.divisor if isinstance(atom.divisor, Polynomial) else Polynomial({(): atom.divisor})
+        return floored(settled(atom.dividend), settled(divisor))
+    if isinstance(atom, core.Minimum):
+        return smaller(settled(atom.one), settled(atom.other))
+    return symbol(atom)
 
 
 def _length(number: Polynomial) -> int:

@@ -157,7 +157,7 @@ class Serving(Described):
         length=True,
     )
     concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
-    block: Num = dimension("B", "tokens per block of a paged cache", "--block-size", default=BLOCK)
+    block: Num = dimension("t_b", "tokens per block of a paged cache", "--block-size", default=BLOCK)
     batched: Num = dimension(
         "m",
         "prompt tokens processed at once with a paged cache",

@@ -8,12 +8,16 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.tape.tensor import Tensor
+
+MOST_BY_THEMSELVES = 256
+"""Layers that run one by one; published models have fewer than 130, and those that are alike count as a few."""
 
 
 class Group(NamedTuple):
@@ -98,7 +102,7 @@ class Stack(Module):
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)
             ]
-            return list(_ends(groups)) if trace.ends_alone else groups
+            return _bounded(list(_ends(groups)) if trace.ends_alone else groups)
         groups = [each for group in self.groups for each in _unlike(group, every)]
         alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
         return groups if alike else [*_first(groups[0]), *groups[1:]]
@@ -124,6 +128,16 @@ class Stack(Module):
         beside = list(handed.values())[-1:]
         how = {"early_stop": ctx.run.early_stop, "by_operation": ctx.run.by_operation}
         return x.trace.checkpoint(layer, x, *beside, **how)
+
+
+def _bounded(groups: list[Group]) -> list[Group]:
+    """These layers, each of which runs by itself. Raises InvalidModel where they are too many."""
+    if len(groups) > MOST_BY_THEMSELVES:
+        raise InvalidModel(
+            f"a training step of {len(groups):,} layers that differ from their neighbours is too long to follow",
+            f"give at most {MOST_BY_THEMSELVES} such layers",
+        )
+    return groups
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc import __version__
 from tfcalc.budgets.checks import Checked
 from tfcalc.budgets.formats import FORMATS
+from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
 from tfcalc.cli.options import SHOW, Option
@@ -59,19 +60,21 @@ def answer(settings: Settings) -> Answer:
     file = _parsed(text_of(path), str(path))
     if not file.budgets:
         raise BadFile(f"{path} has no [[budget]]", "write one, or begin with tfcalc init")
+    refuse_idle(file)
     return _updated(settings, file) if update else _checked(settings, file)
 
 
 def _path(settings: Settings) -> Path:
     """The file with the budgets. Raises BadFile where there is none."""
     from tfcalc.budgets.file import find
+    from tfcalc.budgets.run import shown
 
     if settings.get("file"):
         return Path(settings.get("file"))
     path = find(Path.cwd())
     if path is None:
         raise BadFile("no tfcalc.toml here or above", "tfcalc init writes one, or name it: --file FILE")
-    return path
+    return Path(shown(path))
 
 
 def _parsed(text: str, path: str) -> BudgetFile:

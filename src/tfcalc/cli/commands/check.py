@@ -1,0 +1,77 @@
+"""``tfcalc check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tfcalc.analysis.check import check
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.formula import TARGET, aimed
+from tfcalc.cli.commands.plans import PLANS, plans_for
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.checked import Check
+    from tfcalc.report.answer import Answer
+
+NEGATIVE = 1
+FORMULA = Option("formula", (), "the formula to check, in quotes: '4h^2 + 4h'", argument=True)
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
+GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
+LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
+
+
+def answer(settings: Settings) -> Check:
+    """Whether a formula is right, and what differs."""
+    settings = aimed(settings)
+    text = settings.get("formula")
+    if not text:
+        raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
+    model = settings.model()
+    of, run = settings.get("of", "params"), settings.workload(model)
+    asked = plans_for(settings, of, model, run)
+    return check(
+        settings.get("target"),
+        text,
+        of,
+        model,
+        asked.workload or run,
+        settings.conventions(),
+        general=settings.get("general", False),
+        notation=settings.get("notation", "lbhn"),
+        letters=_letters(settings.get("letters")),
+        training=asked.training,
+        serving=asked.serving,
+    )
+
+
+def _letters(text: str | None) -> dict[str, str]:
+    """``h=d,l=n``."""
+    pairs = [part.partition("=") for part in text.split(",")] if text else []
+    for name, equals, letter in pairs:
+        if not (name.strip() and equals and letter.strip()):
+            raise UsageError(f"--letters {quoted(text)} is not a list of symbol=letter", "write h=d,l=n")
+    return {name.strip(): letter.strip() for name, _, letter in pairs}
+
+
+def _code(answer: Answer) -> int:
+    return 0 if cast("Check", answer).correct else NEGATIVE
+
+
+COMMAND = Command(
+    answer,
+    (TARGET, FORMULA, MODEL_ARGUMENT, OF, GENERAL, LETTERS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (
+        "tfcalc check mha '4h^2 + 4h'",
+        "tfcalc check mha '3*d**2 + 4*d' --notation bsld",
+        "tfcalc check encoder-layer '24lbh² + 4l²bh' --of flops",
+        "tfcalc check mha '4d² + 4d' --letters h=d",
+        "tfcalc check layer '(2ad + 2gd + 3f + 2)h' llama-3-8b",
+        "tfcalc check core 'O(n(lh² + l²h))' --of time",
+    ),
+    code=_code,
+)

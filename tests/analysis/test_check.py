@@ -1,0 +1,163 @@
+"""Formulas are graded: by the table of what students write, and by every formula that tfcalc itself prints."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.analysis.formulas_to_check import RIGHT, WRONG
+from tests.conftest import Program
+from tfcalc import Transformer, UsageError, Workload, formula, load
+from tfcalc.analysis.causes import cause_of, proportion
+from tfcalc.analysis.check import check
+from tfcalc.core.letters import NOTATIONS
+from tfcalc.core.polynomial import symbols
+from tfcalc.expressions import Ratio
+from tfcalc.report.style import Style
+
+h, a, l, n = symbols("h a l n")
+
+
+@pytest.mark.parametrize(("target", "text", "options"), RIGHT)
+def test_what_is_right_is_found_right(target: str, text: str, options: dict[str, Any]) -> None:
+    found = check(target, text, **options)
+    assert found.correct
+    assert found.verdict().startswith("yes: ")
+    assert not found.difference.top.terms
+
+
+@pytest.mark.parametrize(("target", "text", "options", "cause"), WRONG)
+def test_what_is_wrong_is_found_wrong_with_its_cause(
+    target: str, text: str, options: dict[str, Any], cause: str
+) -> None:
+    found = check(target, text, **options)
+    assert not found.correct
+    assert found.verdict().startswith("no: ")
+    assert cause in found.verdict()
+
+
+def test_there_are_enough_of_both() -> None:
+    assert min(len(RIGHT), len(WRONG)) >= 30
+
+
+CLASSIC = ("mha", "cross-mha", "ffn", "ln", "encoder-layer", "decoder-layer", "encoder", "decoder", "core", "complete")
+PRESETS = ("gpt2", "llama-3-8b", "mixtral-8x7b", "gemma-2-2b", "bert-base-uncased", "t5-small", "deepseek-v2-lite")
+
+
+PRINTED = (("params", "names", "text"), ("flops", "bsld", "ascii"), ("memory", "lbhn", "text"))
+
+
+@pytest.mark.parametrize("notation", sorted(NOTATIONS))
+@pytest.mark.parametrize("script", ["text", "ascii"])
+def test_what_is_printed_of_the_classic_model_is_right(notation: str, script: str) -> None:
+    for target in CLASSIC:
+        for of in ("params", "flops", "memory", "time"):
+            for general in (False, True):
+                printed = formula(target, of, general=general).text(Style(script=script, notation=notation))
+                assert check(target, printed, of, general=general, notation=notation).correct, printed
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_is_printed_of_a_preset_is_right(preset: str) -> None:
+    model = load(preset)
+    for target in ("layer", "attention", "complete"):
+        for of, notation, script in (
+            ("params", "names", "text"),
+            ("flops", "bsld", "ascii"),
+            ("memory", "lbhn", "text"),
+        ):
+            printed = formula(target, of, model).text(Style(script=script, notation=notation))
+            assert check(target, printed, of, model, notation=notation).correct, printed
+
+
+def test_patterns_have_floors_and_minima() -> None:
+    model = Transformer(pattern="local:4")
+    printed = str(formula("mha", "flops", model))
+    assert check("mha", printed, "flops", model).correct
+    assert not check("mha", "4lbh(2h + l)", "flops", model).correct
+
+
+def test_a_training_step_is_three_forward_passes() -> None:
+    """Backward is twice forward (Kaplan et al. 2020, section 2.1), so 3(24lbh² + 4l²bh)."""
+    train = Workload(phase="train")
+    assert check("encoder-layer", "72lbh² + 12l²bh", "flops", workload=train).correct
+    assert "backward costs twice" in check("encoder-layer", "24lbh² + 4l²bh", "flops", workload=train).verdict()
+
+
+def test_own_letters_take_the_place_of_others() -> None:
+    with pytest.raises(UsageError, match="'h' is no known letter"):
+        check("mha", "4h² + 4h", letters={"h": "d"})
+    with pytest.raises(UsageError, match="given for two sizes"):
+        check("mha", "4h² + 4h", letters={"h": "d", "l": "d"})
+    with pytest.raises(UsageError, match="'2' cannot be a letter"):
+        check("mha", "4h² + 4h", letters={"h": "2"})
+    with pytest.raises(UsageError, match="symbol 'q' is not known"):
+        check("mha", "4h² + 4h", letters={"q": "d"})
+
+
+def test_parts_of_a_preset_are_named_as_its_modules() -> None:
+    """Llama 3 (Grattafiori et al. 2024, section 3.2): grouped queries, a gated feed-forward network, no biases."""
+    model = load("llama-3-8b")
+    assert "hf is W_g, or W_1, or W_2" in check("layer", "(2ad + 2gd + 2f + 2)h", model=model).verdict()
+    assert "2h is the norms" in check("layer", "(2ad + 2gd + 3f)h", model=model).verdict()
+    assert "2hgd is W_K, W_V" in check("layer", "(2ad + 3f + 2)h", model=model).verdict()
+
+
+def test_a_difference_that_is_no_part_is_only_stated() -> None:
+    found = check("mha", "h²/2 + 4h + 17")
+    assert found.causes == ()
+    assert found.verdict() == "no: 4h² + 4h is right; 7h²/2 is missing, 17 is too much"
+
+
+def test_proportion_and_cause_by_arithmetic() -> None:
+    assert proportion(Ratio(h * h + h), 6 * l * (h * h + h)) == Ratio.of(formula_of_one_by(l), 6)
+    assert proportion(Ratio(h * h + 2 * h), 6 * (h * h + h)) is None
+    assert cause_of(Ratio(17 * h), ()) is None
+
+
+def formula_of_one_by(letter: Any) -> Any:
+    return 1 / letter
+
+
+def test_the_command(tfcalc: Program) -> None:
+    done = tfcalc("check", "mha", "3*d**2 + 4*d", "--notation", "bsld", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "no: 4d² + 4d is d² more; d² is W_O\n", "")
+    done = tfcalc("check", "mha", "4d² + 4d", "--letters", "h=d", "-q")
+    assert (done.returncode, done.stdout) == (0, "yes: 4d² + 4d\n")
+
+
+def test_its_json_has_the_letters_of_lbhn(tfcalc: Program) -> None:
+    done = tfcalc("check", "mha", "3*d**2 + 4*d", "--notation", "bsld", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert {key: found[key] for key in ("correct", "yours", "right", "difference", "missing", "extra")} == {
+        "correct": False,
+        "yours": "3h² + 4h",
+        "right": "4h² + 4h",
+        "difference": "-h²",
+        "missing": ["h²"],
+        "extra": [],
+    }
+    (cause,) = found["causes"]
+    assert (cause["parts"], cause["counted"], cause["formula"]) == (["W_O"], "0", "h²")
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("mha",), "no formula given; write tfcalc check mha"),
+        ((), "no target given"),
+        (("mha", "4h² + "), "at character 5: '+' needs a factor after it"),
+        (("mha", "4q"), "at character 2: 'q' is no known letter or name"),
+        (("mha", "4h", "--letters", "h"), "--letters 'h' is not a list of symbol=letter; write h=d,l=n"),
+        (("nothing", "4h"), "target 'nothing' is not known"),
+        (("mha", "(a+b+h)^(9^9)"), "the exponent is no whole number from -16 to 16"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(tfcalc: Program, words: tuple[str, ...], fact: str) -> None:
+    done = tfcalc("check", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert fact in done.stderr
+    assert done.stderr.count("\n") == 1
