@@ -1,7 +1,9 @@
-"""The signs of a closed form at all sizes: exactly where it is a polynomial, between two bounds where it has floors.
+"""The signs of a closed form at all sizes.
 
-A minimum is one of two polynomials on each side of where they meet. A floor is at most what stands under it, and more
-than that less 1: where both bounds have the same sign, so has the form; the few sizes between are tried one by one.
+A minimum is one of two polynomials on each side of where they meet. A floor by q is a polynomial on all sizes that
+leave the same rest when divided by q, so that the form is one on each class of sizes. Where there are too many classes,
+a floor is at most what stands under it, and more than that less 1: where both bounds have the same sign, so has the
+form, and the few sizes between are tried one by one.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from math import lcm
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial, letters_of
 from tfcalc.solving.signs import Run, merged, runs
 
-MOST_TRIED = 20_000
+MOST_TRIED = 5_000
 """Sizes that are tried one by one."""
+MOST_CLASSES = 512
+"""Rests by which sizes are told apart."""
 HIGHEST = 48
 """Degree."""
 
@@ -46,20 +50,104 @@ def signs(
         cuts |= {run.first for run in runs(_whole(difference, step), first, last)}
     edges = sorted(cuts)
     found: list[Run] = []
+    period = _period(form, letter, values)
     for edge, behind in pairwise(edges):
-        reader = _Reader(letter, values, edge * step)
-        low, high = reader.both(form)
+        if period is not None:
+            found += _by_classes(form, letter, values, step, edge, behind - 1, period, at)
+            continue
+        low, high = _Reader(letter, values, edge * step).both(form)
         below, above = (runs(_whole(line, step), edge, behind - 1) for line in _cleared(low, high))
         found += below if low == high else _between(below, above, at)
     return merged(found)
 
 
-class _Reader:
-    """A closed form as its lower and its upper bound, with the minima that hold around a size ``near``."""
+def _by_classes(
+    form: Polynomial,
+    letter: str,
+    values: Mapping[str, int],
+    step: int,
+    first: int,
+    last: int,
+    period: int,
+    at: Callable[[int], Fraction],
+) -> list[Run]:
+    """The signs on the sizes j·period + rest for each rest, put together."""
+    classes = []
+    for begin in range(first, min(first + period, last + 1)):
+        line = _Reader(letter, values, first * step, (begin * step, period * step)).both(form)[0]
+        its = runs(_whole(_cleared(line)[0], 1), 0, (last - begin) // period)
+        classes.append([Run(begin + run.first * period, begin + run.last * period, run.sign) for run in its])
+    if len(classes) == 1 and period == 1:
+        return classes[0]
+    # between two places where some class has another sign, each has one
+    edges = sorted({first, last + 1} | {place for its in classes for run in its for place in _around(run, first, last)})
+    places, found, tried = [0] * len(classes), list[Run](), 0
+    for edge, behind in pairwise(edges):
+        seen = set()
+        for number, its in enumerate(classes):
+            while its[places[number]].last < edge and places[number] + 1 < len(its):
+                places[number] += 1
+            run = its[places[number]]
+            if run.last >= edge and run.first < behind:
+                seen.add(run.sign)
+        if len(seen) == 1:
+            found.append(Run(edge, behind - 1, seen.pop()))
+            continue
+        tried += behind - edge
+        if tried > MOST_TRIED:
+            raise NoForm
+        found += [Run(k, k, (value > 0) - (value < 0)) for k in range(edge, behind) for value in (at(k),)]
+    return found
 
-    def __init__(self, letter: str, values: Mapping[str, int], near: int) -> None:
-        self.letter, self.values, self.near = letter, values, near
+
+def _around(run: Run, first: int, last: int) -> tuple[int, ...]:
+    """Where the signs of a class may change."""
+    return tuple(place for place in (run.first, run.last + 1) if first <= place <= last)
+
+
+def _period(form: Polynomial, letter: str, values: Mapping[str, int]) -> int | None:
+    """After how many sizes all rests under floors come again; None where these are too many, or not known."""
+    period = 1
+    for powers in form.terms:
+        for atom, _ in powers:
+            if isinstance(atom, str) or letter not in letters_of(atom):
+                continue
+            inside = [part for part in atom if isinstance(part, Polynomial)]
+            under = [1]
+            if isinstance(atom, Floor):
+                inside, divisor = [atom.dividend], atom.divisor
+                if isinstance(divisor, Polynomial):
+                    if letter in divisor.free_symbols:
+                        return None
+                    divisor = int(divisor.at(values))
+                if divisor < 1 or any(power < 0 for each in atom.dividend.terms for _, power in each):
+                    return None
+                under = [divisor]
+            for part in inside:
+                its = _period(part, letter, values)
+                if its is None:
+                    return None
+                period = lcm(period, its * under[0])
+            if period > MOST_CLASSES:
+                return None
+    return period
+
+
+class _Reader:
+    """A closed form as its lower and its upper bound, with the minima that hold around a size ``near``.
+
+    On a class of sizes, begin + j·period, it is a polynomial in j, and both bounds are the same.
+    """
+
+    def __init__(
+        self, letter: str, values: Mapping[str, int], near: int, of_class: tuple[int, int] | None = None
+    ) -> None:
+        self.letter, self.values, self.of_class = letter, values, of_class
         self.here = {**values, letter: near}
+        self.size = Line({1: Fraction(1)})
+        if of_class is not None:
+            begin, period = of_class
+            self.size = Line({0: Fraction(begin), 1: Fraction(period)})
 
     def both(self, form: Polynomial) -> tuple[Line, Line]:
         low, high = Line(), Line()
@@ -89,7 +177,7 @@ class _Reader:
 
     def atom(self, atom: Atom) -> tuple[Line, Line]:
         if isinstance(atom, str):
-            line = Line({1: Fraction(1)}) if atom == self.letter else Line({0: Fraction(self.values[atom])})
+            line = self.size if atom == self.letter else Line({0: Fraction(self.values[atom])})
             return line, line
         if self.letter not in letters_of(atom):
             number = Line({0: Fraction(Polynomial({((atom, 1),): 1}).at(self.values))})
@@ -108,6 +196,10 @@ class _Reader:
         if divisor < 1:
             raise NoForm
         low, high = self.both(atom.dividend)
+        if self.of_class is not None:
+            rest = low.get(0, Fraction(0)) % divisor
+            exact = _times(_plus(low, Line({0: -rest})), Line({0: Fraction(1, divisor)}))
+            return exact, exact
         under = Line({0: Fraction(1, divisor)})
         return _plus(_times(low, under), Line({0: Fraction(1 - divisor, divisor)})), _times(high, under)
 

@@ -33,6 +33,10 @@ class Domain(NamedTuple):
         return max(min(size // self.step, self.last), self.first)
 
 
+FURTHER = (1, 2, 3, 5, 13, 1009)
+"""Steps beyond the value of now that are tried; the last is beyond what could be divided by it."""
+
+
 def domain(now: int | None, fits: Callable[[int], str], related: Iterable[int], most: int = LARGEST) -> Domain:
     """The sizes that fit, found from the value that a size has now: multiples of the smallest step that fits.
 
@@ -43,7 +47,7 @@ def domain(now: int | None, fits: Callable[[int], str], related: Iterable[int], 
         return Domain(last=most)
     why = ""
     for step in divisors(now):
-        reasons = [reason for size in (now + step, now + 2 * step, now + 3 * step) if (reason := fits(size))]
+        reasons = [reason for further in FURTHER if (reason := fits(now + further * step))][:1]
         if not reasons:
             return Domain(step, _first(step, now, fits), most // step, why=why)
         why = why or reasons[0]

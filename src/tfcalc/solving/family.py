@@ -13,13 +13,14 @@ from tfcalc.report.sheet import Sheet
 from tfcalc.solving.answer import head, row_to_dict, table
 from tfcalc.solving.asked import Asked
 from tfcalc.solving.single import Row, Single
+from tfcalc.solving.unknowns import settled, unknown
 
 if TYPE_CHECKING:
     from tfcalc.expressions import Condition
     from tfcalc.model import Model
     from tfcalc.solving.unknowns import Unknown
 
-MOST_TRIED = 256
+MOST_TRIED = 64
 """Values of the other unknowns at which the first is solved for; fewer where there is no closed form."""
 MOST_TRIED_BY_SEARCH = 12
 SHOWN = 10
@@ -65,10 +66,10 @@ class Family:
     @property
     def _model(self) -> Model:
         """The model, with the sizes that come nearest."""
-        setting = self.asked.setting
-        for each, size in zip(self.unknowns, self.value or (), strict=False):
-            setting = setting.at(each, size)
-        return setting.model
+        sizes = dict(zip(self.unknowns, self.value or (), strict=False))
+        of_model = {each.name: size for each, size in sizes.items() if each.owner == "model"}
+        model = self.asked.setting.model
+        return model.replaced(**of_model) if of_model else model
 
     @property
     def proof(self) -> str:
@@ -117,9 +118,9 @@ def family(
         setting = asked.setting
         for each, size in zip(others, sizes, strict=True):
             setting = setting.at(each, size)
-        here = asked.with_setting(setting)
+        (one,), setting = settled([unknown(first.word, setting)], setting)
         try:
-            single = Single(here, conditions, first._replace(value=_now(first, here)), here.forms([first]))
+            single = Single(asked.with_setting(setting), conditions, one, forms, probed=False)
             found = single.found()
         except UsageError:
             raise
@@ -156,12 +157,6 @@ def _places(first: int, last: int, most: int, dense: bool) -> list[int]:
     while len(found) < most and found[-1] * 2 <= last:
         found.append(found[-1] * 2)
     return found
-
-
-def _now(unknown: Unknown, asked: Asked) -> int | None:
-    from tfcalc.solving.unknowns import unknown as read
-
-    return read(unknown.word, asked.setting).value
 
 
 def _listed(values: Sequence[int]) -> str:

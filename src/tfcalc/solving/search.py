@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil, floor
 
 from tfcalc.analysis.largest import largest
@@ -14,6 +15,10 @@ FURTHER = (2, 8, 64)
 """How many times the first size the others are at which it is looked whether the difference rises or falls."""
 
 
+class Turns(Exception):
+    """The difference rises and falls."""
+
+
 class Unchanged(Exception):
     """The difference is the same at all sizes that were tried."""
 
@@ -21,7 +26,7 @@ class Unchanged(Exception):
 def searched(difference: Callable[[int], Fraction], start: int, begin: int, last: int) -> list[Run]:
     """The signs for k from ``begin`` to ``last``, where the difference only rises or only falls; ``start`` is likely.
 
-    A k at which nothing can be evaluated ends them. Raises Unchanged, and TfcalcError where the first has no value.
+    A k at which nothing can be evaluated ends them. Raises Unchanged, Turns; TfcalcError where the first has no value.
     """
     seen: dict[int, Fraction] = {}
     ends = [last]
@@ -58,6 +63,9 @@ def searched(difference: Callable[[int], Fraction], start: int, begin: int, last
     below = reached(floor, -1, start)
     level = reached(ceil, 0, max(below, begin))
     reach = min(ends)
+    tried = [seen[k] * rising for k in sorted(seen) if k <= reach]
+    if any(one > other for one, other in pairwise(tried)):
+        raise Turns
     found = [Run(begin, below, -rising), Run(below + 1, level, 0), Run(level + 1, reach, rising)]
     return merged(run for run in found if run.first <= run.last)
 

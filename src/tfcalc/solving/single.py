@@ -14,7 +14,7 @@ from tfcalc.solving.asked import Asked
 from tfcalc.solving.bounds import NoForm, signs
 from tfcalc.solving.closed import TooLarge, difference, over
 from tfcalc.solving.domain import MOST_TOKENS, Domain, domain
-from tfcalc.solving.search import Unchanged, searched
+from tfcalc.solving.search import Turns, Unchanged, searched
 from tfcalc.solving.signs import Run, merged
 from tfcalc.solving.unknowns import TOKENS, Unknown
 
@@ -62,11 +62,19 @@ class Single:
     """One unknown of a condition."""
 
     def __init__(
-        self, asked: Asked, conditions: Sequence[Condition], unknown: Unknown, forms: Mapping[str, Polynomial] | None
+        self,
+        asked: Asked,
+        conditions: Sequence[Condition],
+        unknown: Unknown,
+        forms: Mapping[str, Polynomial] | None,
+        *,
+        probed: bool = True,
     ) -> None:
         self.asked, self.conditions, self.unknown, self.forms = asked, conditions, unknown, forms
         self.sides = sides_of(conditions)
         self.now = unknown.value or 1
+        self.probed = probed
+        """Whether closed forms are held against the library's answers at a few sizes, and not at the ends alone."""
         self.limit = ""
         self._values: dict[int, Mapping[str, int]] = {}
         self._numbers = asked.numbers([unknown]) if forms is not None else {}
@@ -75,7 +83,7 @@ class Single:
         """Where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
         self.values(self.now)
         within = self.domain()
-        if self.forms is not None and not self._agree(within):
+        if self.forms is not None and self.probed and not self._agree(within):
             self.forms = None
         while True:
             every, exhaustive = self._runs(within)
@@ -83,13 +91,17 @@ class Single:
             crossings = self._crossings(every, ranges)
             try:
                 rows = tuple(self._rows(within, ranges, crossings))
-                self.values(within.size(within.last)) if not within.listed and self.forms is not None else None
+                if self.forms is not None and any(high == within.size(within.last) for _, high in ranges):
+                    self.values(within.size(within.last))
             except InvalidModel as error:
                 last = self._last(within)
                 if last >= within.last:
                     raise
                 self.limit = error.message
                 within = within._replace(last=last)
+                continue
+            if self.forms is not None and not all(self._agrees(row.sizes[self.unknown.word]) for row in rows):
+                self.forms = None
                 continue
             return Found(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
 
@@ -147,6 +159,9 @@ class Single:
                 return False
         return True
 
+    def _agrees(self, size: int) -> bool:
+        return dict(self.values(size)) == self._by_forms(size)
+
     def _by_forms(self, size: int) -> dict[str, int]:
         assert self.forms is not None
         at = {**self._numbers, self.unknown.letter: size}
@@ -201,6 +216,9 @@ class Single:
             return searched(at, within.place(self.now), within.first, within.last)
         except Unchanged:
             raise self._idle(condition.names) from None
+        except Turns:
+            fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
+            raise UsageError(fact, "compare one name with a number") from None
 
     def _difference(self, condition: Condition, values: Mapping[str, int]) -> Value:
         return evaluate(condition.left, values) - evaluate(condition.right, values)
@@ -236,8 +254,14 @@ class Single:
             yield self.row(within.size(k))
 
     def _last(self, within: Domain) -> int:
-        """The last place at which there is such a model, where those that there are come first."""
+        """The last place at which there is such a model, where those that there are come first: often a power of 10."""
         low, high = within.place(self.now), within.last + 1
+        for power in range(len(str(within.last)), 1, -1):
+            limit = 10**power // within.step
+            if low <= limit < within.last and self._is(within, limit):
+                if not self._is(within, limit + 1):
+                    return int(limit)
+                break
         reach = low
         while reach < high:
             if not self._is(within, reach):

@@ -169,6 +169,8 @@ def _trained(sought: tuple[Unknown, ...], asked: Asked) -> tuple[tuple[Unknown, 
     return tuple(found), asked
 
 
+FEW = 10**6
+"""Bytes: whoever writes less means another unit."""
 STARTS = (2, 4, 8, 16, 32, 64)
 
 
@@ -196,7 +198,7 @@ def _check_units(conditions: Sequence[Condition], asked: Asked) -> None:
             others = ", ".join(sorted(each.names)) or "nothing"
             raise UsageError(f"{amounts[0].text} is an amount of memory, {others} is none", "compare memory with it")
         for side, other in ((each.left, each.right), (each.right, each.left)):
-            bare = isinstance(side, Number) and not side.unit and side.value > 0
+            bare = isinstance(side, Number) and not side.unit and 0 < side.value < FEW
             if bare and quantities == {"memory"} and isinstance(other, Name):
                 text = getattr(side, "text", "")
                 remedy = f"say {text}GiB or {text}GB" if text.isdigit() else "say 80GiB or 80GB"
