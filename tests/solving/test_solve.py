@@ -105,7 +105,7 @@ def test_two_comparisons_are_a_range() -> None:
 
 
 def test_a_share_is_a_ratio() -> None:
-    """Of a decoder without a vocabulary all products are attention's and the network's: half each where they are equal."""
+    """Without a vocabulary all products are those of attention and the network: half each where they are equal."""
     found = solved("attention / total = 1/2", "seq", Transformer(kind="decoder"))
     assert (found.outcome, found.value, found.closed) == ("exact", 1024, "l = 2h")
 
