@@ -10,10 +10,11 @@ import pytest
 import tfcalc
 from tfcalc import Workload
 from tfcalc.cli.commands import every
-from tfcalc.cli.commands.formula import numbers_of
+from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
+from tfcalc.revisions import at_ref
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 
@@ -45,6 +46,11 @@ def test_what_is_wrong_in_a_settings_file_is_the_files_mistake(text: str, tmp_pa
 def test_a_symbol_is_given_one_number(text: str) -> None:
     with pytest.raises(UsageError, match="twice"):
         numbers_of(text)
+
+
+def test_a_size_has_one_letter() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        letters_of("h=d,h=e")
 
 
 def test_a_size_by_its_letter_and_by_its_name_is_given_once() -> None:
@@ -94,3 +100,27 @@ def test_an_amount_in_a_settings_file_is_a_number_above_0(value: str, tmp_path: 
     (tmp_path / "tfcalc.toml").write_text(f"peak = {value}", encoding="utf-8")
     with chdir(tmp_path), pytest.raises(BadFile, match=r"peak .* is (too large|not above 0)"):
         settle([option for option in every() if option.name == "peak"], {}, {})
+
+
+@pytest.mark.parametrize("text", ["ma\0in:./chat", "main:./ch\0at", "main:a\n.json", "-main:a.json"])
+def test_no_revision_has_what_no_program_can_be_given(text: str) -> None:
+    """A null byte in the revision was handed to git, which Python refuses with a ValueError."""
+    assert at_ref(text) is None
+    with pytest.raises(InvalidModel):
+        tfcalc.load(text)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "nested", "other"),
+    [
+        ("gemma3", "vision_config", "gpt2"),
+        ("aya_vision", "vision_config", "llama"),
+        ("granite_speech", "encoder_config", "clip"),
+        ("voxtral_realtime", "audio_config", "gpt2"),
+    ],
+)
+def test_a_nested_model_of_another_kind_is_refused(model_type: str, nested: str, other: str) -> None:
+    """A language model in the place of the tower was an AssertionError, a TypeError or a ValueError."""
+    heads = {"num_attention_heads": 16} if model_type == "aya_vision" else {}
+    with pytest.raises(InvalidModel, match=rf"{nested}\.model_type '{other}' is not what"):
+        tfcalc.params(tfcalc.from_config({"model_type": model_type, nested: {"model_type": other, **heads}}))

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
     from tfcalc.analysis.fits import fits
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
+    from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
     from tfcalc.analysis.params import params
+    from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
+    from tfcalc.analysis.why import Reason, Why, why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -61,6 +64,7 @@ _HOME = {
     "explain": "analysis.explain",
     "flops": "analysis.flops",
     "formula": "analysis.formula",
+    "formulas": "analysis.formulas",
     "from_config": "catalog",
     "kernels": "analysis.kernels",
     "load": "catalog",
@@ -69,9 +73,13 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "shapes": "analysis.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
+    "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
+    "Why": "analysis.why",
+    "why": "analysis.why",
 }
 
 __all__ = [
@@ -83,12 +91,14 @@ __all__ = [
     "InvalidModel",
     "Operand",
     "Overview",
+    "Reason",
     "Serving",
     "TfcalcError",
     "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
+    "Why",
     "Workload",
     "check",
     "compare",
@@ -97,15 +107,18 @@ __all__ = [
     "fits",
     "flops",
     "formula",
+    "formulas",
     "from_config",
     "kernels",
     "load",
     "memory",
     "overview",
     "params",
+    "shapes",
     "solve",
     "sweep",
     "training_preset",
+    "why",
 ]
 
 

@@ -32,6 +32,10 @@ class Sized(Protocol):
         """Other names that the size of this name goes by."""
         ...
 
+    def described(self) -> dict[str, object]:
+        """It as it stands in the JSON, with the sizes that follow from others."""
+        ...
+
 
 class Model(Sized, Protocol):
     """Sizes and structure that can be turned into a component tree: a Transformer by its fields, or a config.json."""
@@ -65,10 +69,6 @@ class Model(Sized, Protocol):
 
     def check(self, workload: Workload) -> None:
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
-        ...
-
-    def described(self) -> dict[str, object]:
-        """The model as it stands in the JSON."""
         ...
 
     def with_present(self, *names: str) -> Self:

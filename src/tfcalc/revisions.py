@@ -67,7 +67,7 @@ def at_ref(text: str) -> tuple[str, str] | None:
     >>> at_ref("llama3:8b"), at_ref("C:\\model.json"), at_ref("https://a/b.json"), at_ref("-p:a.json")
     (None, None, None, None)
     """
-    found = re.fullmatch(r"([^\s:-][^\s:]*):([^:/\\\0\n][^:\0\n]*)", text)
+    found = re.fullmatch(r"([^\s:\0-][^\s:\0]*):([^:/\\\0\n][^:\0\n]*)", text)
     if not found or re.fullmatch("[A-Za-z]", found[1]) or " -" in text:  # a model with its options
         return None
     ref, path = found.groups()

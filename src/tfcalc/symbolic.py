@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
@@ -35,8 +37,10 @@ def sympy_symbol(letter: str) -> sympy.Symbol:
     return sympy.Symbol(letter, integer=True, positive=True)
 
 
-def to_sympy(number: Polynomial | int, notation: str = "lbhn") -> sympy.Expr:
-    """The same closed form as a sympy expression, its symbols named as this notation prints them.
+def to_sympy(
+    number: Polynomial | int, notation: str = "lbhn", letters: Mapping[str, str] = MappingProxyType({})
+) -> sympy.Expr:
+    """The same closed form as a sympy expression, its symbols named as this notation prints them, or by ``letters``.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, f = symbols("h f")
@@ -49,20 +53,20 @@ def to_sympy(number: Polynomial | int, notation: str = "lbhn") -> sympy.Expr:
         return sympy.Integer(number)
     return sympy.Add(
         *(
-            sympy.Mul(factor, *(_atom(atom, notation) ** power for atom, power in powers))
+            sympy.Mul(factor, *(_atom(atom, notation, letters) ** power for atom, power in powers))
             for powers, factor in number.terms.items()
         )
     )
 
 
-def _atom(atom: Atom, notation: str) -> sympy.Expr:
+def _atom(atom: Atom, notation: str, letters: Mapping[str, str]) -> sympy.Expr:
     import sympy
 
     if isinstance(atom, Floor):
-        return sympy.floor(to_sympy(atom.dividend, notation) / to_sympy(atom.divisor, notation))
+        return sympy.floor(to_sympy(atom.dividend, notation, letters) / to_sympy(atom.divisor, notation, letters))
     if isinstance(atom, Minimum):
-        return sympy.Min(to_sympy(atom.one, notation), to_sympy(atom.other, notation))
-    return sympy_symbol(spelled(atom, notation))
+        return sympy.Min(to_sympy(atom.one, notation, letters), to_sympy(atom.other, notation, letters))
+    return sympy_symbol(letters.get(atom) or spelled(atom, notation))
 
 
 class Root(NamedTuple):

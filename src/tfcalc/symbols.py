@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import traced, value_of
 from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.model import Sized
@@ -37,13 +39,23 @@ def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: 
     return described.replaced(**symbolic)
 
 
-def remembering(described: T) -> T:
+def remembering(described: T, *, widths: bool = False) -> T:
     """A model or workload whose sizes remember their letters, so that what is made of them has a value and a formula.
+
+    With ``widths`` those that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
 
     >>> from tfcalc.workload import Workload
     >>> remembering(Workload(batch_size=8)).target.tokens
     4096 = b*l
     """
+    if widths:
+        sizes, given = described.described(), described.values()
+        apart = {
+            name: cast("int", sizes[name])
+            for name, known in described.dimensions().items()
+            if len(known.follows) > 1 and known.symbol not in given
+        }
+        described = described.replaced(**apart)
     known = described.values()
     return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
 
@@ -92,6 +104,30 @@ def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> 
             raise UsageError(f"{name!r} is no letter of notation {notation}", f"write {spelled(name, notation)}")
         raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
     return {name: known[name] for name in names}
+
+
+def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """The user's own letter for each letter: ``{"h": "d"}`` for sizes by name or by how a notation spells them.
+
+    Raises UsageError for a size that is not known, or where an own letter is no letter or is given twice.
+
+    >>> from tfcalc.workload import Workload
+    >>> own_letters({"seq": "n", "b": "B"}, Workload())
+    {'l': 'n', 'b': 'B'}
+    """
+    by_name = letters(others, *described, notation=notation)
+    for other in others.values():
+        if not LETTER.fullmatch(other):
+            raise UsageError(f"{quoted(other)} cannot be a letter", "write letters as h=d,l=n")
+        if list(others.values()).count(other) > 1:
+            raise UsageError(f"{quoted(other)} is given for two sizes", "give each a letter of its own")
+    found = {by_name[name]: other for name, other in others.items()}
+    if len(found) < len(others):
+        raise UsageError(f"{' and '.join(map(quoted, others))} name one size twice", "give it one letter")
+    return found
+
+
+LETTER = re.compile("[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*")
 
 
 def legend(used: frozenset[str], *described: Sized) -> dict[str, str]:

@@ -198,20 +198,20 @@ class Workload(Described):
         if self.decoding:
             limit = limit if causal else None
             seen = seen if limit is None else minimum(seen, limit)
-            return Pairs((2, batch, length, seen), batch * length * seen, self.fused, limit)
+            return Pairs((2, batch, length, seen), batch * length * seen, self.fused, limit, seen)
         scores = batch * length * seen
         before = 0 if keys.cached is None else 2 * (seen - length)  # twice what every query sees beside the sequence
         if causal and self.attention == "causal-half":
-            return Pairs((batch, length, length + before), scores, self.fused)
+            return Pairs((batch, length, length + before), scores, self.fused, keys=seen)
         if not causal:
-            return Pairs((2, batch, length, seen), scores, self.fused, window)
+            return Pairs((2, batch, length, seen), scores, self.fused, window, seen)
         if self.attention == "full":
-            return Pairs((2, batch, length, seen), scores, self.fused)
+            return Pairs((2, batch, length, seen), scores, self.fused, keys=seen)
         if chunk is not None:
-            return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused, chunk)
+            return Pairs((batch, twice_chunked(length, chunk)), scores, self.fused, chunk, seen)
         if window is not None:
-            return Pairs((batch, twice_sliding(length, window)), scores, self.fused, window)
-        return Pairs((batch, length, length + 1 + before), scores, self.fused)
+            return Pairs((batch, twice_sliding(length, window)), scores, self.fused, window, seen)
+        return Pairs((batch, length, length + 1 + before), scores, self.fused, keys=seen)
 
     def _pairs_of(self, pattern: "Pattern", queries: Sequences, keys: Sequences, *, causal: bool) -> Pairs:
         """Those that a pattern leaves: in causal attention ``full`` counts them both ways, as a mask leaves them.

@@ -260,6 +260,20 @@ def test_a_config_may_be_a_folder(quick: Quick, tmp_path: Path) -> None:
     assert the_check(ran)["path"] == "configs/chat/config.json"
 
 
+@pytest.mark.parametrize("named", ["configs/chat", "configs/chat/", "configs/chat/config.json"])
+def test_a_folder_with_another_name_has_the_same_model(quick: Quick, tmp_path: Path, named: str) -> None:
+    file = FILE.replace("configs/chat.json", named)
+    repository = sample(tmp_path, {"tfcalc.toml": file, "configs/chat/config.json": FILES["configs/chat.json"]})
+    repository.git("mv", "configs/chat", "configs/assistant")
+    renamed = FILE.replace("configs/chat.json", "configs/assistant").replace("[models.chat]", "[models.assistant]")
+    write(repository, "tfcalc.toml", renamed.replace('model = "chat"', 'model = "assistant"'))
+    ran = quick(*BASE, "--json")
+    assert (ran.returncode, the_check(ran)["base"]) == (0, CACHE)
+    notes = json.loads(ran.stdout)["notes"]
+    assert "assistant was chat at HEAD" in notes
+    assert not [note for note in notes if "deleted" in note]
+
+
 @pytest.mark.usefixtures("repository")
 def test_without_a_base_growth_cannot_be_told(quick: Quick) -> None:
     ran = quick("budget", "--json")

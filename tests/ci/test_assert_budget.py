@@ -81,6 +81,7 @@ def test_misuse_is_no_failed_assertion(arguments: dict[str, Any], said: str) -> 
             **{"model": "gpt2", "metric": "total_params", "max": "1" if "seq" in arguments else 1} | arguments
         )
     assert str(caught.value).startswith(said)
+    assert [frame.name for frame in caught.traceback] == ["test_misuse_is_no_failed_assertion", "assert_budget"]
 
 
 def test_a_model_that_there_is_not() -> None:

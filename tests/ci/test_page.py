@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
+from tests.budgets.sample import FILES, sample
 from tests.ci.action import action
 from tests.ci.page import PAGE, blocks, files
+from tests.conftest import Program
 from tests.repositories import ALONE, PERSON
 from tfcalc.cli.commands.budget import OWN
 
@@ -43,6 +46,21 @@ def test_the_story_is_twenty_lines_that_anybody_can_paste(tmp_path: Path) -> Non
     # 2 · 32 layers · 8 heads of 4096/32 numbers · 2 bytes · 32 · 1024 tokens
     assert 2 * 32 * 8 * (4096 // 32) * 2 * 32 * 1024 == 4 * 2**30
     assert "4.00 GiB -> 8.00 GiB" in done.stdout
+
+
+TABLE = PAGE.partition("| question |")[2].partition("\n\n")[0]
+ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in TABLE.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row[0]))
+def test_what_is_worth_a_budget_passes_for_the_sample(row: list[str], tmp_path: Path, tfcalc: Program) -> None:
+    assert len(ROWS) >= 5
+    question, options, metric, limit = row
+    scenario = "[scenarios.run]\n" + options.replace("`, `", "\n")
+    budget = f'\n[[budget]]\nmodel = "chat"\nscenario = "run"\nmetric = "{metric}"\n{limit}\n'
+    sample(tmp_path, {**FILES, "tfcalc.toml": f'[models.chat]\nconfig = "configs/chat.json"\n{scenario}{budget}'})
+    done = tfcalc("budget", "--base", "HEAD")
+    assert (done.stdout, done.stderr) == ("passed: 1 check\n", ""), question
 
 
 def test_the_workflows_name_what_there_is() -> None:

@@ -74,6 +74,7 @@ def test_the_sdist_has_what_a_clone_has(sdist: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "conftest.py", "Makefile", "mkdocs.yml"}
     expected |= {"src/tfcalc/__init__.py", "tests/cli/test_manners.py", "tools/docs.py", ".ci/run", "docs/cli.md"}
+    expected |= {"action.yml", ".pre-commit-hooks.yaml"}  # which tests/ci reads
     assert expected <= names
     assert not [name for name in names if "__pycache__" in name or ".venv" in name]
 

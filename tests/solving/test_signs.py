@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_signs_of_a_polynomial_are_those_of_each_size(seed: int) -> None:
     last = first + draw.randint(0, 60)
     found = runs(factors, first, last)
     assert every(found) == [sign(value(factors, k)) for k in range(first, last + 1)]
-    assert all(one.sign != other.sign for one, other in zip(found, found[1:], strict=False))
+    assert all(one.sign != other.sign for one, other in pairwise(found))
 
 
 def test_roots_far_away_are_found() -> None:

@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no attention bias": {"attention_bias": False},
     "no ffn bias": {"ffn_bias": False},
     "layernorm without bias": {"norm": "layernorm-no-bias"},
+    "layernorm without γ and β": {"norm": "layernorm-plain"},
     "rmsnorm": {"norm": "rmsnorm", "final_norm": "pre-norm", "pre_norm": True},
     "textbook": {"final_norm": "never"},
     "encoder": {"kind": "encoder", "activation": "gelu"},

@@ -21,7 +21,7 @@ from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
-from tools.fuzz.library import library
+from tools.fuzz.library import configs, library
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
 from tools.fuzz.options import options, substitutes
@@ -54,11 +54,15 @@ PARSERS: dict[str, tuple[Kind, int]] = {
     "budgets": (budgets, 60),
     "substitutes": (substitutes, 40),
     "names": (names, 30),
+    "configs": (configs, 20),
 }
 """The same for single parsers, of which thousands of inputs a second are tried."""
 
 KINDS = {**PROGRAM, **PARSERS}
 GROUPS = {"program": PROGRAM, "parsers": PARSERS}
+
+PROGRESS, MINUTE = 100_000, 60
+"""Inputs, or seconds, after which it is told how far it is."""
 
 GROWTH = 300 << 10
 """KiB by which the process may grow for one input."""
@@ -87,7 +91,7 @@ def fuzz(given: argparse.Namespace) -> None:
             FOUND.bug("fuzzer", f"{type(error).__name__} in the checks", (FOUND.case, traceback.format_exc()[-1500:]))
         if resident() - before > GROWTH:
             FOUND.bug("memory", f"{kind}: grew by {resident() - before >> 10} MB", FOUND.case)
-        if FOUND.inputs % 50_000 == 0:
+        if FOUND.inputs % PROGRESS == 0 or time.time() - FOUND.told > MINUTE:
             _progress(given.report)
         if given.minutes and time.time() - FOUND.started > 60 * given.minutes:
             print(f"stopped after {given.minutes} minutes", file=sys.stderr)
@@ -95,6 +99,7 @@ def fuzz(given: argparse.Namespace) -> None:
 
 
 def _progress(report: str) -> None:
+    FOUND.told = time.time()
     if report:
         FOUND.write(report)
     seconds = time.time() - FOUND.started
@@ -137,6 +142,8 @@ def run() -> int:
     os.chdir(WORK / "cwd")
     try:
         fuzz(given)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
     finally:
         os.chdir(here)
         shutil.rmtree(WORK, ignore_errors=True)

@@ -99,13 +99,14 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["solve"], ["budget"], ["check-budget"])
+MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["budget"], ["check-budget"])
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:
     """Whether the answer is held against something that it may exceed."""
-    words = " ".join([*argv, *env, env.get("toml", "")]).lower()
-    return any(word in words for word in ("budget", "gpu", "max"))
+    flags = {one.partition("=")[0] for one in argv}
+    typed = flags & {"--budget", "--gpu", "--max"} or env.keys() & {"TFCALC_BUDGET", "TFCALC_GPU", "TFCALC_MAX"}
+    return bool(typed or re.search(r"\b(budget|gpu|max)\b", env.get("toml", "")))
 
 
 def place_of(argv: list[str], stdin: bytes, env: dict[str, str] | None) -> str:

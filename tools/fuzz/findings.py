@@ -27,7 +27,7 @@ class Findings:
         self.families: set[str] = set()
         self.options: set[str] = set()
         self.notes: dict[str, list[tuple[str, str]]] = {}
-        self.started = time.time()
+        self.started = self.told = time.time()
 
     def note(self, law: str, *example: object) -> None:
         """What a law does not hold for by design, as formulas.md says: counted, and no bug."""

@@ -10,9 +10,11 @@ from fractions import Fraction
 from typing import Any
 
 import tfcalc
+from tfcalc.analysis.params import parameter_count
 from tools.fuzz.configs import PRESETS, TYPES, mutated
 from tools.fuzz.findings import FOUND
 from tools.fuzz.material import JUNK, TARGETS, number_near
+from tools.fuzz.parsed import holds, parsed
 from tools.fuzz.program import guarded
 
 
@@ -106,3 +108,13 @@ def _formula(draw: random.Random) -> Question:
     target, of = draw.choice(TARGETS), draw.choice(["params", "flops"])
     sizes = {draw.choice("hnlbafVdgT"): draw.choice(NUMBERS) for _ in range(2)}
     return "formula.at", (target, of, sizes), lambda: tfcalc.formula(target, of).at(**sizes)
+
+
+def configs(draw: random.Random) -> None:
+    """A config with anything in it, read alone: a model that has parameters and a printable name, or a refusal."""
+    data = mutated(draw, draw.choice(TYPES))
+    model = parsed("config", data, lambda: tfcalc.from_config(data), exits=(3,))
+    if model is None:
+        return
+    count = parsed("parameters", data, lambda: parameter_count(model), exits=(3,))
+    holds("a model has parameters", count is None or (type(count) is int and count > 0), data, count)

@@ -12,6 +12,7 @@ from tfcalc.footprint.training.adapters import Adapter, adapted, drops, frozen_w
 from tfcalc.hardware import MOST_GPUS, accelerators, named, parse_gpu
 from tfcalc.hub import is_id
 from tfcalc.reader import is_place
+from tfcalc.revisions import at_ref
 from tools.fuzz.configs import PRESETS
 from tools.fuzz.material import GPUS, TARGETS, TEXTS, WORDS
 from tools.fuzz.mutations import edited
@@ -24,12 +25,13 @@ PATTERNS = [
     *(r"re:.*layers\.\d+\.self_attn\..*_proj", "re:(a|b|c)x", "re:^model$", "?", "*", "re:", "model.", "re:(?:a|b)"),
     *("*embed*", "model.layers", "q_proj,v_proj", "self_attn.q_proj", "[z-a]", "all-linear", "h.*.attn"),
 ]
+REVISIONS = ["HEAD~1:configs/model.json", "origin/main:./chat", "v1.2^{commit}:a.json", "HEAD@{1}:a/b", "main:."]
 MODULE = ("model", "layers", "0", "mlp", "gate_proj")
 
 
 def names(draw: random.Random) -> None:
     """One name of one kind."""
-    draw.choice((_model, _model, _gpu, _gpu, _patterns, _patterns, _part, _words, _targets))(draw)
+    draw.choice((_model, _model, _gpu, _gpu, _patterns, _patterns, _part, _words, _targets, _revision, _revision))(draw)
 
 
 def _model(draw: random.Random) -> None:
@@ -118,3 +120,15 @@ def _words(draw: random.Random) -> None:
     name, _, number = text.partition(":")
     fits = text == "none" or (name in ("every", "local") and number.isdecimal() and number.isascii())
     holds("a word is known only as itself", not found or fits, text)
+
+
+def _revision(draw: random.Random) -> None:
+    """A file at a git revision: what is one has both parts, and no part that git would take for an option."""
+    text = edited(draw, draw.choice(REVISIONS), REVISIONS) if draw.random() < 0.8 else draw.choice(REVISIONS)
+    found = parsed("revision", text, lambda: at_ref(text))
+    if text in REVISIONS:
+        holds("a revision and a path", found == tuple(text.split(":")), text, found)
+    if found is not None:
+        ref, path = found
+        safe = ref and path and not ref.startswith("-") and not any(mark in text for mark in "\0\n")
+        holds("a revision has two safe parts", bool(safe) and f"{ref}:{path}" == text, text, found)

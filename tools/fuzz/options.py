@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from tfcalc.cli.commands import every
-from tfcalc.cli.commands.formula import numbers_of
+from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import settle
 from tfcalc.errors import is_one_of
@@ -102,7 +102,14 @@ def _fits(option: Option, text: object, value: object) -> None:
 
 
 def substitutes(draw: random.Random) -> None:
-    """Numbers for letters: h=512,n=6."""
+    """Numbers for letters: h=512,n=6; or other letters: h=d,l=n."""
+    if draw.random() < 0.2:
+        text = edited(draw, draw.choice(("h=d,l=n", "h = d", "d_model=x", "h=d,h=e")), TEXTS["substitute"])
+        letters = parsed("letters", text, lambda: letters_of(text))
+        holds(
+            "each size has one letter", letters is None or len(letters) == len(text and text.split(",")), text, letters
+        )
+        return
     pairs = [f"{draw.choice(('h', 'n', 'd_model', 'V', 'n_layers'))}={draw.choice((*NUMBERS[:40], '512', '1k'))}"]
     text = ",".join(pairs * draw.choice((1, 1, 2))) if draw.random() < 0.5 else draw.choice(TEXTS["substitute"])
     text = edited(draw, text, TEXTS["substitute"]) if draw.random() < 0.7 else text
@@ -110,4 +117,4 @@ def substitutes(draw: random.Random) -> None:
     for name, value in (found or {}).items():
         holds("a letter has a whole number", bool(name.strip()) and type(value) is int, text, name, value)
     if found is not None:
-        holds("each letter has one number", len(found) == text.count("="), text, found)
+        holds("each letter has one number", len(found) == len(text and text.split(",")), text, found)

@@ -12,24 +12,19 @@ from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.explain import COUNTS, Tree, opened, to_open
 from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
-from tfcalc.analysis.targets import TARGETS, find, needs_vocabulary
+from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.conventions import Conventions
 from tfcalc.core.letters import spelled
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled
-from tfcalc.printable import quoted
 from tfcalc.report import polynomial
-from tfcalc.symbols import letters as letters_of
-from tfcalc.symbols import spellings, with_symbols
+from tfcalc.symbols import own_letters, spellings, with_symbols
 from tfcalc.workload import PAIRS, Workload
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
-
-SOME_VOCABULARY = 2
-"""Of a model without one, of which a part is asked for that has one; it gets the letter V."""
 
 ORDER = re.compile(r"\s*[OΘ]\s*\((.*)\)\s*", re.DOTALL)
 """A growth is typed with or without its O(…)."""
@@ -81,7 +76,7 @@ def check(
 
     model = Transformer() if model is None else model
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
-    model = model.with_vocabulary(SOME_VOCABULARY) if needs_vocabulary(target) and hasattr(model, "tree") else model
+    model = with_some_vocabulary(model, target) if hasattr(model, "tree") else model
     own = formula(
         target, of, model, run, conventions, general=general, notation=notation, training=training, serving=serving
     )
@@ -133,17 +128,10 @@ def _names(
     """How each letter is written, and which letter each name means. Raises UsageError where others are none."""
     names = {spelled(letter, notation): letter for letter in legend} | spellings(model, run, notation=notation)
     written = {letter: spelled(letter, notation) for letter in names.values()}
-    by_name = letters_of(others, model, run, notation=notation)
-    for name in others:
-        names.pop(written[by_name[name]], None)
-    for name, other in others.items():
-        if not re.fullmatch("[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*", other):
-            raise UsageError(f"{quoted(other)} cannot be a letter", "write letters as h=d,l=n")
-        if list(others.values()).count(other) > 1:
-            raise UsageError(f"{quoted(other)} is given for two sizes", "give each a letter of its own")
-        names[other] = written_letter = by_name[name]
-        written[written_letter] = other
-    return written, names
+    own = own_letters(others, model, run, notation=notation)
+    for letter in own:
+        names.pop(written[letter], None)
+    return written | own, names | {other: letter for letter, other in own.items()}
 
 
 def _meaning(model: Model, run: Workload, legend: Iterable[str], *, general: bool) -> dict[str, Polynomial]:

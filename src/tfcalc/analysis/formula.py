@@ -3,122 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.stated import for_programs, in_words
-from tfcalc.analysis.targets import find, needs_vocabulary, others
+from tfcalc.analysis.targets import find, needs_vocabulary, others, with_some_vocabulary
 from tfcalc.conventions import Conventions
+from tfcalc.core.component import Node
 from tfcalc.core.letters import spelled
-from tfcalc.core.measure import major_params
-from tfcalc.core.number import Num
+from tfcalc.core.measure import major_params, params
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
-from tfcalc.errors import UsageError, nearest, one_of
+from tfcalc.errors import UsageError, one_of
 from tfcalc.printable import quoted
-from tfcalc.report import SCHEMA_VERSION, polynomial
-from tfcalc.report.sheet import Column, Order, Sheet, for_people
+from tfcalc.report import exact, polynomial
+from tfcalc.report.sheet import Factors, Share, for_people
 from tfcalc.report.style import Style
-from tfcalc.symbols import legend, letters, with_symbols
+from tfcalc.symbols import legend, own_letters, with_symbols
+from tfcalc.symbols import letters as letters_of
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
-
-PLAIN = Style()
-
-
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """The answer of :func:`~tfcalc.formula`: a closed form.
-
-    Attributes:
-        target: the part, as it was asked for.
-        of: ``params``, ``trainable``, ``flops``, ``memory`` or ``time``.
-        title: the quantity, in words.
-        closed: the form as an exact polynomial.
-        order: whether ``closed`` is only the asymptotic growth, to be read as O(…).
-        legend: the meaning of each letter.
-        notes: the definitions that it rests on.
-    """
-
-    target: str
-    path: str
-    of: str
-    title: str
-    closed: Polynomial
-    order: bool
-    legend: Mapping[str, str]
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
-    notes: tuple[str, ...] = ()
-
-    def at(self, **sizes: Num) -> Any:
-        """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
-
-        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it, or a number
-        that is not whole.
-
-        >>> formula("core").at(h=512, n=6)
-        44140544
-        """
-        for letter, size in sizes.items():
-            if letter not in self.legend:
-                raise UsageError(f"{letter!r} does not occur in {self}", nearest(letter, self.legend))
-            if size is None or isinstance(size, float | str | bytes):
-                raise UsageError(f"{letter} = {quoted(size)} is no size", "give an int, or an array of them")
-        return self.closed.at(sizes)
-
-    def cell(self) -> Polynomial | Order:
-        """The formula as a cell of a table."""
-        return Order(self.closed) if self.order else self.closed
-
-    def text(self, style: Style = PLAIN) -> str:
-        """The formula as one line."""
-        return for_people(self.cell(), style)
-
-    def __str__(self) -> str:
-        return self.text()
-
-    def latex(self) -> str:
-        """The formula for math mode: ``4 h^{2} + 4 h``."""
-        return self.text(Style(script="latex"))
-
-    def _repr_latex_(self) -> str:
-        return f"${self.latex()}$"
-
-    def sheet(self) -> Sheet:
-        """One row: the formula, or the number that it is once all symbols are; its legend below."""
-        cell = self.cell() if self.order or self.closed.free_symbols else self.closed.terms.get((), 0)
-        return Sheet(
-            title=f"{self.title} of {self.target}" + (f" ({self.path})" if self.path != self.target else ""),
-            columns=[Column("formula", numeric=False)],
-            rows=[[cell]],
-            quiet=cell,
-            notes=self.notes,
-            legend=self.legend,
-        )
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "formula",
-            "target": self.target,
-            "path": self.path,
-            "of": self.of,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "formula": self.text(),
-            "ascii": self.text(Style(script="ascii")),
-            "latex": self.latex(),
-            "legend": dict(self.legend),
-        }
 
 
 def formula(
@@ -131,8 +42,10 @@ def formula(
     approx: bool = False,
     big_o: bool = False,
     general: bool = False,
+    by_matrix: bool = False,
     substitute: Mapping[str, int] | None = None,
     notation: str = "lbhn",
+    letters: Mapping[str, str] | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Formula:
@@ -148,8 +61,10 @@ def formula(
         approx: drop biases and norms (parameters only).
         big_o: give the asymptotic growth only.
         general: give a letter of its own to each size that follows from others by default (f instead of 4h).
-        substitute: numbers for letters (of this ``notation``) or field names: ``{"h": 512}``.
+        by_matrix: leave each matrix a term of its own, ``h(ad) + 2h(gd) + (ad)h``.
+        substitute: numbers for letters (of this ``notation``, or your own) or field names: ``{"h": 512}``.
         notation: the letters: ``lbhn``, ``bsld`` or ``names``.
+        letters: letters of your own for some of these: ``{"h": "d", "l": "n"}``.
         training: with ``of="memory"``, the memory of a training step; also where the workload trains. Else LoRA's
             adapters, or modules that are frozen.
         serving: with ``of="memory"``, the memory of serving.
@@ -174,10 +89,10 @@ def formula(
     if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.analysis.opened_memory import memory_formula
 
-        if approx or big_o or general or substitute:
+        if approx or big_o or general or by_matrix or substitute or letters:
             raise UsageError(
                 "the memory of training and serving has one form, the exact one",
-                "leave out approx, big_o, general and substitute",
+                "leave out approx, big_o, general, by_matrix, substitute and letters",
             )
         return memory_formula(target, chosen, workload, by, training=training, serving=serving)
     workload = asked_run(chosen, workload)
@@ -185,8 +100,12 @@ def formula(
         by = resolve_dtype(chosen, by)
     if approx and of != "params":
         raise UsageError(f"approx works for parameters only, not for {of}", "leave out approx, or ask for params")
+    if by_matrix and (approx or big_o or substitute or of == "time"):
+        raise UsageError(
+            "the form by matrix is the exact one in letters", "leave out approx, big_o, substitute and time"
+        )
     chosen.check(workload)
-    shown = chosen.described()
+    shown, given = chosen.described(), chosen
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
     symbolic_run = with_symbols(workload, general=general)
@@ -201,16 +120,20 @@ def formula(
     ranks = {} if tuning is None else tuning.legend
     meanings |= {letter: meaning for letter, meaning in ranks.items() if letter in closed.free_symbols}
     numbers_root = run_tree(chosen, workload, plan).root()
+    own = _own_letters(letters or {}, meanings, chosen, workload, notation=notation)
     notes = [
         *([why_zero(find(numbers_root, target).component, of, workload)] if closed == 0 else []),
         *others(numbers_root, target, find(numbers_root, target)),
         *(chosen.remarks(workload) if of in ("flops", "time") else ()),
+        *(too_small(find(numbers_root, target), chosen) if approx else []),
         *([] if tuning is None else [tuning.heading]),
         *in_words(of, workload, by, sizes=False),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
-        by_letter = letters(substitute, chosen, workload, notation=notation)
+        ours = {other: letter for letter, other in own.items()}
+        named = [name for name in substitute if name not in ours]
+        by_letter = ours | letters_of(named, chosen, workload, notation=notation)
         for name, value in substitute.items():
             check_size(name, value)
         numbers = {by_letter[name]: value for name, value in substitute.items()}
@@ -218,7 +141,8 @@ def formula(
             same = [quoted(name) for name in substitute if [*by_letter.values()].count(by_letter[name]) > 1]
             raise UsageError(f"{' and '.join(same)} are the same size", "give one of them")
         notes += [
-            f"{spelled(letter, notation)} does not occur in it, or follows from another size (see --general)"
+            f"{own.get(letter) or spelled(letter, notation)} does not occur in it, or follows from another size"
+            " (see --general)"
             for letter in sorted(numbers.keys() - meanings)
         ]
         closed = polynomial(closed.at(numbers))
@@ -235,4 +159,44 @@ def formula(
         model=shown,
         conventions=for_programs(of, workload, by) | ({} if tuning is None else tuning.described),
         notes=tuple(notes),
+        letters=own,
+        matrices=_matrices(target, of, given, workload, by, training, general=general) if by_matrix else (),
     )
+
+
+def _matrices(
+    target: str,
+    of: str,
+    model: Model,
+    run: Workload,
+    by: Conventions,
+    training: Training | None,
+    *,
+    general: bool,
+) -> tuple[Factors, ...]:
+    from tfcalc.analysis.explain import opened, to_open
+
+    tree = to_open(with_some_vocabulary(model, target), of, run, by, training=training, general=general)
+    return tuple(line.symbols for line in opened(target, of, tree).lines)
+
+
+def too_small(node: Node, model: Model) -> list[str]:
+    """By how much the form without biases and norms is too small at this model's sizes, where these are known."""
+    both = [node.component.each(measure) for measure in (params, major_params)]
+    if any(isinstance(number, Polynomial) for number in both) or both[0] == 0:
+        return []
+    whole, major = map(exact, both)
+    share = for_people(Share(whole - major, whole, digits=2), Style())
+    return [f"{share} less than the exact {whole:,} of {model.summary}"]
+
+
+def _own_letters(
+    others: Mapping[str, str], meanings: Mapping[str, str], model: Model, run: Workload, *, notation: str
+) -> dict[str, str]:
+    """The user's letters. Raises UsageError where one has another meaning in this formula already."""
+    own = own_letters(others, model, run, notation=notation)
+    taken = {spelled(letter, notation): meanings[letter] for letter in meanings if letter not in own}
+    for other in own.values():
+        if other in taken:
+            raise UsageError(f"{quoted(other)} is {taken[other]} here", f"give that a letter of its own: {other}=…")
+    return own

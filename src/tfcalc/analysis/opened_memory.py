@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis import serving_memory, serving_report, training_memory, training_report
 from tfcalc.analysis.alive import LETTERS
+from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.explain import Tree
-from tfcalc.analysis.formula import Formula
 from tfcalc.analysis.targets import find_term
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost

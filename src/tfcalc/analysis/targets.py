@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.core.component import Node
 from tfcalc.core.tensors import LAYERS
+from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 FIRST = "[first]"
 """A layer that stands by itself because what it reads needs no gradient: not what is meant by a layer."""
@@ -33,6 +38,11 @@ def by_path(path: str) -> Finder:
     return fits
 
 
+def _whole(node: Node) -> bool:
+    """A whole model; one that heads nothing else, such as BERT's encoder, but not a core without a vocabulary."""
+    return node.component.kind == "model" or (len(node.names) == 1 and node.component.kind != "core")
+
+
 def _layer_of(stack: str) -> Finder:
     return lambda node: node.component.kind == "layer" and stack in node.names
 
@@ -54,6 +64,7 @@ TARGETS: dict[str, Finder] = {
     "mha": _attention(across=False),
     "attention": _attention(across=False),
     "cross-mha": _attention(across=True),
+    "sdpa": _kind("attend"),
     "ffn": _kind("ffn"),
     "ln": _kind("norm"),
     "moe": _kind("moe"),
@@ -67,7 +78,7 @@ TARGETS: dict[str, Finder] = {
     "core": _named("core"),
     "embedding": _kind("embedding"),
     "output": _kind("output"),
-    "complete": _kind("model"),
+    "complete": _whole,
 }
 """Names for parts that most models have; the first one that fits is taken."""
 
@@ -77,6 +88,15 @@ NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
 def needs_vocabulary(target: str) -> bool:
     """Whether a model has such a part only if it has a vocabulary."""
     return target.split(".")[0] in NEED_VOCABULARY
+
+
+SOME_VOCABULARY = 2
+"""Of a model without one; beside its letter V it has to have a number."""
+
+
+def with_some_vocabulary(model: Model, target: str) -> Model:
+    """The model with a vocabulary, where the target is a part that it has only with one."""
+    return model.with_vocabulary(SOME_VOCABULARY) if needs_vocabulary(target) else model
 
 
 def find(root: Node, target: str) -> Node:
@@ -132,7 +152,8 @@ def others(root: Node, target: str, found: Node) -> list[str]:
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
     called = "layers" if found.component.kind == "layer" else "modules"
-    notes = [f"one of {found.copies:,} identical {called}"] if found.copies != 1 else []
+    copies = value_of(found.copies)
+    notes = [f"one of {copies:,} identical {called}"] if copies != 1 else []
     return notes + ([f"first match; others: {', '.join(apart[:MOST])}"] if apart else [])
 
 

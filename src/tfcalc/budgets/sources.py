@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import InvalidModel
@@ -87,7 +87,8 @@ class Revision:
             return self.file.models[entry.name]
         path = self._path(entry.config) if entry.config else None
         for name, other in self._others.items():
-            if (path, entry.preset) == (other.config, other.preset) and (path or other.options == entry.options):
+            same = (_place(path), entry.preset) == (_place(other.config), other.preset)
+            if same and (path or other.options == entry.options):
                 self._notes.append(f"{entry.name} was {name} at {self.ref}")
                 del self._others[name]
                 return other
@@ -123,3 +124,11 @@ class Revision:
         if text is None or table_of(text, name) is None:
             return None
         return parse_file(text, f"{self.ref}:{name}")
+
+
+def _place(config: str | None) -> str | None:
+    """A config as it may be named: the folder of a config.json is the same as that file."""
+    if config is None:
+        return None
+    path = PurePosixPath(config)
+    return str(path.parent if path.name == CONFIG else path)

@@ -59,7 +59,8 @@ def _written(answer: Answer, settings: Settings) -> str:
         from tfcalc.render.as_json import dump
 
         return dump(answer.to_dict(), ascii_only=_ascii_only(settings))
-    sheet, style = answer.sheet(), _style(settings)
+    sheet = answer.sheet()
+    style = _style(settings)._replace(letters=sheet.letters)
     if settings.get("quiet"):
         from tfcalc.report.sheet import for_people
 

@@ -11,7 +11,7 @@ from math import gcd
 from typing import NamedTuple
 
 from tfcalc.core.letters import ORDER, TABLES, WORKLOAD, counts, is_table, place
-from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of, symbol
 
 
 class Script(NamedTuple):
@@ -92,6 +92,34 @@ def write_product(
     written = [write(factor, script=script, letters=letters) for factor in factors]
     alone = len(written) == 1
     return script.cross.join(text if alone else bracketed(text) for text in written)
+
+
+def write_tensor(
+    factors: Iterable[Polynomial | int], *, script: Script = UNICODE, letters: Mapping[str, str] | None = None
+) -> str:
+    """A product in which each factor can be told from the others: numbers first, what is no letter in brackets.
+
+    >>> from tfcalc.core.polynomial import symbols
+    >>> h, a, d, g = symbols("h a d g")
+    >>> write_tensor([1, 2, h, g * d]), write_tensor([a * d, h]), write_tensor([3, h, h]), write_tensor([2, h, 4 * h])
+    ('2h(gd)', '(ad)h', '3h·h', '2h(4h)')
+    """
+    number, pieces = 1, []
+    for factor in factors:
+        if isinstance(factor, Polynomial) and factor.free_symbols:
+            written = write(factor, script=script, letters=letters)
+            pieces.append(
+                written if len(factor.free_symbols) == 1 and factor == symbol(*factor.free_symbols) else f"({written})"
+            )
+        else:
+            number *= factor.terms.get((), 0) if isinstance(factor, Polynomial) else factor
+    if len(pieces) == 1 and number == 1:
+        return pieces[0].removeprefix("(").removesuffix(")") if pieces[0].startswith("(") else pieces[0]
+    text = str(number) if number != 1 or not pieces else ""
+    for before, piece in pairwise(["", *pieces]):
+        apart = before and "(" not in (before[0], piece[0])
+        text += (script.times if apart else "") + piece
+    return text
 
 
 def bracketed(formula: str) -> str:

@@ -10,13 +10,15 @@ class Pairs(NamedTuple):
 
     ``twice`` multiply to twice their number, so that S²/2 stays whole. ``scores`` are those that the softmax runs over:
     all that are computed, for a mask does not shorten a row. ``fused`` kernels keep no scores, so their backward pass
-    computes Q Kᵀ a second time. ``limit`` is the window or chunk that a causal mask counts.
+    computes Q Kᵀ a second time. ``limit`` is the window or chunk that a causal mask counts. ``keys`` is how
+    long a row of scores is, where all are as long.
     """
 
     twice: tuple[Num, ...]
     scores: Num
     fused: bool = False
     limit: Num | None = None
+    keys: Num | None = None
 
 
 def twice_sliding(length: Num, window: Num) -> Num:

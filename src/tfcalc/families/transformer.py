@@ -83,6 +83,7 @@ class Transformer(Described):
         "--positions",
         default="sinusoidal",
         known=POSITIONS,
+        spellings={"rope": "rotary", "xlnet": "transformer-xl", "shaw": "relative", "absolute": "learned"},
     )
     pattern: str = choice(
         "attention pattern: which keys of its sequence a query attends to", "--pattern", default="dense", known=PATTERNS

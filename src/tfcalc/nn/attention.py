@@ -15,7 +15,7 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
 from tfcalc.ops.keeping import by_token
-from tfcalc.ops.shapes import contiguous, merge_heads, reshape, split, transpose
+from tfcalc.ops.shapes import called, contiguous, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
@@ -111,7 +111,7 @@ class Attention(Module):
         """The same with queries, keys and values by maps of their own."""
         ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
         made = self.mixed(list(self._projected(x, self.source(x, ctx), ctx)), ctx, x)
-        return self.output(made if self.sub_norm is None else self.sub_norm(made, ctx))
+        return called(self.output(made if self.sub_norm is None else self.sub_norm(made, ctx)), "output")
 
     def mixed(self, given: list[Tensor], ctx: Context, x: Tensor | None = None) -> Tensor:
         """What all heads make of the ``given`` queries, keys and values, side by side; ``x`` is what a gate reads.
@@ -189,17 +189,19 @@ class Attention(Module):
             q, k, v = (clipped_in_place(each) for each in (q, k, v))
         if self.copied:
             q = scaled(q)
+        q, k, v = called(q, "Q"), called(k, "K"), called(v, "V")
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
-        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(_headed(v, self.value_heads, d_v), 1, 2)
+        v = called(_headed(v, self.value_heads, d_v), "V split into heads")
+        q, k, v = called(transpose(q, 1, 2), "Q of each head"), transpose(k, 1, 2), transpose(v, 1, 2)
+        k, v = called(k, "K of each head"), called(v, "V of each head")
         return (contiguous(q), contiguous(k), contiguous(v)) if self.copied else (q, k, v)
 
     def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""
-        if not self.norms or self.normed_last:
-            return _headed(x, heads, self.key_dim)
-        if self.whole:
-            return _headed(self.norms[place](x, ctx), heads, self.key_dim)
-        return self.norms[place](_headed(x, heads, self.key_dim), ctx)
+        whole = self.norms[place](x, ctx) if self.norms and self.whole and not self.normed_last else x
+        split_ = called(_headed(whole, heads, self.key_dim), f"{'QK'[place]} split into heads")
+        apart = self.norms and not self.whole and not self.normed_last
+        return self.norms[place](split_, ctx) if apart else split_
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""

@@ -18,8 +18,13 @@ def counted(module: Module, run: Workload) -> Component:
     What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
     model's output finds some that a gradient reaches.
     """
+    return counted_by(Counting(), module, run)
+
+
+def counted_by(trace: Counting, module: Module, run: Workload) -> Component:
+    """The same by a trace that may note more than costs."""
     every = 0 if run.early_stop else run.every
-    trace, run = Counting(), run.replaced(recompute="none", early_stop=False)
+    run = run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
     memory = Memory(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are

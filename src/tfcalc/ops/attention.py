@@ -8,7 +8,7 @@ from tfcalc.core.cost import Cached, Elementwise
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 from tfcalc.ops.work import SCALE, SOFTMAX
-from tfcalc.tape.call import Call, Leaf, MatMul
+from tfcalc.tape.call import Call, Leaf, MatMul, Within
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 
 
@@ -37,16 +37,29 @@ def attend(
 
     Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
     """
-    heads = q.shape[1]
+    heads, keys = q.shape[1], pairs.keys
     scores = q if q.needs_gradient else k
+    rows = (*q.shape[:-1], keys) if keys is not None else (heads, pairs.scores)
+    each, many = q.shape[2], q.shape[0] * heads
     call = Call(
         name,
         (q, k, v),
         (*q.shape[:-1], v.width),
         q.dtype,
         products=(
-            MatMul("Q Kᵀ", (*pairs.twice, heads, q.width), (q, k), again=pairs.fused),
-            MatMul("P V", (*pairs.twice, heads, v.width), (scores, v)),
+            MatMul(
+                "Q Kᵀ",
+                (*pairs.twice, heads, q.width),
+                (q, k),
+                again=pairs.fused,
+                matrices=None if keys is None else (many, each, q.width, keys),
+            ),
+            MatMul(
+                "P V",
+                (*pairs.twice, heads, v.width),
+                (scores, v),
+                matrices=None if keys is None else (many, each, keys, v.width),
+            ),
         ),
         elementwise=(
             Elementwise("scale", heads * pairs.scores, *SCALE),
@@ -56,6 +69,8 @@ def attend(
         limit=pairs.limit,
         leaf=Leaf(name, "attend"),
         saves_result=True,
+        result="heads",
+        within=(Within("scores", rows, ("Q Kᵀ", "scale")), Within("weights", rows, ("softmax",))),
     )
     return q.trace.compose(call, code)
 
@@ -83,8 +98,18 @@ def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
 
 def _rotating(turned: tuple[Tensor, ...], rows: Num, width: Num) -> Call:
     work = Elementwise("rotate", rows * width, forward=3, backward=3)
-    shape, dtype = turned[0].shape, turned[0].dtype
-    return Call("rotary", turned, shape, dtype, elementwise=(work,), leaf=Leaf("rotary", "rotary"), saves_result=True)
+    *others, last = turned
+    return Call(
+        "rotary",
+        turned,
+        last.shape,
+        last.dtype,
+        elementwise=(work,),
+        leaf=Leaf("rotary", "rotary"),
+        saves_result=True,
+        result="K rotated" if others else "Q rotated",
+        within=tuple(Within("Q rotated", each.shape, ()) for each in others),
+    )
 
 
 def fused_attention(

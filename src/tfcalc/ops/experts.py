@@ -21,7 +21,7 @@ def grouped_mm(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     """
     saves = (*([rows] if weight.needs_gradient else []), *([weight] if rows.needs_gradient else []), ends)
     o = weight.shape[-1]
-    products = (MatMul("X W", (2, rows.rows, rows.width, o), (rows, weight)),)
+    products = (MatMul("X W", (2, rows.rows, rows.width, o), (rows, weight), matrices=(1, rows.rows, rows.width, o)),)
     call = Call("grouped_mm", (rows, weight), (*rows.shape[:-1], o), rows.dtype, products=products, saves=saves)
     return rows.trace.call(call)
 

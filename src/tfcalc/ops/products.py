@@ -44,7 +44,7 @@ def linear(
             (x, weight, bias),
             (*x.shape[:-1], o),
             x.dtype,
-            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used),),
+            products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
             scratch=there.storage.size if there is not None else 0,
@@ -72,7 +72,7 @@ def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "")
             (x, weight, bias),
             (n, t, o),
             x.dtype,
-            products=(MatMul(f"X W_{letter}", (2, t, i, o), (x, weight)),),
+            products=(MatMul(f"X W_{letter}", (2, t, i, o), (x, weight), matrices=(1, t, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", t * o, forward=1, backward=1),),
             saves=(*([x] if weight.needs_gradient else []), *([weight] if x.needs_gradient else [])),
         )
@@ -94,8 +94,9 @@ def grouped_linear(x: Tensor, weight: Tensor) -> Tensor:
     matrices = trace.lower(transpose(reshape(weight, groups, divide(o, groups), i), 1, 2))
     x = trace.lower(transpose(x, 0, 1))
     saves = (*([x] if weight.needs_gradient else []), *([matrices] if x.needs_gradient else []))
-    products = (MatMul("x_g W_g", (2, t, o, i), (x, matrices)),)
-    shape = (groups, t, divide(o, groups))
+    wide = divide(o, groups)
+    products = (MatMul("x_g W_g", (2, t, o, i), (x, matrices), matrices=(groups, t, i, wide)),)
+    shape = (groups, t, wide)
     made = trace.call(Call("bmm", (x, matrices), shape, x.dtype, products=products, saves=saves))
     return transpose(made, 0, 1)
 
@@ -116,7 +117,7 @@ def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     batch = a.shape[:-2]
     a, b = batched(trace.lower(a)), batched(trace.lower(b))
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
-    products = (MatMul(name, (2, product(batch), m, k, o), (a, b)),)
+    products = (MatMul(name, (2, product(batch), m, k, o), (a, b), matrices=(product(batch), m, k, o)),)
     made = trace.call(
         Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves, kernels=("bmm",))
     )
@@ -130,7 +131,7 @@ def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
     """
     trace, n, m, h = a.trace, a.shape[0], b.shape[0], a.width
     a, b = trace.lower(a), trace.lower(b)
-    product = MatMul("A Bᵀ", (2, n, m, h), (a, b))
+    product = MatMul("A Bᵀ", (2, n, m, h), (a, b), matrices=(1, n, h, m))
     leaf = Leaf(name, "similarity")
     return trace.call(Call("mm", (a, b), (n, m), a.dtype, products=(product,), leaf=leaf, saves=(a, b)))
 
@@ -143,7 +144,7 @@ def pairs_there(trace: Trace, batch: Num, length: Num, name: str) -> Tensor:
     Source: transformers' _prepare_aspect_ratio_attention_mask (Mllama).
     """
     there = trace.new((batch, length, 1), trace.weights_format, "tokens that are there")
-    product = MatMul("m mᵀ", (2, batch, length, length), (there, there))
+    product = MatMul("m mᵀ", (2, batch, length, length), (there, there), matrices=(batch, length, 1, length))
     made = trace.call(
         Call("bmm", (there,), (batch, length, length), there.dtype, products=(product,), leaf=Leaf(name, "mask"))
     )

@@ -19,6 +19,11 @@ def reshape(x: Tensor, *shape: Num) -> Tensor:
     return x.trace.view(x, shape, strides)
 
 
+def called(x: Tensor, name: str) -> Tensor:
+    """``x``, which the mathematics calls by this name."""
+    return x.trace.called(x, name)
+
+
 def transpose(x: Tensor, one: int, other: int) -> Tensor:
     """Two axes in each other's place: a view."""
     order = list(range(len(x.shape)))
@@ -140,5 +145,5 @@ def copied_into(parts: Sequence[Tensor], dtype: str) -> Tensor:
 
 def merge_heads(x: Tensor, width: Num) -> Tensor:
     """``b × a × l × d`` as ``b × l × a·d``: heads that stand behind each other are copied."""
-    x = transpose(x, 1, 2)
-    return reshape(contiguous(x), *x.shape[:2], width)
+    x = called(transpose(x, 1, 2), "heads of each token")
+    return called(reshape(contiguous(x), *x.shape[:2], width), "heads merged")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.sheet import Cell, Factors, Order, Sheet, for_people
+from tfcalc.report.sheet import Cell, Factors, Matrices, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
 ESCAPED = str.maketrans(
@@ -46,7 +46,7 @@ def render(sheet: Sheet, style: Style) -> str:
 
 def _cell(cell: Cell, math: Style) -> str:
     text = for_people(cell, math)
-    return f"${text}$" if isinstance(cell, Polynomial | Order | Factors) else text.translate(ESCAPED)
+    return f"${text}$" if isinstance(cell, Polynomial | Order | Factors | Matrices) else text.translate(ESCAPED)
 
 
 def _row(cells: list[str]) -> str:

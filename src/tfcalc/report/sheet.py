@@ -12,10 +12,11 @@ from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
-    """A part of a whole, shown in per cent."""
+    """A part of a whole, shown in per cent with so many ``digits``."""
 
     part: int
     whole: int
+    digits: int = 1
 
     @property
     def fraction(self) -> float:
@@ -51,6 +52,12 @@ class Factors(NamedTuple):
     each: tuple[Polynomial | int, ...]
 
 
+class Matrices(NamedTuple):
+    """A sum of which each matrix is a term of its own, ``h(ad) + 2h(gd) + (ad)h``."""
+
+    terms: tuple[Factors, ...]
+
+
 class Rounded(NamedTuple):
     """A number that is not counted but divided or measured: four figures for people, all of them for programs."""
 
@@ -77,7 +84,21 @@ class Order(NamedTuple):
 
 
 Cell = (
-    str | int | float | Polynomial | Share | Bytes | InUnit | Times | Factors | Rounded | Short | Tokens | Order | None
+    str
+    | int
+    | float
+    | Polynomial
+    | Share
+    | Bytes
+    | InUnit
+    | Times
+    | Factors
+    | Matrices
+    | Rounded
+    | Short
+    | Tokens
+    | Order
+    | None
 )
 
 LONGEST_FORMULA = 25
@@ -105,7 +126,8 @@ class Sheet(NamedTuple):
     first column, and ``paths`` say in full what the indentation means, for programs. Below the table stand ``notes``
     (what belongs to the answer), then a line each of what it ``assumes``, what is ``not_counted``, and commands to
     ``see_also``; the full ``assumptions`` stand there with --assumptions, the ``legend`` where there are formulas.
-    ``detailed`` is the same answer with everything opened: for --formulas, and for programs.
+    ``detailed`` is the same answer with everything opened: for --formulas, and for programs. ``letters`` are those that
+    the user has for some of the formulas' letters.
     """
 
     title: str
@@ -122,6 +144,7 @@ class Sheet(NamedTuple):
     depths: Sequence[int] = ()
     paths: Sequence[str] = ()
     detailed: Sheet | None = None
+    letters: Mapping[str, str] = MappingProxyType({})
 
     def depth(self, row: int) -> int:
         """How far the first cell of a row is indented."""
@@ -179,10 +202,12 @@ def for_people(cell: Cell, style: Style) -> str:
             return style.formula(cell)
         case Factors():
             return _spelt(cell, style)
+        case Matrices():
+            return " + ".join(style.tensor([*term.copies, *term.each]) for term in cell.terms)
         case Order():
             return f"O({style.formula(cell.growth, factored=False)})"
         case Share():
-            return f"{cell.fraction:.1%}".replace("%", " %")
+            return f"{cell.fraction:.{cell.digits}%}".replace("%", " %")
         case Bytes():
             return short_bytes(cell.size, style.units)
         case InUnit():
@@ -204,7 +229,7 @@ def for_programs(cell: Cell, style: Style) -> str:
     match cell:
         case None:
             return ""
-        case Polynomial() | Order() | Factors():
+        case Polynomial() | Order() | Factors() | Matrices():
             return for_people(cell, style.plain())
         case Share():
             return f"{cell.fraction:.6f}"

@@ -1,10 +1,11 @@
 """How the user wants to read an answer; what it says does not depend on it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.core.letters import spelled
-from tfcalc.core.notation import SCRIPTS, write, write_product
+from tfcalc.core.notation import SCRIPTS, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.ascii import in_ascii
 
@@ -12,6 +13,7 @@ from tfcalc.report.ascii import in_ascii
 class Style(NamedTuple):
     """``script`` text, ascii or latex; ``notation`` the letters; ``width`` in columns, None for as wide as it takes.
 
+    ``letters`` are the user's own for some of them.
     ``formulas`` shows the column of formulas with its legend, ``assumptions`` all that an answer rests on.
     """
 
@@ -22,6 +24,7 @@ class Style(NamedTuple):
     width: int | None = None
     formulas: bool = False
     assumptions: bool = False
+    letters: Mapping[str, str] = MappingProxyType({})
 
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
@@ -30,12 +33,16 @@ class Style(NamedTuple):
     def product(self, factors: Iterable[Polynomial | int]) -> str:
         """Factors with a sign between them: ``(n - 1) × 4h × h``."""
         factors = list(factors)
-        letters = {letter: other for factor in factors for letter, other in self._letters(factor).items()}
-        return write_product(factors, script=SCRIPTS[self.script], letters=letters)
+        return write_product(factors, script=SCRIPTS[self.script], letters=self._letters(*factors))
 
-    def _letters(self, number: Polynomial | int) -> dict[str, str]:
-        letters = number.free_symbols if isinstance(number, Polynomial) else ()
-        return {letter: spelled(letter, self.notation) for letter in letters}
+    def tensor(self, factors: Iterable[Polynomial | int]) -> str:
+        """A product of which each factor can be told from the others: ``2h(gd)``."""
+        factors = list(factors)
+        return write_tensor(factors, script=SCRIPTS[self.script], letters=self._letters(*factors))
+
+    def _letters(self, *numbers: Polynomial | int) -> dict[str, str]:
+        letters = {letter for number in numbers if isinstance(number, Polynomial) for letter in number.free_symbols}
+        return {letter: self.letters.get(letter) or spelled(letter, self.notation) for letter in letters}
 
     def plain(self) -> "Style":
         """The same letters in ASCII."""

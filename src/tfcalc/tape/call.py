@@ -11,8 +11,14 @@ NOTHING, INPUTS, RESULTS = "nothing", "inputs", "results"
 """What an operation keeps for backward: nothing, only what it has read, or also something that it has made."""
 
 
+Matrices = tuple[Num, Num, Num, Num]
+"""So many products of an M × K and a K × N matrix: how many, M, K and N."""
+
+
 class MatMul(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``; M×K by K×N is ``(2, M, K, N)``.
+
+    ``matrices`` are the sizes of what is multiplied, where it is said; a mask leaves them, and may lower the FLOPs.
 
     Backward takes one product of the same size for each of the ``operands`` that need a gradient, and one more where a
     fused kernel computes it ``again``. ``overcounted`` are those that PyTorch's counter has beyond them, in error.
@@ -25,6 +31,7 @@ class MatMul(NamedTuple):
     again: bool = False
     overcounted: Num = 0
     used: Num = 1
+    matrices: Matrices | None = None
 
 
 class Leaf(NamedTuple):
@@ -32,6 +39,17 @@ class Leaf(NamedTuple):
 
     name: str
     kind: str
+
+
+class Within(NamedTuple):
+    """What an operation makes on the way to its result: its name, its shape, and the work of the call that makes it.
+
+    ``of`` names products and passes over elements of the call.
+    """
+
+    name: str
+    shape: Shape
+    of: tuple[str, ...]
 
 
 class Call(NamedTuple):
@@ -58,6 +76,8 @@ class Call(NamedTuple):
         reads: bytes that they read, where that is not all of its inputs.
         messages: what it sends to other devices.
         kept_as: what is kept in the place of its result, which backward makes again from it.
+        result: what the mathematics calls the result, where the operation's own name does not say it.
+        within: what it makes on the way, in order.
     """
 
     name: str
@@ -80,6 +100,8 @@ class Call(NamedTuple):
     reads: Num | None = None
     messages: tuple[Message, ...] = ()
     kept_as: Storage | None = None
+    result: str = ""
+    within: tuple[Within, ...] = ()
 
     @property
     def ran(self) -> tuple[str, ...]:

@@ -18,13 +18,15 @@ from tfcalc.cli.asking import Asker
 from tfcalc.cli.budget_options import NOT_RUN, known_options
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import keyed
-from tfcalc.errors import UsageError, nearest
+from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.printable import printable, quoted
 
 if TYPE_CHECKING:
     from tfcalc.budgets.metric import Metric
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
+
+    Given = str | os.PathLike[str] | Mapping[str, object] | Transformer | HFModel
 
 
 def assert_budget(
@@ -64,29 +66,33 @@ def assert_budget(
     AssertionError: llama-3-8b, serve, context 32k: memory.kv_cache_bytes 4.00 GiB, at most 2GiB (max), 2.00 GiB over
     """
     __tracebackhide__ = True  # pytest shows the line that called it
-    asked = read(metric)
-    given = {rule: limit for rule, limit in ((MAX, max), (MIN, min), (EQUALS, equals)) if limit is not None}
-    if not given:
-        raise UsageError(f"{asked} has no limit", "give max, min or equals")
-    limits = limits_of(given, asked.unit)
-    loaded, name = _loaded(model)
-    scenario = Scenario(", ".join(map(_word, options, options.values())), _run(asked, options))
-    numbers = Numbers(Asker(loaded=loaded), {scenario.name: scenario})
-    value = numbers.of(Source(ModelEntry(name, None, name, {})), asked, scenario.name, {}).value
-    what = ", ".join(part for part in (name, scenario.name) if part)
-    told = Told(asked.unit)
-    exceeded = [
-        sentence(rule, limit, told, value, None, bound(rule, limit, None))
-        for rule, limit in limits.items()
-        if over(rule, value, bound(rule, limit, None))
-    ]
+    limits = {rule: limit for rule, limit in ((MAX, max), (MIN, min), (EQUALS, equals)) if limit is not None}
+    try:
+        exceeded = _exceeded(model, read(metric), limits, options)
+    except TfcalcError as error:
+        raise error.with_traceback(None) from None
     if exceeded:
-        raise AssertionError(printable(f"{what}: {asked} {exceeded[0]}" + (f"; why: {why}" if why else "")))
+        raise AssertionError(printable(exceeded + (f"; why: {why}" if why else "")))
 
 
-def _loaded(
-    model: str | os.PathLike[str] | Mapping[str, object] | Transformer | HFModel,
-) -> tuple[Transformer | HFModel, str]:
+def _exceeded(model: Given, metric: Metric, limits: Mapping[str, object], options: Mapping[str, object]) -> str:
+    """What is said of the first limit that is exceeded; empty where none is."""
+    if not limits:
+        raise UsageError(f"{metric} has no limit", "give max, min or equals")
+    amounts = limits_of(limits, metric.unit)
+    loaded, name = _loaded(model)
+    scenario = Scenario(", ".join(map(_word, options, options.values())), _run(metric, options))
+    numbers = Numbers(Asker(loaded=loaded), {scenario.name: scenario})
+    value = numbers.of(Source(ModelEntry(name, None, name, {})), metric, scenario.name, {}).value
+    for rule, limit in amounts.items():
+        allowed = bound(rule, limit, None)
+        if over(rule, value, allowed):
+            what = ", ".join(part for part in (name, scenario.name) if part)
+            return f"{what}: {metric} {sentence(rule, limit, Told(metric.unit), value, None, allowed)}"
+    return ""
+
+
+def _loaded(model: Given) -> tuple[Transformer | HFModel, str]:
     """The model, and what a message calls it."""
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model)

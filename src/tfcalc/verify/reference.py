@@ -164,7 +164,8 @@ def _exchange_norms(layer: nn.Module, model: Transformer, exchanged: list[str]) 
 def _norm(model: Transformer) -> nn.Module:
     if model.norm == "rmsnorm":
         return nn.RMSNorm(model.d_model)
-    return nn.LayerNorm(model.d_model, bias=model.norm == "layernorm")
+    plain = model.norm == "layernorm-plain"
+    return nn.LayerNorm(model.d_model, elementwise_affine=not plain, bias=model.norm == "layernorm")
 
 
 def build(model: Transformer) -> Reference:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.check import check
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.formula import TARGET, aimed
+from tfcalc.cli.commands.formula import LETTERS, TARGET, aimed, letters_of
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.analysis.checked import Check
@@ -22,7 +21,6 @@ NEGATIVE = 1
 FORMULA = Option("formula", (), "the formula to check, in quotes: '4h^2 + 4h'", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
 GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
-LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
 
 
 def answer(settings: Settings) -> Check:
@@ -43,19 +41,10 @@ def answer(settings: Settings) -> Check:
         settings.conventions(),
         general=settings.get("general", False),
         notation=settings.get("notation", "lbhn"),
-        letters=_letters(settings.get("letters")),
+        letters=letters_of(settings.get("letters")),
         training=asked.training,
         serving=asked.serving,
     )
-
-
-def _letters(text: str | None) -> dict[str, str]:
-    """``h=d,l=n``."""
-    pairs = [part.partition("=") for part in text.split(",")] if text else []
-    for name, equals, letter in pairs:
-        if not (name.strip() and equals and letter.strip()):
-            raise UsageError(f"--letters {quoted(text)} is not a list of symbol=letter", "write h=d,l=n")
-    return {name.strip(): letter.strip() for name, _, letter in pairs}
 
 
 def _code(answer: Answer) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tfcalc.analysis.formula import Formula, formula
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.closed_form import Formula
+from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
@@ -16,20 +19,27 @@ from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 
+if TYPE_CHECKING:
+    from tfcalc.analysis.formulas import Formulas
+
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
+LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
 FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
     Option("big_o", ("--big-o",), "asymptotic growth only", switch=True),
     Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True),
+    Option("by_matrix", ("--by-matrix",), "each matrix a term of its own: h(ad) + 2h(gd) + (ad)h", switch=True),
     Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
     Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
     Option("sympy", ("--sympy",), "the formula alone, as sympy prints it", switch=True),
 )
 
 
-def answer(settings: Settings) -> Formula:
-    """The closed form, with its legend."""
+def answer(settings: Settings) -> Formula | Formulas:
+    """The closed form, with its legend; without a target those of all parts."""
+    if not settings.get("target"):
+        return _summary(settings)
     settings = aimed(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
@@ -45,22 +55,42 @@ def answer(settings: Settings) -> Formula:
         approx=settings.get("approx", False),
         big_o=settings.get("big_o", False),
         general=settings.get("general", False),
+        by_matrix=settings.get("by_matrix", False),
         substitute=numbers_of(settings.get("substitute")),
         notation=_notation(settings),
+        letters=letters_of(settings.get("letters")),
     )
 
 
+OF_ONE_PART = ("of", "approx", "big_o", "by_matrix", "substitute", "letters", "latex", "sympy")
+
+
+def _summary(settings: Settings) -> Formulas:
+    from tfcalc.analysis.formulas import formulas
+
+    remedies = {"of": "leave it out, or name one: mha, ffn, layer, complete"}
+    settings.refuse(OF_ONE_PART, "without a target", remedies, remedies["of"])
+    model = settings.model()
+    run = settings.workload(model)
+    plans_for(settings, "params", model, run)
+    return formulas(model, run, settings.conventions(), general=settings.get("general", False))
+
+
 def _notation(settings: Settings) -> str:
-    return "lbhn" if settings.wants_json else str(settings.get("notation", "lbhn"))
+    return str(settings.get("notation", "lbhn"))
 
 
-def write(answer: Formula, settings: Settings) -> None:
+def write(answer: Formula | Formulas, settings: Settings) -> None:
     """The whole answer, or the formula alone in another language."""
     settings.choose("sympy", "latex", "format")
-    if settings.get("sympy"):
+    if not isinstance(answer, Formula):
+        show(answer, settings)
+    elif settings.get("sympy"):
+        if answer.matrices:
+            raise UsageError("--by-matrix has no effect with --sympy, which adds all terms up", "leave it out")
         from tfcalc.symbolic import to_sympy
 
-        deliver(f"{to_sympy(answer.closed, _notation(settings))}", settings)
+        deliver(f"{to_sympy(answer.closed, _notation(settings), answer.letters)}", settings)
     elif settings.get("latex"):
         deliver(answer.text(Style(script="latex", notation=_notation(settings))), settings)
     else:
@@ -92,9 +122,22 @@ def numbers_of(text: str | None) -> dict[str, int]:
     return found
 
 
+def letters_of(text: str | None) -> dict[str, str]:
+    """Letters for sizes: ``h=d,l=n``. Raises UsageError where it is no such list, or names a size twice."""
+    found: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        name, equals, letter = (word.strip() for word in part.partition("="))
+        if not (name and equals and letter):
+            raise UsageError(f"--letters {quoted(text)} is not a list of symbol=letter", "write h=d,l=n")
+        if name in found:
+            raise UsageError(f"--letters names {quoted(name)} twice", "leave one of them out")
+        found[name] = letter
+    return found
+
+
 COMMAND = Command(
     answer,
-    (TARGET, MODEL_ARGUMENT, OF, *FORMS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (TARGET, MODEL_ARGUMENT, OF, *FORMS, LETTERS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
         "tfcalc formula mha",
         "tfcalc formula encoder-layer --of flops",
@@ -102,6 +145,9 @@ COMMAND = Command(
         "tfcalc formula complete --latex",
         "tfcalc formula layer llama-3-8b",
         "tfcalc formula core --of time",
+        "tfcalc formula",
+        "tfcalc formula mha --model llama-3-8b --by-matrix",
+        "tfcalc formula mha --of flops --letters h=d,l=n -q",
         "tfcalc formula ffn --general --substitute h=512,f=1k",
     ),
     write=write,

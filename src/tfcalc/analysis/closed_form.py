@@ -1,0 +1,113 @@
+"""The answer of ``formula``: a closed form with its legend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
+from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.sheet import Column, Factors, Matrices, Order, Sheet, for_people
+from tfcalc.report.style import Style
+
+PLAIN = Style()
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """The answer of :func:`~tfcalc.formula`: a closed form.
+
+    Attributes:
+        target: the part, as it was asked for.
+        of: ``params``, ``trainable``, ``flops``, ``memory`` or ``time``.
+        title: the quantity, in words.
+        closed: the form as an exact polynomial.
+        order: whether ``closed`` is only the asymptotic growth, to be read as O(…).
+        legend: the meaning of each letter.
+        notes: the definitions that it rests on.
+        letters: the letters that were given in the place of some of these.
+        matrices: the same form matrix by matrix, where it was asked for so.
+    """
+
+    target: str
+    path: str
+    of: str
+    title: str
+    closed: Polynomial
+    order: bool
+    legend: Mapping[str, str]
+    model: Mapping[str, object]
+    conventions: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    letters: Mapping[str, str] = field(default_factory=dict)
+    matrices: tuple[Factors, ...] = ()
+
+    def at(self, **sizes: Num) -> Any:
+        """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
+
+        A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it, or a number
+        that is not whole.
+
+        >>> formula("core").at(h=512, n=6)
+        44140544
+        """
+        for letter, size in sizes.items():
+            if letter not in self.legend:
+                raise UsageError(f"{letter!r} does not occur in {self}", nearest(letter, self.legend))
+            if size is None or isinstance(size, float | str | bytes):
+                raise UsageError(f"{letter} = {quoted(size)} is no size", "give an int, or an array of them")
+        return self.closed.at(sizes)
+
+    def cell(self) -> Polynomial | Order | Matrices:
+        """The formula as a cell of a table."""
+        if self.matrices:
+            return Matrices(self.matrices)
+        return Order(self.closed) if self.order else self.closed
+
+    def text(self, style: Style = PLAIN) -> str:
+        """The formula as one line."""
+        return for_people(self.cell(), style._replace(letters=self.letters))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def latex(self) -> str:
+        """The formula for math mode: ``4 h^{2} + 4 h``."""
+        return self.text(Style(script="latex"))
+
+    def _repr_latex_(self) -> str:
+        return f"${self.latex()}$"
+
+    def sheet(self) -> Sheet:
+        """One row: the formula, or the number that it is once all symbols are; its legend below."""
+        known = not (self.order or self.matrices or self.closed.free_symbols)
+        cell = self.closed.terms.get((), 0) if known else self.cell()
+        return Sheet(
+            title=f"{self.title} of {self.target}" + (f" ({self.path})" if self.path != self.target else ""),
+            columns=[Column("formula", numeric=False)],
+            rows=[[cell]],
+            quiet=cell,
+            notes=self.notes,
+            legend=self.legend,
+            letters=self.letters,
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": "formula",
+            "target": self.target,
+            "path": self.path,
+            "of": self.of,
+            "model": dict(self.model),
+            "conventions": dict(self.conventions),
+            "formula": self.text(),
+            "ascii": self.text(Style(script="ascii")),
+            "latex": self.latex(),
+            "legend": dict(self.legend),
+        }

@@ -1,0 +1,33 @@
+"""``tfcalc shapes``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.shapes import shapes
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.formula import TARGET, aimed
+from tfcalc.cli.options import COUNT, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW
+from tfcalc.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
+
+
+def answer(settings: Settings) -> Answer:
+    """What a part makes on the way."""
+    settings = aimed(settings)
+    model = settings.model()
+    return shapes(settings.get("target"), model, settings.workload(model), settings.conventions())
+
+
+COMMAND = Command(
+    answer,
+    (TARGET, MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *COUNT, *SHOW),
+    (
+        "tfcalc shapes mha --batch 2 --seq 5",
+        "tfcalc shapes layer llama-3-8b --seq 4k",
+        "tfcalc shapes attention gpt2 --phase decode --cached 1k",
+        "tfcalc shapes encoder-layer --batch 8 --seq 128 --notation bsld",
+    ),
+)
