@@ -25,6 +25,7 @@ COMMANDS = {
     "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
+    "design": "Shapes for a budget of parameters, FLOPs or memory, best first; the best size for a training.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "solve": "The size at which a condition on parameters, FLOPs or memory holds; none does: exit 1.",
     "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
