@@ -16,6 +16,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import check
+    from tfcalc.analysis.design.design import design
+    from tfcalc.analysis.design.family import Constraints
+    from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Comparison": "analysis.side_by_side",
+    "Constraints": "analysis.design.family",
     "Component": "core.component",
     "Conventions": "conventions",
     "Diff": "analysis.diff_report",
@@ -59,6 +63,8 @@ _HOME = {
     "Workload": "workload",
     "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "compute_optimal": "analysis.design.optimum",
+    "design": "analysis.design.design",
     "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
@@ -83,6 +89,7 @@ _HOME = {
 __all__ = [
     "Comparison",
     "Component",
+    "Constraints",
     "Conventions",
     "Diff",
     "HFModel",
@@ -100,6 +107,8 @@ __all__ = [
     "Workload",
     "check",
     "compare",
+    "compute_optimal",
+    "design",
     "diff",
     "explain",
     "fits",

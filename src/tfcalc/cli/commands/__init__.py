@@ -25,6 +25,7 @@ COMMANDS = {
     "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
+    "design": "Shapes for a budget of parameters, FLOPs or memory, best first; the best size for a training.",
     "explain": "Show how one number is computed, matrix by matrix.",
     "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
