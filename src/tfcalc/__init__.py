@@ -16,6 +16,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import check
+    from tfcalc.analysis.design.design import design
+    from tfcalc.analysis.design.family import Constraints
+    from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
@@ -41,10 +44,12 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
 _HOME = {
     "Comparison": "analysis.side_by_side",
+    "Constraints": "analysis.design.family",
     "Component": "core.component",
     "Conventions": "conventions",
     "Diff": "analysis.diff_report",
@@ -60,6 +65,8 @@ _HOME = {
     "Workload": "workload",
     "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "compute_optimal": "analysis.design.optimum",
+    "design": "analysis.design.design",
     "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
@@ -75,6 +82,7 @@ _HOME = {
     "params": "analysis.params",
     "plot": "analysis.growth",
     "shapes": "analysis.shapes",
+    "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
@@ -85,6 +93,7 @@ _HOME = {
 __all__ = [
     "Comparison",
     "Component",
+    "Constraints",
     "Conventions",
     "Diff",
     "HFModel",
@@ -102,6 +111,8 @@ __all__ = [
     "Workload",
     "check",
     "compare",
+    "compute_optimal",
+    "design",
     "diff",
     "explain",
     "fits",
@@ -116,6 +127,7 @@ __all__ = [
     "params",
     "plot",
     "shapes",
+    "solve",
     "sweep",
     "training_preset",
     "why",
