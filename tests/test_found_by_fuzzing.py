@@ -108,3 +108,19 @@ def test_no_revision_has_what_no_program_can_be_given(text: str) -> None:
     assert at_ref(text) is None
     with pytest.raises(InvalidModel):
         tfcalc.load(text)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "nested", "other"),
+    [
+        ("gemma3", "vision_config", "gpt2"),
+        ("aya_vision", "vision_config", "llama"),
+        ("granite_speech", "encoder_config", "clip"),
+        ("voxtral_realtime", "audio_config", "gpt2"),
+    ],
+)
+def test_a_nested_model_of_another_kind_is_refused(model_type: str, nested: str, other: str) -> None:
+    """A language model in the place of the tower was an AssertionError, a TypeError or a ValueError."""
+    heads = {"num_attention_heads": 16} if model_type == "aya_vision" else {}
+    with pytest.raises(InvalidModel, match=rf"{nested}\.model_type '{other}' is not what"):
+        tfcalc.params(tfcalc.from_config({"model_type": model_type, nested: {"model_type": other, **heads}}))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
+    from tfcalc.analysis.why import Reason, Why, why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -73,7 +74,10 @@ _HOME = {
     "params": "analysis.params",
     "shapes": "analysis.shapes",
     "sweep": "arrays.sweep",
+    "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
+    "Why": "analysis.why",
+    "why": "analysis.why",
 }
 
 __all__ = [
@@ -85,12 +89,14 @@ __all__ = [
     "InvalidModel",
     "Operand",
     "Overview",
+    "Reason",
     "Serving",
     "TfcalcError",
     "Training",
     "Transformer",
     "Unavailable",
     "UsageError",
+    "Why",
     "Workload",
     "check",
     "compare",
@@ -109,6 +115,7 @@ __all__ = [
     "shapes",
     "sweep",
     "training_preset",
+    "why",
 ]
 
 

@@ -22,6 +22,7 @@ from tfcalc import (
     load,
     memory,
     params,
+    why,
 )
 from tfcalc.cli.main import main
 
@@ -35,6 +36,11 @@ def ask(question: Callable[..., Any], name: str | None, *arguments: Any, **more:
 
 
 QUESTIONS: dict[str, Asked] = {
+    "why 163M gpt2": lambda: why("163M", load("gpt2")),
+    "why 31.5T llama-2-7b --of flops --seq 4096": lambda: why(
+        "31.5T", load("llama-2-7b"), "flops", Workload(seq_len=4096)
+    ),
+    "why 12.6GB llama-2-7b": lambda: why("12.6GB", load("llama-2-7b")),
     "params": ask(params, None),
     "params --d-model 768 --heads 12 --kind decoder": lambda: params(
         Transformer(d_model=768, n_heads=12, kind="decoder")

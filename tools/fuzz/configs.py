@@ -95,6 +95,9 @@ def mutated(draw: random.Random, model_type: str) -> dict[str, Any]:
         data["layer_types"] = copy.deepcopy(draw.choice(JUNK))
     if draw.random() < 0.02:
         data["model_type"] = draw.choice(NO_TYPES)
+    scopes = sorted({field.rpartition(".")[0] for field in known if "." in field})
+    if scopes and draw.random() < 0.1:
+        put(data, f"{draw.choice(scopes)}.model_type", draw.choice(TYPES))
     return data
 
 

@@ -53,7 +53,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
 WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
-WEIGHTED += ["shapes", "shapes"]
+WEIGHTED += ["shapes", "shapes", "why", "why"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
@@ -74,6 +74,11 @@ def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
         given = [draw.choice(PRESETS)]
     elif kind < 0.6:
         given, stdin = ["-"], encoded(mutated(draw, draw.choice(TYPES)))
+    if name == "why":
+        number = draw.choice(
+            [*NUMBERS, "117M", "163,037,184", "6.61B", "14GB", "12.6 GiB", "3.14e23", "512KB", "31.5T"]
+        )
+        return [edited(draw, number, NUMBERS) if draw.random() < 0.3 else number, *given], stdin
     if name in ("formula", "explain", "check", "shapes"):
         given = ["--model", *given] if given else []
         formula = [edited(draw, draw.choice(FORMULAS), FORMULAS)] if name == "check" else []

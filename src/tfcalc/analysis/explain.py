@@ -134,12 +134,19 @@ class Tree(NamedTuple):
 
 def opened(target: str, of: str, tree: Tree) -> Explanation:
     """One part of it, line by line."""
-    sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
     look = find_term if tree.of_terms else find
-    node, twin = look(tree.node, target), look(tree.twin, target)
+    return laid_out(target, of, tree, look(tree.node, target), look(tree.twin, target), COUNTS[of])
+
+
+def laid_out(
+    target: str, of: str, tree: Tree, node: Node, twin: Node, counts: int, *, together: bool = False
+) -> Explanation:
+    """A node and its twin, line by line: one of it, or all ``together`` that the model has of it."""
+    sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
     lines = []
+    copies = (node.times[counts], twin.times[counts]) if together else (1, 1)
     for _, leaves in groupby(
-        _leaves(node.component, twin.component, COUNTS[of]), key=lambda leaf: leaf.alike(items(leaf.twin.own))
+        _leaves(node.component, twin.component, counts, "", *copies), key=lambda leaf: leaf.alike(items(leaf.twin.own))
     ):
         side_by_side = list(leaves)
         opened = [items(leaf.leaf.own) for leaf in side_by_side]
@@ -166,7 +173,7 @@ def opened(target: str, of: str, tree: Tree) -> Explanation:
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
         conventions=dict(tree.conventions),
-        notes=(*reason, *(() if tree.of_terms else others(tree.node, target, node)), *tree.notes),
+        notes=(*reason, *(() if tree.of_terms or together else others(tree.node, target, node)), *tree.notes),
     )
 
 

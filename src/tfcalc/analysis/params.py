@@ -127,7 +127,11 @@ def _sharing(root: Node) -> Iterator[str]:
             yield f"{node.path.partition('.')[2]}: {component.copies} stored, {component.active} active per token"
 
 
+TABLES = ("embedding", "position")
+"""Kinds of components that are tables of vectors."""
+
+
 def embedded(component: Component, of: Measure = parameters) -> Num:
     """Parameters of the tables: of tokens, of their types, of positions."""
-    own = component.copies * of(component.own) if component.kind in ("embedding", "position") else 0
+    own = component.copies * of(component.own) if component.kind in TABLES else 0
     return own + component.copies * total(embedded(part, of) for part in component.parts)

@@ -127,6 +127,16 @@ def look_up(answer: Mapping[str, object], keys: Sequence[str]) -> Number:
     >>> look_up({"components": [{"name": "model", "params": 7}]}, ["components", "model", "params"])
     7
     """
+    found = reach(answer, keys)
+    if isinstance(found, int | float | str):
+        return found
+    if found is None:
+        raise UsageError(f"{'.'.join(keys)} has no value here", "name a key with a number")
+    raise UsageError(f"{'.'.join(keys)} is no number but has parts", _known(_inside(found)))
+
+
+def reach(answer: Mapping[str, object], keys: Sequence[str]) -> object:
+    """What the keys lead to, a value or what has parts. Raises UsageError with the nearest keys where there is none."""
     found: object = answer
     passed: list[str] = []
     left = list(keys)
@@ -138,11 +148,7 @@ def look_up(answer: Mapping[str, object], keys: Sequence[str]) -> Number:
         passed += left[:taken]
         found = inside[".".join(left[:taken])]
         left = left[taken:]
-    if isinstance(found, int | float | str):
-        return found
-    if found is None:
-        raise UsageError(f"{'.'.join(passed)} has no value here", "name a key with a number")
-    raise UsageError(f"{'.'.join(passed)} is no number but has parts", _known(_inside(found)))
+    return found
 
 
 def _inside(value: object) -> dict[str, object]:

@@ -60,3 +60,41 @@ def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
             if (operations := passes * each.forward + each.backward * training)
         ]
     return [Item(name, factors, product(factors)) for name, factors in items]
+
+
+def buffers(cost: Cost) -> list[Item]:
+    """The numbers that are held with the model and are no parameters."""
+    return [Item(buffer.name, buffer.shape, buffer.size) for buffer in cost.buffers]
+
+
+class Passes(NamedTuple):
+    """Which of a step's passes are meant, and of which work."""
+
+    forward: bool = False
+    backward: bool = False
+    again: bool = False
+    overcounted: bool = False
+    products: bool = True
+    elementwise: bool = True
+
+    def items(self, cost: Cost) -> list[Item]:
+        """The work of these passes, one by one."""
+        runs = self.forward + (self.again and cost.again)
+        of_products: list[tuple[str, Num, tuple[Num, ...]]] = [
+            (
+                each.name,
+                runs + each.backward * self.backward + each.overcounted * (self.backward or self.overcounted),
+                each.factors,
+            )
+            for each in cost.products
+            if self.products
+        ]
+        of_elements: list[tuple[str, Num, tuple[Num, ...]]] = [
+            (each.name, runs * each.forward + each.backward * self.backward, (each.elements,))
+            for each in cost.elementwise
+            if self.elementwise
+        ]
+        return [
+            Item(name, (times, *factors), product((times, *factors)))
+            for name, times, factors in (*of_products, *of_elements)
+        ]

@@ -6,6 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
 from tfcalc.errors import InvalidModel
+from tfcalc.families.image_kit import nested_as
 from tfcalc.families.kit import PLAIN
 from tfcalc.families.layers import multi_head, network, stack
 from tfcalc.families.qformer import reader
@@ -100,7 +101,7 @@ def granite_speech(c: Config) -> Module:
     encoder = c.sub("encoder_config", f"{c.model_type}_encoder")
     return Listener(
         "model",
-        nested(encoder, "encoder"),
+        nested_as(encoder, GuessingEncoder, "encoder"),
         _projector(c, encoder),
         nested(language(c), "language_model"),
         copies_ids=True,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, labels
 from tfcalc.core.number import Num, product
+from tfcalc.errors import InvalidModel
 from tfcalc.families import layers
 from tfcalc.families.images import FC, OUT_PROJ, grid, pair
 from tfcalc.families.layers import multi_head
@@ -20,6 +21,9 @@ from tfcalc.nn.heads import Headed
 from tfcalc.nn.image_heads import FIRST, ImageClassifier, Pixels
 from tfcalc.nn.images import ImageEmbeddings, ImagePositions, Patches
 from tfcalc.nn.module import Module
+from tfcalc.printable import quoted
+
+M = TypeVar("M", bound=Module)
 
 
 def pixels(c: Config) -> tuple[Num, ...]:
@@ -113,3 +117,14 @@ def reconstruction(c: Config, base: Module) -> Module:
 def nested(c: Config, name: str) -> Module:
     """The base model of a nested config, under the name that the whole gives it."""
     return find(c.model_type).base(c).but(name=name)
+
+
+def nested_as(c: Config, kind: type[M], name: str) -> M:
+    """The same where the whole asks for a model of this kind. Raises InvalidModel for another."""
+    made = nested(c, name)
+    if not isinstance(made, kind):
+        raise InvalidModel(
+            f"{c.path('model_type')} {quoted(c.model_type)} is not what this model reads its input with",
+            "leave it out, or name the model_type of its checkpoint",
+        )
+    return made

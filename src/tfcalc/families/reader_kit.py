@@ -89,8 +89,7 @@ def patches_of(vision: Config) -> Num | None:
 
 def tower(vision: Config, name: str = "vision_tower", late: Num = 0) -> Module:
     """A tower of which every vector is read, as it is so many (``late``) layers before the end, and nothing else."""
-    made = image_kit.nested(vision, name)
-    assert isinstance(made, Tower)
+    made = image_kit.nested_as(vision, Tower, name)
     return made.but(pools=False, layers=_without_late(made.layers, late))
 
 

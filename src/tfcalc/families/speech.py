@@ -6,6 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
 from tfcalc.families import kit
+from tfcalc.families.image_kit import nested_as
 from tfcalc.families.layers import stack
 from tfcalc.families.sound_kit import ALIASES, ALONE, language, listener, nested, stem, two_maps, writes
 from tfcalc.nn.attention import Attention
@@ -72,5 +73,5 @@ def voxtral_realtime(c: Config) -> Module:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
     projector = two_maps(c, audio.size("hidden_size") * joined, language(c).size("hidden_size"), bias=False)
-    ears = nested(audio, "audio_tower").but(per_word=joined)
+    ears = nested_as(audio, SoundEncoder, "audio_tower").but(per_word=joined)
     return Listener("model", ears, projector, nested(language(c), "language_model"))

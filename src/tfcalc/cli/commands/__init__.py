@@ -26,6 +26,7 @@ COMMANDS = {
     "formula": "Print the closed form of a quantity, with its legend.",
     "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
     "explain": "Show how one number is computed, matrix by matrix.",
+    "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",

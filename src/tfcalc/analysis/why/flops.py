@@ -1,0 +1,220 @@
+"""FLOPs, sorted into cells, and what people do with them: halve, leave out, take rules of thumb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.common import run_tree
+from tfcalc.analysis.papers import RULES, SIX_ND, SIX_ND_KAPLAN
+from tfcalc.analysis.shape import shape_of
+from tfcalc.analysis.six_nd import counted
+from tfcalc.analysis.why.given import FLOPS
+from tfcalc.analysis.why.step import Root, State, Step
+from tfcalc.core.component import Component, Measure
+from tfcalc.core.measure import (
+    elementwise_backward_flops,
+    elementwise_flops,
+    matmul_again_flops,
+    matmul_backward_flops,
+    matmul_flops,
+    params,
+)
+from tfcalc.core.traced import value_of
+from tfcalc.errors import TfcalcError
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.facts import Facts
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+ATTENTION, HEAD, REST, LOOKUP, SMALL = "attention products", "output head", "weights", "lookup", "elementwise"
+FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
+PASSES = {FORWARD: matmul_flops, BACKWARD: matmul_backward_flops, AGAIN: matmul_again_flops}
+LENGTHS = (1, 128, 256, 1024, 2048, 4096, 8192)
+"""Sequences that people count FLOPs of, where the question says nothing."""
+
+
+class FlopCell(NamedTuple):
+    """The matrix products of one pass: those of attention with no weight, the output head, the rest of the weights."""
+
+    part: str
+    run: str
+    layer: bool = False
+    copies: int = 1
+    active: int = 1
+
+
+Cells = dict[FlopCell, int]
+S = State[FlopCell]
+
+
+def cells_of(tree: Component, *, training: bool) -> Cells:
+    """The FLOPs of a tree by cell."""
+    found: Cells = {}
+
+    def walk(part: Component, times: int, layer: bool, copies: int, active: int) -> None:
+        times *= value_of(part.times.run)
+        layer = layer or part.kind == "layer"
+        if part.active is not None:
+            copies, active = copies * value_of(part.copies), active * value_of(part.active)
+        if part.own.products:
+            kind = ATTENTION if part.kind == "attend" else HEAD if part.kind == "output" else REST
+            for run, measure in PASSES.items():
+                if run == FORWARD or training:
+                    cell = FlopCell(kind, run, layer, copies, active)
+                    found[cell] = found.get(cell, 0) + times * value_of(measure(part.own))
+        for inner in part.parts:
+            walk(inner, times, layer, copies, active)
+
+    walk(tree, 1, False, 1, 1)
+    return {cell: size for cell, size in found.items() if size}
+
+
+def elementwise(tree: Component, *, training: bool) -> int:
+    """FLOPs that are no matrix product."""
+    both: tuple[Measure, ...] = (elementwise_flops, elementwise_backward_flops) if training else (elementwise_flops,)
+    return sum(value_of(tree.total(measure)) for measure in both)
+
+
+def roots(
+    model: Model, workload: Workload, called: str, tokens: int | None, *, given: bool, phase_given: bool
+) -> Iterator[Root[FlopCell]]:
+    """The workload that was asked about; where its length or its phase was not given, others."""
+    lengths: list[int | None] = [None] if given else [None, *LENGTHS]
+    longest = model.longest
+    if not given and isinstance(longest, int) and longest not in LENGTHS:
+        lengths.append(longest)
+    for length in lengths:
+        run = workload if length is None else workload.replaced(seq_len=length)
+        phases = (workload.phase,) if phase_given else ("forward", "train")
+        for phase in phases:
+            one = run.replaced(phase=phase, recompute=run.recompute if phase == "train" else "none")
+            try:
+                tree = run_tree(model, one)
+            except TfcalcError:
+                continue
+            yield from _of_run(tree, one, called, tokens, length, rare=0.0 if phase == phases[0] else 0.5)
+
+
+def _of_run(
+    tree: Component, run: Workload, called: str, tokens: int | None, length: int | None, rare: float
+) -> Iterator[Root[FlopCell]]:
+    training = run.training
+    name = "a training step" if training else {"decode": "one decoded token"}.get(run.phase, "a forward pass")
+    now = value_of(run.target.tokens)
+    sizes = f"{value_of(run.batch_size):,} x {value_of(run.target.length):,} tokens"
+    words = "" if length is None and not rare else f"{name}, {sizes}"
+    cost = rare + (0.0 if length is None else 0.75)
+    flags = f" --seq {value_of(run.target.length)}" if not run.decoding else ""
+    flags += f" --batch {run.batch_size}" if run.batch_size != 1 else ""
+    flags += " --train" if training else f" --phase {run.phase}" if run.phase != "forward" else ""
+    command = f"tfcalc flops {called}{flags}"
+    state: S = State(cells_of(tree, training=training))
+    if tokens is not None:
+        state = state.times(Fraction(tokens, now))
+        name = f"a run over {tokens:,} tokens" if training else f"forward passes over {tokens:,} tokens"
+        command += f" --tokens {tokens}" if training else ""
+    yield Root(f"{run.phase}_{now}", f"FLOPs of {name}, {sizes}", words, state, command, cost, FLOPS)
+    yield from _rules(tree, run, called, tokens, cost)
+
+
+def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost: float) -> Iterator[Root[FlopCell]]:
+    """2ND, 6ND and the papers' formulas; N by its definitions."""
+    if run.decoding:
+        return
+    over, factor = tokens or value_of(run.target.tokens), 6 if run.training else 2
+    n, total = counted(tree), value_of(tree.total(params))
+    command = f"tfcalc flops {called} --compare-conventions" + (" --train" if run.training else "")
+    sizes = {"all parameters": n.every, "parameters without embeddings": n.without_embeddings}
+    if total != n.every:
+        sizes = {"active parameters": n.every, "active parameters without embeddings": n.without_embeddings}
+        sizes |= {"all parameters, those of every expert among them": total}
+    for place, (what, size) in enumerate(sizes.items()):
+        for times, why in ((factor, ""), (8, " (full recomputation)")) if run.training else ((factor, ""),):
+            words = f"{times}ND{why}, N = {size:,}: {what}"
+            state: S = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(times))
+            name = f"rule_{times}nd_{place}"
+            rare = cost + (0.75 if not place else 1.0) + (0.25 if why else 0.0)
+            yield Root(name, f"{times} x {size:,} x {over:,}", words, state, command, rare, FLOPS, deep=1)
+    shape, unlike = shape_of(tree, run)
+    for rule in RULES:
+        if rule in (SIX_ND, SIX_ND_KAPLAN) or rule.outside(unlike, "none"):
+            continue
+        flops = value_of(rule.flops(shape, run.training, "none"))
+        words = f"the formula of {rule.name} ({rule.reference})"
+        state = State({FlopCell(REST, FORWARD, True): flops}, Fraction(over, value_of(run.target.tokens)))
+        yield Root(f"paper_{rule.name}", words, words, state, command, cost + 1.25, FLOPS, deep=1)
+
+
+def steps(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:
+    """What people leave out, halve, or count beside."""
+    yield from _pairs(workload)
+    words = "the products of attention (Q Kᵀ and P V) left out: only those of weights"
+    yield Step("no_attention", words, 1.0, lambda state: state.without(lambda c: c.part == ATTENTION), "pairs")
+    words = "without the output head"
+    yield Step("no_head", words, 1.25, lambda state: state.without(lambda c: c.part == HEAD), "head")
+    words = "the layers alone: without the output head and whatever else is outside of them"
+    yield Step("layers_alone", words, 1.5, lambda state: state.only(lambda c: c.layer), "head")
+    yield from _lookup(workload, known)
+    words = "all experts counted, not only those that a token is sent to"
+    every = Step[FlopCell]("all_experts", words, 1.5, _all_experts, "experts")
+    yield every
+    words = "the backward pass alone"
+    yield Step("backward", words, 1.0, lambda state: state.only(lambda c: c.run == BACKWARD), "pass")
+    words = "with full recomputation: the layers' forward pass once more"
+    yield Step("recomputed", words, 1.0, _recomputed, "pass", "--recompute full")
+    words = "times 4/3 for full recomputation: forward and backward, and the whole forward pass again"
+    yield Step("four_thirds", words, 1.0, _four_thirds, "pass")
+    words = "multiply-adds (MACs) called FLOPs: each is a multiplication and an addition, 2 FLOPs"
+    yield Step("macs", words, 1.0, lambda state: state.times(Fraction(1, 2)), "macs")
+    words = "doubled: FLOPs taken for multiply-adds and multiplied by 2 again"
+    yield Step("macs_twice", words, 1.75, lambda state: state.times(2), "macs")
+    now = value_of(workload.target.tokens)
+    if now > 1:
+        yield Step("per_token", "per token", 0.75, lambda state: state.times(Fraction(1, now)), "tokens")
+
+
+def _pairs(workload: Workload) -> Iterator[Step[FlopCell]]:
+    """Attention's products of the unmasked pairs alone: exactly, or half of all."""
+    if workload.attention != "full" or workload.decoding:
+        return
+    for name, words in (
+        ("causal-half", "half of attention's products, as the causal mask leaves about half of the pairs (l²/2)"),
+        ("causal", "the pairs that the causal mask leaves, exactly: l(l + 1)/2"),
+    ):
+
+        def change(state: S, name: str = name) -> S | None:
+            length = value_of(workload.target.length)
+            ratio = Fraction(1, 2) if name == "causal-half" else Fraction(length + 1, 2 * length)
+            if not any(cell.part == ATTENTION for cell in state.cells):
+                return None
+            return state.changed(lambda cell, size: int(size * ratio) if cell.part == ATTENTION else size)
+
+        yield Step(name.replace("-", "_"), words, 1.0, change, "pairs", f"--attention {name}")
+
+
+def _lookup(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:
+    vocabulary, hidden = known.vocab_size, known.hidden_size
+    if not vocabulary or not hidden:
+        return
+    words = "the embedding lookup counted as a matrix product, 2Vh a token; it is 0 FLOPs"
+    size = 2 * vocabulary * hidden * value_of(workload.target.tokens)
+    yield Step("lookup", words, 1.5, lambda state: state.plus({FlopCell(LOOKUP, FORWARD): size}))
+
+
+def _all_experts(state: S) -> S | None:
+    return state.changed(lambda cell, size: size * cell.copies // cell.active)
+
+
+def _recomputed(state: S) -> S | None:
+    """The forward pass of the layers again, in a training step."""
+    if not any(cell.run == BACKWARD for cell in state.cells) or any(cell.run == AGAIN for cell in state.cells):
+        return None
+    more = {c._replace(run=AGAIN): n for c, n in state.cells.items() if c.run == FORWARD and c.layer}
+    return state.plus(more)
+
+
+def _four_thirds(state: S) -> S | None:
+    return state.times(Fraction(4, 3)) if any(cell.run == BACKWARD for cell in state.cells) else None

@@ -1,0 +1,146 @@
+"""A number as somebody wrote it: its unit, and the range of values that round to it."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import NamedTuple
+
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.units import BYTES, SI
+
+PARAMS, FLOPS, BYTES_UNIT = "params", "flops", "bytes"
+LONGEST = 64
+REMEDY = "write 117M, 6.61B, 124,439,808, 13.5GB, 3.14e23 or 31.5T"
+
+_NUMBER = re.compile(r"[~≈]?\s*(\d[\d,_]*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z][A-Za-z /-]*)?", re.ASCII)
+WORDS = {
+    "thousand": "k",
+    "million": "M",
+    "mn": "M",
+    "mio": "M",
+    "billion": "B",
+    "bn": "B",
+    "trillion": "T",
+    "m": "M",
+    "b": "B",
+    "g": "G",
+    "t": "T",
+}
+OF_UNIT = {
+    "params": PARAMS,
+    "param": PARAMS,
+    "parameters": PARAMS,
+    "flops": FLOPS,
+    "flop": FLOPS,
+    "macs": FLOPS,
+    "mac": FLOPS,
+}
+
+ROUNDED, CUT, ZEROS = 0.0, 0.75, 0.5
+"""What a reading costs: rounded, rounded down, or with zeros at the end that only hold places."""
+PLAIN_ZEROS = 3
+"""So many zeros at the end of a number in full mean that it is rounded."""
+
+
+class Reading(NamedTuple):
+    """The values, from ``low`` to below ``high``, that are written so, if ``figures`` of its digits are meant.
+
+    Where ``low`` equals ``high`` it is that value alone.
+    """
+
+    low: Fraction
+    high: Fraction
+    figures: int
+    cost: float
+    words: str
+
+    def takes(self, value: Fraction) -> bool:
+        """Whether this value is written so."""
+        return value == self.low if self.low == self.high else self.low <= value < self.high
+
+
+class Given(NamedTuple):
+    """The number: its ``text``, ``value``, the ``scale`` of its prefix, its ``unit`` ("" where the text has none)."""
+
+    text: str
+    value: Fraction
+    scale: int
+    unit: str
+    readings: tuple[Reading, ...]
+
+    @property
+    def power(self) -> int:
+        """Of 1,000 or of 1,024: what the prefix stands for; 0 where there is none."""
+        return next((power for power in range(1, 7) if self.scale in (1000**power, 1024**power)), 0)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the prefix is one of 1,024."""
+        return self.power > 0 and self.scale == 1024**self.power
+
+    def reading(self, value: Fraction) -> Reading | None:
+        """The first reading that takes this value."""
+        return next((reading for reading in self.readings if reading.takes(value)), None)
+
+
+def read(text: str) -> Given:
+    """The number that a text means.
+
+    Raises UsageError, with the text, where it is none, or 0.
+
+    >>> read("117M").readings[0][:3]
+    (Fraction(116500000, 1), Fraction(117500000, 1), 3)
+    >>> read("124,439,808").readings[0].takes(Fraction(124439808)), read("12.6 GiB").unit
+    (True, 'bytes')
+    """
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    found = _scaled((match[4] or "").strip()) if match else None
+    if match is None or found is None:
+        raise UsageError(f"{quoted(text)} is not a number", REMEDY)
+    scale, unit = found
+    whole, decimals = re.sub(r"[,_]", "", match[1]), match[2] or ""
+    exponent = int(match[3] or 0)
+    last = Fraction(10) ** (exponent - len(decimals)) * scale
+    value = int(whole + decimals) * last
+    if not 0 < value < 10**40:
+        raise UsageError(f"{quoted(text)} is not a number above 0 and below 1e40", REMEDY)
+    digits = (whole + decimals).lstrip("0")
+    return Given(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
+
+
+def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> list[Reading]:
+    zeros = 0 if pointed else len(digits) - len(digits.rstrip("0"))
+    coarse = last * 10**zeros
+    if last == 1:
+        found = [Reading(value, value, len(digits), ROUNDED, "exactly")]
+        zeros = zeros if zeros >= PLAIN_ZEROS else 0
+    else:
+        found = [Reading(value - last / 2, value + last / 2, len(digits), ROUNDED, "rounded")]
+        found.append(Reading(value + last / 2, value + last, len(digits), CUT, "rounded down"))
+    if zeros and zeros < len(digits):
+        found.append(Reading(value - coarse / 2, value + coarse / 2, len(digits) - zeros, ZEROS, "rounded"))
+    return found
+
+
+def _scaled(suffix: str) -> tuple[int, str] | None:
+    """The scale and the unit of what stands behind a number; None where that is neither."""
+    if not suffix:
+        return 1, ""
+    lower = suffix.lower().removesuffix("/token").strip()
+    for word, scale in BYTES.items():
+        for ending in ("b", "bytes"):
+            if lower == f"{word}{ending}" and (lower != "b") and not (word == "" and suffix == "B"):
+                return scale, BYTES_UNIT
+        if word.endswith("i") and lower == word:
+            return scale, BYTES_UNIT
+    words = re.findall(r"[A-Za-z]+", suffix)
+    unit = OF_UNIT.get(words[-1].lower(), "")
+    if unit:
+        words.pop()
+    elif len(words) == 1 and words[0].lower().endswith(("flops", "flop", "macs", "mac")):
+        unit, words = FLOPS, [re.sub(r"(?i)(flops?|macs?)$", "", words[0])]
+    prefix = " ".join(words)
+    prefix = prefix if prefix in SI else WORDS.get(prefix.lower(), prefix)
+    return (SI[prefix], unit) if prefix in SI else None

@@ -1,0 +1,187 @@
+"""The answer of ``why``: the conventions that give a number, or that none does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.why.search import written
+from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.sheet import Cell, Column, Sheet
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.why.given import Given
+    from tfcalc.analysis.why.search import Match
+    from tfcalc.analysis.why.step import Candidate
+
+AS_COUNTED = "as tfcalc counts"
+SHOWN = 5
+UNITS = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One way to get the number.
+
+    Attributes:
+        value: the exact number that it gives.
+        unit: ``params``, ``flops`` or ``bytes``.
+        cause: what was done, in words.
+        steps: the names of the departures, "" of none.
+        arithmetic: how the value comes about.
+        command: what prints it, or what the arithmetic starts from.
+        distance: how far it is from the number as given, as a fraction of it.
+        reading: how the number as given was read: exactly, rounded, rounded down.
+    """
+
+    value: int | float
+    unit: str
+    cause: str
+    steps: tuple[str, ...]
+    arithmetic: str
+    command: str
+    distance: float
+    reading: str
+
+    def to_dict(self) -> dict[str, object]:
+        """As in ``--json``."""
+        return {
+            "exact_value": self.value,
+            "unit": self.unit,
+            "cause": self.cause,
+            "steps": list(self.steps),
+            "arithmetic": self.arithmetic,
+            "command": self.command,
+            "distance": self.distance,
+            "read": self.reading,
+        }
+
+
+def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
+    """A candidate in words."""
+    root, taken = candidate.root, written(candidate)
+    causes = [each for each in (root.words, *(step.words for step in taken)) if each]
+    start = number(root.state.value)
+    start = f"{root.what} = {start}" if " x " in root.what else start
+    changes = [step.arithmetic for step in taken if step.arithmetic]
+    arithmetic = f"{_chain(number(root.state.value), changes)} = {number(candidate.value)}" if changes else start
+    flags = [step.flags for step in taken if step.flags.startswith("--")]
+    return Reason(
+        value=exact(candidate.value),
+        unit=root.unit,
+        cause="; ".join(causes) or AS_COUNTED,
+        steps=tuple([root.name] * bool(root.words) + [step.name for step in taken]),
+        arithmetic=arithmetic,
+        command=" ".join([root.command, *dict.fromkeys(flags)]),
+        distance=float((candidate.shown - given.value) / given.value),
+        reading=reading,
+    )
+
+
+def _chain(start: str, changes: list[str]) -> str:
+    """``(13 − 2) ÷ 2``: what multiplies a sum has it in brackets."""
+    written = start
+    for change in changes:
+        encloses = change[0] in "×÷" and any(sign in written for sign in "+−")
+        written = f"({written}) {change}" if encloses else f"{written} {change}"
+    return written
+
+
+def exact(value: Fraction) -> int | float:
+    """The whole number that it is; where it is none, the nearest float."""
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def number(value: Fraction) -> str:
+    """``124,439,808``."""
+    return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer of :func:`~tfcalc.why`.
+
+    Attributes:
+        given: the number, as it was written.
+        heading: the model.
+        reasons: what gives the number, the simplest and nearest first; empty where nothing does.
+        nearest: then the numbers of simple conventions that are nearest to it.
+        notes: what is known of this number of this model.
+    """
+
+    given: str
+    heading: str
+    reasons: tuple[Reason, ...]
+    nearest: tuple[Reason, ...]
+    notes: tuple[str, ...]
+    model: dict[str, object]
+
+    @property
+    def found(self) -> bool:
+        """Whether a convention gives the number."""
+        return bool(self.reasons)
+
+    @property
+    def answer(self) -> int | float | None:
+        """The exact number behind the one that was given; None where no convention gives it."""
+        return self.reasons[0].value if self.reasons else None
+
+    def sheet(self) -> Sheet:
+        """A row per way to get the number, or per number that is near."""
+        rows = [self._row(one) for one in self.reasons or self.nearest]
+        return Sheet(
+            title=self._title(),
+            subtitle=self.heading,
+            columns=[
+                Column("exactly"),
+                Column("off", spare=2),
+                Column("what was counted", numeric=False, folds=True),
+                Column("arithmetic", numeric=False, folds=True, spare=1),
+            ],
+            rows=rows,
+            quiet=self.answer if self.answer is not None else "none",
+            notes=[*self.notes, *self._commands()],
+            see_also=("--of params|flops|memory|cache", "--json"),
+        )
+
+    def _title(self) -> str:
+        if self.reasons:
+            first = self.reasons[0]
+            return f"{self.given} is {number(Fraction(first.value))} {UNITS[first.unit]}: {first.cause}"
+        if not self.nearest:
+            return f"no convention gives {self.given}"
+        near = self.nearest[0]
+        close = f"{number(Fraction(near.value))} {UNITS[near.unit]} ({near.cause}, {percent(near.distance)})"
+        return f"no convention gives {self.given}; nearest: {close}"
+
+    def _row(self, one: Reason) -> list[Cell]:
+        value: Cell = one.value if isinstance(one.value, int) else number(Fraction(one.value))
+        return [value, percent(one.distance), one.cause, one.arithmetic]
+
+    def _commands(self) -> list[str]:
+        first = (self.reasons or self.nearest)[:1]
+        return [f"Start from: {one.command}" for one in first]
+
+    def to_dict(self) -> dict[str, object]:
+        """As in ``--json``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "command": "why",
+            "model": self.model,
+            "given": self.given,
+            "found": self.found,
+            "reasons": [one.to_dict() for one in self.reasons],
+            "nearest": [one.to_dict() for one in self.nearest],
+            "notes": list(self.notes),
+        }
+
+
+def percent(distance: float) -> str:
+    """``+6.4 %``; 0 where it is less than a thousandth of that."""
+    return "0 %" if abs(distance) < 5e-5 else f"{distance:+.2%}".replace("%", " %")
+
+
+def reasons(given: Given, found: list[Match]) -> tuple[Reason, ...]:
+    """The first few, in words."""
+    return tuple(reason(given, one.candidate, one.reading.words) for one in found[:SHOWN])

@@ -1,0 +1,170 @@
+"""The search: steps in every combination, the simplest first, until some give the number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from tfcalc.analysis.why.given import Given, Reading
+from tfcalc.analysis.why.step import Candidate, Root, State, Step, Taken
+
+LEVELS = (1.5, 2.75, 4.5)
+"""How far combinations may depart, one after the other; the first at which any gives the number is the last."""
+BEYOND = 0.5
+"""How much further than the simplest that gives the number those may depart that are listed beside it."""
+BEARS = {1: 1.5, 2: 2.0, 3: 2.75, 4: 3.5, 5: 4.0}
+"""How far a combination may depart for a number of so many figures: few figures fit many combinations by chance."""
+EXACT = LEVELS[-1]
+MOST_STEPS = 4
+
+
+class Match(NamedTuple):
+    """A candidate that gives the number, read so."""
+
+    candidate: Candidate
+    reading: Reading
+
+    @property
+    def cost(self) -> float:
+        """Of the candidate and of the reading."""
+        return self.candidate.cost + self.reading.cost
+
+
+class Question(NamedTuple):
+    """What is searched: the roots, and the steps that may be taken from each, in their order."""
+
+    roots: Sequence[Root[Any]]
+    steps: Sequence[Step[Any]]
+
+
+def bears(reading: Reading) -> float:
+    """How far a combination may depart that this reading is taken for."""
+    return EXACT if reading.low == reading.high else BEARS.get(reading.figures, EXACT)
+
+
+def matches(given: Given, questions: Sequence[Question]) -> list[Match]:
+    """The combinations that give the number, the simplest and then the nearest first."""
+    most = max(bears(reading) for reading in given.readings)
+    for level in (min(level, most) for level in LEVELS):
+        found = list(_found(given, questions, level))
+        if found:
+            furthest = min(match.cost for match in found) + BEYOND
+            found = found if furthest <= level else list(_found(given, questions, furthest))
+            near = (match for match in found if match.cost <= furthest)
+            return sorted(_distinct(near), key=lambda match: _order(given, match))
+        if level == most:
+            break
+    return []
+
+
+def _found(given: Given, questions: Sequence[Question], level: float) -> Iterator[Match]:
+    for candidate in _all(given, questions, level):
+        reading = given.reading(candidate.shown)
+        if reading is not None and candidate.cost + reading.cost <= min(level, bears(reading)):
+            yield Match(candidate, reading)
+
+
+def nearest(given: Given, questions: Sequence[Question], most: float = 1.5) -> list[Candidate]:
+    """The simple candidates, the nearest first, each value once; of two that are as near the simpler one."""
+    found: dict[Fraction, Candidate] = {}
+    for candidate in sorted(_all(given, questions, most), key=lambda one: one.cost):
+        found.setdefault(candidate.shown, candidate)
+    return sorted(found.values(), key=lambda one: abs(one.shown - given.value) * (4 + Fraction(one.cost)))
+
+
+def _order(given: Given, match: Match) -> tuple[float, Fraction, int]:
+    return match.cost, abs(match.candidate.shown - given.value), len(match.candidate.taken)
+
+
+def _distinct(found: Iterable[Match]) -> list[Match]:
+    """Each value once, by its simplest combination."""
+    kept: dict[tuple[Fraction, str], Match] = {}
+    for match in sorted(found, key=lambda one: (one.cost, len(one.candidate.taken))):
+        kept.setdefault((match.candidate.value, match.candidate.root.unit), match)
+    return list(kept.values())
+
+
+def _all(given: Given, questions: Sequence[Question], most: float) -> Iterator[Candidate]:
+    """The candidates that cost at most ``most``."""
+    for question in questions:
+        for root in question.roots:
+            if root.cost <= most:
+                for candidate in _from(root, root.state, question.steps, 0, (), frozenset(), root.cost, most):
+                    yield from _shown(given, candidate, most)
+
+
+def _from(
+    root: Root[Any],
+    state: State[Any],
+    steps: Sequence[Step[Any]],
+    first: int,
+    taken: tuple[tuple[Step[Any], State[Any]], ...],
+    groups: frozenset[str],
+    cost: float,
+    most: float,
+) -> Iterator[Candidate]:
+    """This state, and all that steps from ``first`` on lead to."""
+    yield Candidate(state.value, root, taken, cost, state.value)
+    if len(taken) >= min(MOST_STEPS, root.deep):
+        return
+    for place in range(first, len(steps)):
+        step = steps[place]
+        if cost + step.cost > most or (step.group and step.group in groups):
+            continue
+        changed = step.change(state)
+        if changed is not None:
+            inside = groups | {step.group} if step.group else groups
+            yield from _from(root, changed, steps, place + 1, (*taken, (step, changed)), inside, cost + step.cost, most)
+
+
+BINARY = {"bytes": 0.5, "params": 1.0, "flops": 1.5}
+"""What it costs to write a prefix of 1,000 for one of 1,024; of small numbers, where that changes little, MORE."""
+MORE, SMALL = 1.0, 2
+NAMED = {1: "KiB", 2: "MiB", 3: "GiB", 4: "TiB", 5: "PiB"}
+
+
+def _shown(given: Given, candidate: Candidate, most: float) -> Iterator[Candidate]:
+    """The candidate, and the same where prefixes of 1,024 and of 1,000 are confused."""
+    yield candidate
+    unit, power = candidate.root.unit, given.power
+    cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
+    if not power or cost > most or (given.is_binary and unit != "bytes"):
+        return
+    binary = NAMED.get(power, f"units of 1,024^{power}")
+    decimal = binary.replace("i", "")
+    if given.is_binary:
+        words, ratio = f"{decimal} written as {binary}", Fraction(1024**power, 1000**power)
+    else:
+        words, ratio = f"{binary} written as {decimal}", Fraction(1000**power, 1024**power)
+    if unit != "bytes":
+        words = f"in units of 2^{10 * power} instead of 10^{3 * power}"
+    last = Taken("binary_units", words, "", "")
+    taken = (*candidate.taken, last)
+    yield candidate._replace(shown=candidate.shown * ratio, cost=cost, taken=taken)
+
+
+def written(candidate: Candidate) -> tuple[Taken, ...]:
+    """The steps of a candidate, each with its arithmetic."""
+    before, told = candidate.root.state, list[Taken]()
+    for one in candidate.taken:
+        if isinstance(one, Taken):
+            told.append(one)
+        else:
+            step, after = one
+            told.append(Taken(step.name, step.words, _arithmetic(before, after), step.flags))
+            before = after
+    return tuple(told)
+
+
+def _arithmetic(before: State[Any], after: State[Any]) -> str:
+    """``+ 38,597,376``, or ``× 2``."""
+    if before.factor != after.factor:
+        ratio = after.factor / before.factor
+        if ratio.numerator == 1:
+            return f"÷ {ratio.denominator:,}"
+        return f"× {ratio.numerator:,}" if ratio.denominator == 1 else f"× {ratio.numerator:,}/{ratio.denominator:,}"
+    change = after.value - before.value
+    size = abs(change)
+    text = f"{int(size):,}" if size.denominator == 1 else f"{float(size):,.1f}"
+    return f"{'+' if change > 0 else '−'} {text}"

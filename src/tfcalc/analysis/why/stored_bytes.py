@@ -1,0 +1,104 @@
+"""Bytes of weights and of what training adds to them, as people multiply them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.numbers import own_name, weights_bytes
+from tfcalc.analysis.why.given import BYTES_UNIT
+from tfcalc.analysis.why.rounded import nominal
+from tfcalc.analysis.why.step import Root, State, Step
+from tfcalc.analysis.why.tensors import Cell, Cells
+from tfcalc.number_formats import NUMBERS
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Component
+    from tfcalc.model import Model
+
+
+class Held(NamedTuple):
+    """So many bytes for each parameter, and of what."""
+
+    name: str
+    each: Fraction
+    words: str
+    cost: float
+    flags: str = ""
+
+
+FORMATS = (
+    Held("fp32", Fraction(4), "4 bytes a parameter (fp32)", 0.5, "--dtype fp32"),
+    Held("bf16", Fraction(2), "2 bytes a parameter (bf16, fp16)", 0.5, "--dtype bf16"),
+    Held("int8", Fraction(1), "1 byte a parameter (int8, fp8)", 0.5, "--dtype int8"),
+    Held("int4", Fraction(1, 2), "half a byte a parameter (4 bits, without scales)", 0.5, "--dtype int4"),
+)
+ADAM = (
+    Held(
+        "adam_16",
+        Fraction(16),
+        "16 bytes a parameter: weights and gradients in 16 bits, fp32 weights and Adam's two moments "
+        "(or all four in fp32)",
+        0.75,
+    ),
+    Held("adam_18", Fraction(18), "18 bytes a parameter: as 16, with gradients in fp32", 1.0),
+    Held("adam_20", Fraction(20), "20 bytes a parameter: as 16, with fp32 gradients beside those in 16 bits", 1.25),
+    Held("adam_12", Fraction(12), "12 bytes a parameter: fp32 weights and Adam's two moments in fp32", 1.0),
+    Held("adam_8", Fraction(8), "8 bytes a parameter: 16 bits each of weights, gradients and two moments", 1.0),
+    Held("moments", Fraction(8), "8 bytes a parameter: Adam's two moments in fp32 alone", 1.0),
+    Held("adam_10", Fraction(10), "10 bytes a parameter: 16-bit weights, and Adam's two moments in fp32", 1.25),
+    Held("adam_6", Fraction(6), "6 bytes a parameter: 16-bit weights, and two moments in 16 bits", 1.5),
+    Held("sgd_8", Fraction(8), "8 bytes a parameter: weights and gradients in fp32", 1.25),
+)
+NOMINAL = 0.25
+OVERHEAD = Fraction(6, 5)
+
+
+def roots(model: Model, tree: Component, cells: Cells, called: str) -> Iterator[Root[Cell]]:
+    """What the weights take in the checkpoint's own format, in others, and with what training adds."""
+    own, command = own_name(model), f"tfcalc memory {called}".strip()
+    total = sum(cells.values())
+    of_own = NUMBERS[own].bits if own in NUMBERS else 0
+    exact: State[Cell] = State({Cell("bytes"): weights_bytes(model, tree)})
+    yield Root("own_bytes", f"bytes of the weights in {own}", "", exact, command, 0.0, BYTES_UNIT, deep=2)
+    for held in (*FORMATS, *ADAM):
+        cost = 0.0 if held.each * 8 == of_own else held.cost
+        asked = f"{command} {held.flags}" if held.flags else f"{command} --train"
+        words = held.words if cost else ""
+        state: State[Cell] = State(cells, held.each)
+        what = f"{total:,} parameters x {_plain(held.each)} bytes"
+        yield Root(held.name, what, words, state, asked, cost, BYTES_UNIT)
+        for size, said in nominal(total).items():
+            of = f"parameters rounded to {said}"
+            round_number: State[Cell] = State({Cell("parameters"): size}, held.each)
+            what = f"{size:,} x {_plain(held.each)} bytes"
+            name = f"{held.name}_of_{said}"
+            yield Root(name, what, f"{of}, {held.words}", round_number, asked, cost + NOMINAL, BYTES_UNIT, deep=2)
+
+
+def _plain(number: Fraction) -> str:
+    return f"{number.numerator}" if number.denominator == 1 else f"{float(number):g}"
+
+
+SOME_OF_PARAMS = (
+    "untied",
+    "tied",
+    "non_embedding",
+    "input_embeddings",
+    "active",
+    "positions",
+    "mtp",
+    "mtp_with_copies",
+)
+"""What of the parameters changes bytes in questions that people ask."""
+
+
+def steps(of_params: Iterator[Step[Cell]]) -> Iterator[Step[Cell]]:
+    """Some of those that parameters have, and what is added or divided."""
+    yield from (step for step in of_params if step.name in SOME_OF_PARAMS)
+    words = "times 1.2, a rule of thumb for what is used beside the weights"
+    yield Step("overhead", words, 0.75, lambda state: state.times(OVERHEAD), "overhead")
+    for ranks in (2, 4, 8, 16, 32, 64):
+        words = f"one of {ranks} equal shares, as ZeRO-3, FSDP or tensor parallelism divide"
+        yield Step(f"share_{ranks}", words, 1.25, lambda state, n=ranks: state.times(Fraction(1, n)), "ranks")  # type: ignore[misc]  # bound now

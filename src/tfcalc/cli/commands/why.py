@@ -1,0 +1,72 @@
+"""``tfcalc why``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tfcalc.analysis.why import CACHE, MEMORY, QUANTITIES, Why, why
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.flops import TOKENS
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, of_fields
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.errors import UsageError
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answer
+
+NUMBER = Option(
+    "number", (), "a number as it was written: 117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23", argument=True
+)
+OF = Option("of", ("--of",), "what the number is of [default: what its unit says, or what gives it]", QUANTITIES)
+SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len", "phase"))
+TRAIN = tuple(option for option in RUN if option.name == "train")
+OF_WORK = (*SIZES, *TRAIN, TOKENS)
+OF_CACHE = ("batch_size", "seq_len")
+
+
+def answer(settings: Settings) -> Answer:
+    """Which conventions give the number."""
+    number = settings.get("number")
+    if not number:
+        raise UsageError("no number given", "write tfcalc why 163M gpt2")
+    of = settings.get("of")
+    names = [option.name for option in OF_WORK]
+    if of in ("params", MEMORY):
+        settings.refuse(names, f"on {of}", {}, "add --of flops or --of cache, or leave it out")
+    elif of == CACHE:
+        settings.refuse((name for name in names if name not in OF_CACHE), "on cache", {}, "add --of flops")
+    model = settings.model()
+    typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
+    workload = settings.workload(model) if typed else None
+    return why(number, model, of, workload, tokens=settings.get("tokens"), called=_called(settings))
+
+
+def _called(settings: Settings) -> str:
+    """The model as it was named, with the sizes that were typed."""
+    words = [settings.model_name] if settings.model_name else []
+    for option in MODEL_OPTIONS:
+        given = settings.given.get(option.name)
+        if given and given.source == FLAG and option.name not in ("model_name",):
+            words.append(given.called if option.switch else f"{given.called} {given.value}")
+    return " ".join(words)
+
+
+def code(found: Answer) -> int:
+    """0 where a convention gives the number, 1 where none does."""
+    return 0 if cast(Why, found).found else 1
+
+
+COMMAND = Command(
+    answer,
+    (NUMBER, MODEL_ARGUMENT, OF, *MODEL_OPTIONS, *OF_WORK, *(one for one in SHOW if one.name != "formulas")),
+    (
+        "tfcalc why 163M gpt2",
+        "tfcalc why 6.61B --model llama-2-7b",
+        "tfcalc why 31.5T --model llama-2-7b --of flops --seq 4096",
+        "tfcalc why 12.6GB llama-2-7b",
+        "tfcalc why 512KB llama-3-8b --of cache",
+        "tfcalc why 3.14e23 gpt-3-175b --train --seq 2048 --tokens 300B",
+    ),
+    code,
+)

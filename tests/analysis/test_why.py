@@ -1,0 +1,207 @@
+"""``why`` names the cause of numbers that people met in public, and says so where no convention gives one.
+
+The rows of tests/oracle/why.jsonl are threads, model cards and papers, with what they say; the exact number is the
+``sum`` that each row shows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+from contextlib import redirect_stdout
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from tests.conftest import recorded
+from tfcalc import InvalidModel, UsageError, Workload, load, why
+from tfcalc.analysis.why.errata import FILE
+from tfcalc.analysis.why.given import read
+from tfcalc.cli.main import main
+from tfcalc.expressions import evaluate, read_formula
+
+ROWS = recorded("why.jsonl")
+GIVEN = [row for row in ROWS if row["exact"] is not None]
+CENT = Fraction(1, 100)
+NONE = [row for row in ROWS if row["exact"] is None]
+
+
+def asked(row: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """The exit code and the answer of the command line."""
+    model = [row["model"]] if row["model"] else []
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main(["why", row["number"], *model, *row["options"], "--json"])
+    return code, json.loads(out.getvalue())
+
+
+def value_of(text: str) -> Fraction:
+    """The value of arithmetic as it is written."""
+    written = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    return Fraction(evaluate(read_formula(written, ()), {}))
+
+
+@pytest.mark.parametrize("row", GIVEN, ids=lambda row: f"{row['number']}-{row['model']}")
+def test_the_right_cause_comes_first(row: dict[str, Any]) -> None:
+    began = time.process_time()
+    code, answer = asked(row)
+    assert time.process_time() - began < 1
+    first = answer["reasons"][0]
+    assert first["steps"] == row["steps"]
+    assert Fraction(str(first["exact_value"])) == value_of(row["sum"]) == Fraction(str(row["exact"]))
+    assert code == 0
+
+
+@pytest.mark.parametrize("row", NONE, ids=lambda row: f"{row['number']}-{row['model']}")
+def test_none_is_an_answer(row: dict[str, Any]) -> None:
+    code, answer = asked(row)
+    assert (code, answer["found"], answer["reasons"]) == (1, False, [])
+    assert answer["nearest"][0]["cause"] == "as tfcalc counts"
+    assert any("github.com/openai/gpt-2" in note for note in answer["notes"])
+
+
+def test_most_rows_have_a_thread() -> None:
+    linked = {row["link"] for row in ROWS if row["link"]}
+    assert len(linked) >= 30
+    assert all(link.startswith("https://") for link in linked)
+
+
+@pytest.mark.parametrize("row", GIVEN[::4], ids=lambda row: f"{row['number']}-{row['model']}")
+def test_the_arithmetic_adds_up(row: dict[str, Any]) -> None:
+    for reason in asked(row)[1]["reasons"]:
+        *steps, last = reason["arithmetic"].split(" = ")
+        assert abs(value_of(last) - Fraction(str(reason["exact_value"]))) <= CENT
+        sums = [step for step in steps if re.fullmatch(r"[\d,. +−×÷/()]+", step)]
+        assert all(abs(value_of(step) - value_of(last)) <= CENT for step in sums)
+
+
+def test_what_multiplies_a_sum_encloses_it() -> None:
+    """Multiply-adds of the causal half: (62.9e12 − 4.4e12) / 2."""
+    found = why("29,261,612,187,648", load("llama-2-7b"), "flops", Workload(seq_len=4096)).reasons
+    halves = [one.arithmetic for one in found if one.steps == ("causal_half", "macs")]
+    assert halves == ["(62,921,270,886,400 − 4,398,046,511,104) ÷ 2 = 29,261,612,187,648"]
+
+
+@pytest.mark.parametrize(
+    ("text", "low", "high", "figures"),
+    [
+        ("117M", 116_500_000, 117_500_000, 3),
+        ("6.61B", 6_605_000_000, 6_615_000_000, 3),
+        ("3.14e23", 3.135 * 10**23, 3.145 * 10**23, 3),
+        ("12.6 GiB", Fraction(1255, 100) * 2**30, Fraction(1265, 100) * 2**30, 3),
+        ("~1.5 billion params", 1_450_000_000, 1_550_000_000, 2),
+        ("0.36B", 355_000_000, 365_000_000, 2),
+    ],
+)
+def test_a_number_means_what_rounds_to_it(
+    text: str, low: float | Fraction, high: float | Fraction, figures: int
+) -> None:
+    reading = read(text).readings[0]
+    assert float(reading.low) == pytest.approx(float(low), rel=1e-12)
+    assert float(reading.high) == pytest.approx(float(high), rel=1e-12)
+    assert reading.figures == figures
+
+
+def test_a_number_in_full_is_exact_and_zeros_at_its_end_may_only_hold_places() -> None:
+    exact, *rest = read("124,439,808").readings
+    assert exact.low == exact.high == 124_439_808
+    assert not rest
+    assert [reading.takes(Fraction(109_482_240)) for reading in read("110M").readings] == [False, False, True]
+    assert [reading.takes(Fraction(13_900_000_000)) for reading in read("13GB").readings] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "scale"),
+    [
+        ("14GB", "bytes", 10**9),
+        ("14 GiB", "bytes", 2**30),
+        ("14Gi", "bytes", 2**30),
+        ("512 KB/token", "bytes", 10**3),
+        ("31.5 TFLOPs", "flops", 10**12),
+        ("850 GMACs", "flops", 10**9),
+        ("7B", "", 10**9),
+        ("124 million parameters", "params", 10**6),
+        ("300 bytes", "bytes", 1),
+    ],
+)
+def test_units(text: str, unit: str, scale: int) -> None:
+    assert (read(text).unit, read(text).scale) == (unit, scale)
+
+
+@pytest.mark.parametrize("text", ["", "abc", "-3", "0", "1e99", "1" * 70, "3 parsecs", "7B7", "٣"])
+def test_what_is_no_number_is_refused_with_the_text(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read(text)
+    assert "write 117M" in str(refused.value)
+
+
+def test_few_figures_do_not_fit_far_fetched_combinations() -> None:
+    """11 layers, or W_O forgotten, would round to 117M; three figures are no evidence of that, nine are."""
+    eleven = 124_439_808 - (12 * 768**2 + 13 * 768)
+    assert str(round(eleven / 10**6)) == "117"
+    assert not why("117M", load("gpt2")).found
+    assert why(eleven, load("gpt2")).reasons[0].steps == ("layers_-1",)
+
+
+def test_errata_show_what_the_same_sizes_have_with_another_vocabulary() -> None:
+    totals = {"gpt2": (124_439_808, 768), "gpt2-medium": (354_823_168, 1024)}
+    totals |= {"gpt2-large": (774_030_080, 1280), "gpt2-xl": (1_557_611_200, 1600)}
+    for line in map(json.loads, FILE.read_text(encoding="utf-8").splitlines()):
+        total, hidden = totals[line["preset"]]
+        smaller = total - (50_257 - 40_478) * hidden
+        assert f"{smaller:,}" in line["words"]
+        assert round(smaller / 10**6) * 10**6 == line["number"]
+
+
+def test_another_size_has_no_erratum() -> None:
+    assert why("117M", load("gpt2").replaced(n_layers=11)).notes == ()
+
+
+def test_the_model_as_it_is_counted_comes_before_any_departure() -> None:
+    found = why("8.03B", load("llama-3-8b"))
+    assert (found.answer, found.reasons[0].cause, found.reasons[0].steps) == (8_030_261_248, "as tfcalc counts", ())
+
+
+def test_a_workload_is_of_flops_and_cache() -> None:
+    model, run = load("llama-3-8b"), Workload(seq_len=8192, batch_size=2)
+    assert why("2GiB", model, "cache", run).answer == 2 * 8192 * 2 * 32 * 8 * 128 * 2
+    assert why("1 GiB", model, "cache", Workload(seq_len=8192)).answer == 8192 * 2 * 32 * 8 * 128 * 2
+
+
+def test_bytes_say_both_units() -> None:
+    """The 80 GB of a card: 79.9 GB are 74.4 GiB, and 79.9 GiB are 85.8 GB."""
+    assert why("79.9GB", load("llama-3-8b")).notes == ("79.9GB is 74.4 GiB (2^30 bytes), and 79.9 GB (10^9 bytes)",)
+    assert why("79.9GiB", load("llama-3-8b")).notes == ("79.9GiB is 79.9 GiB (2^30 bytes), and 85.8 GB (10^9 bytes)",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("why",), "no number given"),
+        (("why", "many", "gpt2"), "'many' is not a number"),
+        (("why", "117M", "gpt2", "--of", "parms"), "did you mean params"),
+        (("why", "117M", "gpt2", "--of", "params", "--seq", "4k"), "--seq 4096 has no effect on params"),
+        (("why", "14GB", "gpt2", "--of", "memory", "--batch", "2"), "--batch 2 has no effect on memory"),
+        (("why", "14GB", "gpt2", "--of", "cache", "--tokens", "1B"), "--tokens 1000000000 has no effect on cache"),
+    ],
+)
+def test_refusals(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(list(arguments)) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_the_library_refuses_what_it_cannot_ask() -> None:
+    with pytest.raises(UsageError):
+        why("117M", load("gpt2"), "size")
+    with pytest.raises(InvalidModel):
+        why("117M", "gpt2")  # type: ignore[arg-type]  # a name is no model
+
+
+def test_quiet_prints_the_exact_number_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (main(["why", "163M", "gpt2", "-q"]), capsys.readouterr().out) == (0, "163037184\n")
+    assert (main(["why", "117M", "gpt2", "-q"]), capsys.readouterr().out) == (1, "none\n")
