@@ -89,6 +89,8 @@ def roots(
     for length in lengths:
         run = workload if length is None else workload.replaced(seq_len=length)
         phases = (workload.phase,) if phase_given else ("forward", "train")
+        if tokens is not None and not phase_given:
+            phases = ("train", "forward")
         for phase in phases:
             one = run.replaced(phase=phase, recompute=run.recompute if phase == "train" else "none")
             try:
@@ -117,6 +119,12 @@ def _of_run(
         name = f"a run over {tokens:,} tokens" if training else f"forward passes over {tokens:,} tokens"
         command += f" --tokens {tokens}" if training else ""
     yield Root(f"{run.phase}_{now}", f"FLOPs of {name}, {sizes}", words, state, command, cost, FLOPS)
+    if small := elementwise(tree, training=training):
+        more = f"{words}, " if words else ""
+        more += "with norms, softmax, activations and other elementwise operations"
+        counted_all = state._replace(cells={**state.cells, FlopCell(SMALL, FORWARD): small})
+        name = f"{run.phase}_{now}_all"
+        yield Root(name, more, more, counted_all, f"{command} --count all", cost + 1.0, FLOPS, deep=1)
     yield from _rules(tree, run, called, tokens, cost)
 
 
@@ -173,7 +181,7 @@ def steps(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:
     yield Step("macs_twice", words, 1.75, lambda state: state.times(2), "macs")
     now = value_of(workload.target.tokens)
     if now > 1:
-        yield Step("per_token", "per token", 0.75, lambda state: state.times(Fraction(1, now)), "tokens")
+        yield Step("per_token", "per token", 0.25, lambda state: state.times(Fraction(1, now)), "tokens")
 
 
 def _pairs(workload: Workload) -> Iterator[Step[FlopCell]]:

@@ -38,7 +38,7 @@ OF_UNIT = {
     "mac": FLOPS,
 }
 
-ROUNDED, CUT, ZEROS = 0.0, 0.75, 0.5
+ROUNDED, CUT, ZEROS = 0.0, 0.75, 0.25
 """What a reading costs: rounded, rounded down, or with zeros at the end that only hold places."""
 PLAIN_ZEROS = 3
 """So many zeros at the end of a number in full mean that it is rounded."""

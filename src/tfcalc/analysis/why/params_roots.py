@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 PART, OTHER_CLASS, FURTHER_CLASS, RULE = 1.0, 1.25, 1.75, 1.25
+ADAPTERS = 1.5
 FURTHER = ("Classification", "QuestionAnswering", "MultipleChoice")
 """Ends of classes that are made for a task, after a language model was trained."""
 MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
@@ -49,6 +50,10 @@ def roots(model: Model, tree: Component, known: Facts, called: str) -> Iterator[
     yield from _classes(model, vocabulary)
     yield from _parts(tree, vocabulary, called)
     yield from _rules(cells, known, command)
+    for name, size, words in adapters(tree):
+        state = State({Cell("adapters"): size})
+        asked = f"{command} --lora {name.split('_')[1]}"
+        yield Root(name, words, f"{words} alone: what is trained", state, asked, ADAPTERS, deep=0)
 
 
 def _classes(model: Model, vocabulary: int | None) -> Iterator[Root[Cell]]:
@@ -200,6 +205,12 @@ def _packed(tree: Component) -> Iterator[Step[Cell]]:
         return state.changed(lambda c, n: n // 2 if c.layer and c.role.startswith("W_") and c.role != ROUTER else n)
 
     yield Step("packed", words, 1.5, halved, "packed")
+    words = "without the layers' matrices: what quantization to 4 bits leaves, and so trains (embeddings, norms)"
+
+    def left(state: State[Cell]) -> State[Cell] | None:
+        return state.without(lambda cell: cell.layer and cell.role.startswith("W_") and cell.role != ROUTER)
+
+    yield Step("not_quantized", words, 1.5, left, "packed")
     words = "eight weights of 4 bits stored as one int32, beside scales and zero points of groups of 128 (GPTQ)"
     inputs_and_outputs = _ends(tree, ())
 
@@ -212,14 +223,28 @@ def _packed(tree: Component) -> Iterator[Step[Cell]]:
         return None if fewer is None else fewer.plus({Cell("indices and biases"): inputs_and_outputs})
 
     yield Step("packed_int32", words, 1.5, eighth, "packed")
-    for name, matrices in (("all-linear", ()), ("q_proj,v_proj", ("W_Q", "W_V"))):
-        for rank in LORA_RANKS:
-            size = rank * _ends(tree, matrices)
-            words = f"with LoRA's adapters of rank {rank} on {name}"
-            yield Step(f"lora_{rank}_{name}", words, 3.0, add({Cell("adapters", layer=True): size}), "lora")
+    for name, size, words in adapters(tree):
+        added = add({Cell("adapters", layer=True): size})
+        yield Step(name, f"with {words}", 3.0, added, "lora")
 
 
-LORA_RANKS = (8, 16, 32, 64)
+LORA_RANKS = (4, 8, 16, 32, 64, 128)
+LORA_TARGETS = {
+    "all-linear": (),
+    "q_proj,v_proj": ("W_Q", "W_V"),
+    "q_proj,k_proj,v_proj,o_proj": ("W_Q", "W_K", "W_V", "W_O"),
+    "the joint projection of queries, keys and values": ("W_QKV",),
+}
+"""What people adapt; each of a row of matrices by the names that papers give them."""
+
+
+def adapters(tree: Component) -> Iterator[tuple[str, int, str]]:
+    """LoRA's adapters of usual ranks: an id, their parameters, and what they are."""
+    there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
+    for name, matrices in LORA_TARGETS.items():
+        ends = _ends(tree, matrices) if there.issuperset(matrices) else 0
+        for rank in LORA_RANKS if ends else ():
+            yield f"lora_{rank}_{name.split(' ')[0]}", rank * ends, f"LoRA's adapters of rank {rank} on {name}"
 
 
 def _ends(part: Component, matrices: tuple[str, ...], inside: bool = False) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 S = State[Cell]
 TABLES = (TOKENS, TYPES, POSITIONS)
-MULTIPLES = (64, 128, 256, 8)
+MULTIPLES = (64, 128, 256, 8, 512, 1024)
 """What vocabularies are padded to."""
 RANKS = (2, 4, 8, 16, 32, 64)
 FORGOTTEN = 3.0
@@ -102,7 +102,12 @@ def _embeddings(cells: Cells) -> Iterator[Step[Cell]]:
     others = {cell._replace(tied=False): size for cell, size in cells.items() if cell.tied and cell.role == TOKENS}
     if tied:
         words = "the output head counted again although it is tied to the embedding"
-        yield Step("untied", words, 1.0, add(tied), "head")
+        once_more = add(tied)
+
+        def untied(state: S) -> S | None:
+            return None if any(cell.role == HEAD for cell in state.cells) else once_more(state)
+
+        yield Step("untied", words, 1.0, untied, "head")
     else:
         words = "one of the two embedding matrices left out, as if input and output were tied; they are not"
         yield Step("tied", words, 1.0, drop(lambda cell: cell.role == HEAD), "head")
@@ -131,9 +136,17 @@ def _embeddings(cells: Cells) -> Iterator[Step[Cell]]:
     yield Step("vocabulary", words, 1.25, drop(lambda cell: cell.role in (TOKENS, HEAD)), "tables")
     words = "the layers alone: without embeddings, final norm and heads"
     yield Step("layers_alone", words, 1.25, lambda state: state.only(lambda cell: cell.layer), "tables")
+    words = "without the pooler, and whatever else comes after the layers but the output head"
+    yield Step("no_pooler", words, 1.0, drop(_after_layers), "pooler")
     words = "without the position embedding"
     yield Step("positions", words, 1.0, drop(lambda cell: cell.role == POSITIONS), "tables")
     yield Step("token_types", "without the token types", 1.5, drop(lambda cell: cell.role == TYPES))
+
+
+def _after_layers(cell: Cell) -> bool:
+    """A pooler, a classifier: neither in a stack, nor a table, nor a norm."""
+    outside = not cell.stack and not cell.layer and cell.role != HEAD and cell.role not in TABLES
+    return outside and cell.role != NORM and cell.block == "" and not cell.vocab
 
 
 def _experts(cells: Cells) -> Iterator[Step[Cell]]:
