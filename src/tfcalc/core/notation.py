@@ -297,7 +297,7 @@ class _Writer(NamedTuple):
 
 
 def _runs_together(letter: str) -> bool:
-    """Whether it stands beside others without a sign, as texts write ``4nlbh`` and ``2lbhV``; three others are a word."""
+    """Whether it stands beside others without a sign, as texts write ``4nlbh``, ``2lbhV``; three others are a word."""
     own = within(letter)[0]
     return own in (*COUNTS, *WORKLOAD, "h", "f", "k") or (len(own) == 1 and own.isupper())
 
