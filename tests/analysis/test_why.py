@@ -78,6 +78,20 @@ def test_the_arithmetic_adds_up(row: dict[str, Any]) -> None:
         assert all(abs(value_of(step) - value_of(last)) <= CENT for step in sums)
 
 
+@pytest.mark.parametrize("row", GIVEN[::3], ids=lambda row: f"{row['number']}-{row['model']}")
+def test_the_command_runs(row: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    command = asked(row)[1]["reasons"][0]["command"]
+    if "config.json" not in command:
+        assert main(command.split()[1:]) == 0
+        assert capsys.readouterr().out
+
+
+def test_a_model_without_a_cache() -> None:
+    found = why("5GB", load("bert-base-uncased"), "cache")
+    assert not found.found
+    assert "generates no text" in found.notes[0]
+
+
 def test_what_multiplies_a_sum_encloses_it() -> None:
     """Multiply-adds of the causal half: (62.9e12 − 4.4e12) / 2."""
     found = why("29,261,612,187,648", load("llama-2-7b"), "flops", Workload(seq_len=4096)).reasons
@@ -131,7 +145,7 @@ def test_units(text: str, unit: str, scale: int) -> None:
     assert (read(text).unit, read(text).scale) == (unit, scale)
 
 
-@pytest.mark.parametrize("text", ["", "abc", "-3", "0", "1e99", "1" * 70, "3 parsecs", "7B7", "٣"])
+@pytest.mark.parametrize("text", ["", "abc", "-3", "0", "1e99", "1" * 70, "3 parsecs", "7B7", "٣", "1e-999", "0.3"])
 def test_what_is_no_number_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         read(text)

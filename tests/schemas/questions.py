@@ -62,6 +62,7 @@ FURTHER = (
     "diff gpt2 'gpt2 --layers 6' --seq 64",
     "explain flops_per_token gpt2",
     "explain memory.peak_bytes gpt2 --train",
+    "explain mha --of time",
     "explain pf_days gpt2 --train --tokens 1B",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",

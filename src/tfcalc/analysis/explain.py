@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import check_arguments, check_plans, subject
+from tfcalc.analysis.matrices import by_head, note_of
 from tfcalc.analysis.nothing import why_zero
-from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.quantities import QUANTITIES, growth
 from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import find, find_term, others
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item, held, stored, trained, work
+from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
+from tfcalc.core.items import steps as forward_steps
 from tfcalc.core.notation import write
-from tfcalc.core.number import Num, divide, total
+from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
-from tfcalc.errors import one_of
+from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
@@ -31,8 +34,10 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
 
-COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED}
+COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED, "time": RUN}
 """What can be opened, and which copies it counts."""
+UNITS = {"memory": "bytes", "time": "steps"}
+"""What a quantity is counted in, where that is not its own name."""
 
 
 def explain(
@@ -44,6 +49,8 @@ def explain(
     *,
     training: Training | None = None,
     serving: Serving | None = None,
+    steps: bool = False,
+    with_batch: bool = False,
 ) -> Explanation:
     """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
 
@@ -52,11 +59,13 @@ def explain(
             (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
             or a path inside one.
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
-        of: ``params``, ``trainable``, ``flops`` or ``memory`` (bytes).
+        of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes), or ``time``: the growth of each step.
         workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
         conventions: which operations are counted, and the number format of weights at rest.
         training: with ``of="memory"``, explain a training step; also where the workload trains.
         serving: with ``of="memory"``, explain serving.
+        steps: of the FLOPs of a training step, one line for the forward product and for each gradient: X W, dX and dW.
+        with_batch: of time, the growth of the whole batch rather than of one sequence.
 
     Returns:
         An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
@@ -68,7 +77,26 @@ def explain(
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     """
-    return opened(target, of, to_open(model, of, workload, conventions, training=training, serving=serving))
+    tree = to_open(model, of, workload, conventions, training=training, serving=serving)
+    if steps:
+        if of != "flops" or not tree.run.training:
+            raise UsageError(
+                "steps are the products of a training step", "ask for the FLOPs of one: --of flops --train"
+            )
+        everything = (conventions or Conventions()).count == "all"
+        tree = tree._replace(items=lambda cost: step_by_step(cost, everything=everything))
+    if with_batch and of != "time":
+        raise UsageError("with_batch has an effect on time only", "leave it out, or ask for time")
+    found = opened(target, of, tree)
+    if of != "time":
+        return found
+    *notes, _ = found.notes
+    stated = in_words(of, tree.run, conventions or Conventions(), with_batch=with_batch)
+    found = replace(found, notes=(*notes, *stated), conventions=found.conventions | {"time": stated[-1]})
+    return found.growing(
+        lambda line: growth(line, with_batch=with_batch, bound_heads=False),
+        lambda whole: growth(whole, with_batch=with_batch),
+    )
 
 
 def to_open(
@@ -103,9 +131,11 @@ def to_open(
             return work(cost, training=asked.run.training, everything=by.count == "all")
         if of == "memory":
             return held(cost, by.bits)
+        if of == "time":
+            return forward_steps(cost)
         return stored(cost) if of == "params" else trained(cost)
 
-    notes = (*(asked.model.remarks(asked.run) if of == "flops" else ()), *in_words(of, asked.run, by))
+    notes = (*(asked.model.remarks(asked.run) if of in ("flops", "time") else ()), *in_words(of, asked.run, by))
     told, letters, sizes = for_programs(of, asked.run, by), {}, values(asked.model, asked.run)
     if asked.tuning is not None:
         letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
@@ -164,7 +194,7 @@ def laid_out(
         path=node.path,
         of=of,
         quantity=QUANTITIES[of],
-        unit="bytes" if of == "memory" else of,
+        unit=UNITS.get(of, of),
         lines=tuple(lines),
         formula=closed,
         substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
@@ -173,7 +203,12 @@ def laid_out(
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),
         conventions=dict(tree.conventions),
-        notes=(*reason, *(() if tree.of_terms or together else others(tree.node, target, node)), *tree.notes),
+        notes=(
+            *reason,
+            *(by_head(lines, sizes) if of == "params" and node.component.kind == "attention" else ()),
+            *(() if tree.of_terms or together else others(tree.node, target, node)),
+            *tree.notes,
+        ),
     )
 
 
@@ -212,22 +247,5 @@ def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: Mapping[str, Nu
         numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
         formula=polynomial(leaf.copies_twin * symbolic.value * together),
         value=exact(leaf.copies * first.value) * together,
-        note=_heads(sizes) if first.name == "W_Q" and together == 3 and "a" in sizes else NOTES.get(first.name, ""),
+        note=note_of(first.name, together, sizes),
     )
-
-
-def _heads(sizes: Mapping[str, Num]) -> str:
-    """Why there is one matrix where people look for one per head."""
-    heads = sizes["a"]
-    width: Num = sizes.get("d", divide(sizes["h"], heads))
-    return "" if heads == 1 else f"one matrix for all {heads} heads ({heads} × {width} = {heads * width})"
-
-
-NOTES = {
-    "W_O": "output projection",
-    "γ": "scale",
-    "β": "shift",
-    "E": "one row per token id; a lookup costs no FLOPs",
-    "P": "one row per position",
-}
-"""What people ask about a tensor."""

@@ -9,7 +9,7 @@ from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
-from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.analysis.stated import TIME, for_programs, in_words
 from tfcalc.analysis.targets import find, needs_vocabulary, others, with_some_vocabulary
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Node
@@ -41,6 +41,7 @@ def formula(
     *,
     approx: bool = False,
     big_o: bool = False,
+    with_batch: bool = False,
     general: bool = False,
     by_matrix: bool = False,
     substitute: Mapping[str, int] | None = None,
@@ -60,6 +61,7 @@ def formula(
         conventions: which operations are counted, and the number format of weights at rest.
         approx: drop biases and norms (parameters only).
         big_o: give the asymptotic growth only.
+        with_batch: the growth of the whole batch, with b, rather than of one sequence.
         general: give a letter of its own to each size that follows from others by default (f instead of 4h).
         by_matrix: leave each matrix a term of its own, ``h(ad) + 2h(gd) + (ad)h``.
         substitute: numbers for letters (of this ``notation``, or your own) or field names: ``{"h": 512}``.
@@ -115,7 +117,9 @@ def formula(
     node = find(root.root(), target)
     closed = polynomial(node.component.each(major_params if approx else measure_of(of, workload, by)))
     order = big_o or of == "time"
-    closed = growth(closed) if order else closed
+    if with_batch and not order:
+        raise UsageError("with_batch has an effect on growth only", "leave it out, or ask for big_o or time")
+    closed = growth(closed, with_batch=with_batch) if order else closed
     meanings = legend(closed.free_symbols, chosen, workload)
     ranks = {} if tuning is None else tuning.legend
     meanings |= {letter: meaning for letter, meaning in ranks.items() if letter in closed.free_symbols}
@@ -127,7 +131,7 @@ def formula(
         *(chosen.remarks(workload) if of in ("flops", "time") else ()),
         *(too_small(find(numbers_root, target), chosen) if approx else []),
         *([] if tuning is None else [tuning.heading]),
-        *in_words(of, workload, by, sizes=False),
+        *in_words(of, workload, by, sizes=False, with_batch=with_batch),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
@@ -157,7 +161,9 @@ def formula(
         order=order,
         legend=meanings,
         model=shown,
-        conventions=for_programs(of, workload, by) | ({} if tuning is None else tuning.described),
+        conventions=for_programs(of, workload, by)
+        | ({"time": TIME[with_batch]} if of == "time" else {})
+        | ({} if tuning is None else tuning.described),
         notes=tuple(notes),
         letters=own,
         matrices=_matrices(target, of, given, workload, by, training, general=general) if by_matrix else (),

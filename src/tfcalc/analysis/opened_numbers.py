@@ -221,9 +221,9 @@ def _term(keys: Sequence[str], value: Number, asked: Asked) -> Explanation | Non
     """A term of a training step, or of serving, tensor by tensor."""
     name = keys[0].removesuffix("_bytes")
     tree = asked.tree("memory")
-    called = TERMS.get(name, name)
+    called = (name, TERMS.get(name, name))
     for node, twin in zip(tree.node.below(), tree.twin.below(), strict=True):
-        if node.component.name == called:
+        if node.component.name in called:
             found = laid_out(_path(keys, asked), "memory", tree, node, twin, 0, together=True)
             return found if found.answer == value else None
     return None

@@ -51,8 +51,11 @@ SLACK = "slack of "
 """What a floor leaves out, less than 1: l - k·⌊l/k⌋ grows like k, for l cancels."""
 
 
-def growth(number: Polynomial) -> Polynomial:
-    """What a closed form grows like: the terms that no other term outgrows, without their factors, per sequence.
+def growth(number: Polynomial, *, with_batch: bool = False, bound_heads: bool = True) -> Polynomial:
+    """What a closed form grows like: the terms that no other term outgrows, without their factors.
+
+    It is that of one sequence, or of the whole batch (``with_batch``). Heads are bounded by the width, unless they
+    are to be told apart.
 
     ``12nlh² + 4nl²h + 6nl²a + 13nlh`` grows like ``n(lh² + l²h)``: a ≤ h, and lh is outgrown by lh². A pattern of
     attention reaches no further than the sequence, k ≤ l: l²/k outgrows l.
@@ -63,17 +66,19 @@ def growth(number: Polynomial) -> Polynomial:
     True
     """
     plain = _unfloored(number)
-    grown = {_bounded(powers, plain.free_symbols) for powers in plain.terms}
+    grown = {
+        _bounded(powers, plain.free_symbols, with_batch=with_batch, bound_heads=bound_heads) for powers in plain.terms
+    }
     return Polynomial({powers: 1 for powers in grown if not any(_outgrows(other, powers) for other in grown)})
 
 
-def _bounded(powers: Monomial, letters: frozenset[str]) -> Monomial:
-    """Without the batch, and with every head count replaced by what bounds it."""
+def _bounded(powers: Monomial, letters: frozenset[str], *, with_batch: bool, bound_heads: bool) -> Monomial:
+    """Without the batch, unless it is asked for, and with every head count replaced by what bounds it."""
     bound_of_heads = "h" if letters.isdisjoint(WIDTHS) else "a"
     exponents: dict[Atom, int] = {}
     for atom, power in powers:
-        if atom != "b" and not str(atom).startswith(SLACK):
-            bound = bound_of_heads if atom in HEADS and power > 0 else atom
+        if (with_batch or atom != "b") and not str(atom).startswith(SLACK):
+            bound = bound_of_heads if bound_heads and atom in HEADS and power > 0 else atom
             exponents[bound] = exponents.get(bound, 0) + power
     return tuple(sorted(((atom, power) for atom, power in exponents.items() if power), key=str))
 

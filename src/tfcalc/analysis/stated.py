@@ -27,7 +27,10 @@ PHASES = {
 }
 LOGITS = {"all": "on every position", "last": "on the last position of each sequence"}
 LATENT = {"expanded": "keys and values expanded", "absorbed": "keys and values absorbed"}
-TIME = "all operations and lookups of one sequence, constant factors dropped, heads ≤ hidden size"
+TIME = {
+    of_batch: f"all operations and lookups of {whose}, constant factors dropped, heads ≤ hidden size"
+    for of_batch, whose in ((False, "one sequence"), (True, "the whole batch"))
+}
 PACKING = "each tensor padded to whole bytes, no scales"
 BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
@@ -80,15 +83,15 @@ def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, object]:
                 "component_flops": _forward_products(run),
             }
         case _:
-            return {"time": TIME}
+            return {"time": TIME[False]}
 
 
 def _forward_products(run: Workload) -> str:
     return f"matrix products of a forward pass of {run.batch_size} x {run.seq_len} tokens"
 
 
-def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> list[str]:
-    """The footer; a closed form leaves out the ``sizes`` of the workload."""
+def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True, with_batch: bool = False) -> list[str]:
+    """The footer; a closed form leaves out the ``sizes`` of the workload, growth the batch but ``with_batch``."""
     match of:
         case "params" | "trainable":
             return [f"counted: {PARAMETERS}"]
@@ -98,7 +101,7 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True) -> 
             weights = f"{by.dtype}, {by.bits} bits per weight, {PACKING}; buffers {BUFFERS}"
             return [weights, f"not counted: {NOT_COUNTED}"]
         case _:
-            return [TIME]
+            return [TIME[with_batch]]
 
 
 def in_short(run: Workload, by: Conventions) -> tuple[str, ...]:

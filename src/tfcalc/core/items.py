@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tfcalc.core.cost import Cost
@@ -67,6 +68,11 @@ def buffers(cost: Cost) -> list[Item]:
     return [Item(buffer.name, buffer.shape, buffer.size) for buffer in cost.buffers]
 
 
+def _times(times: Num, factors: tuple[Num, ...]) -> tuple[Num, ...]:
+    """The factors of so many, without the number where it is one."""
+    return factors if isinstance(times, int) and times == 1 else (times, *factors)
+
+
 class Passes(NamedTuple):
     """Which of a step's passes are meant, and of which work."""
 
@@ -94,7 +100,68 @@ class Passes(NamedTuple):
             for each in cost.elementwise
             if self.elementwise
         ]
-        return [
-            Item(name, (times, *factors), product((times, *factors)))
-            for name, times, factors in (*of_products, *of_elements)
-        ]
+        found = (*of_products, *of_elements)
+        return [Item(name, _times(times, factors), product((times, *factors))) for name, times, factors in found]
+
+
+def steps(cost: Cost) -> list[Item]:
+    """Everything that takes time in a forward pass: products, passes over elements, and rows that are looked up."""
+    looked_up = isinstance(cost.lookups, int) and cost.lookups == 0
+    return Passes(forward=True).items(cost._replace(elementwise=tuple(e for e in cost.elementwise if e.forward))) + (
+        [] if looked_up else [Item("lookup", (cost.lookups,), cost.lookups)]
+    )
+
+
+def step_by_step(cost: Cost, *, everything: bool) -> list[Item]:
+    """The work of a training step, each product of the forward pass, of the backward pass, and again by itself."""
+    items: list[Item] = []
+    trained = {weight.name for weight in cost.weights if not weight.frozen}
+    for each in cost.products:
+        rows = [each.name, *([f"{each.name}, recomputed"] if cost.again else [])]
+        rows += gradients(each.name, each.backward, trained)
+        items += [Item(row, each.factors, each.flops) for row in rows]
+        rest = each.backward + each.overcounted - (len(rows) - 1 - cost.again)
+        if not (isinstance(rest, int) and rest == 0):
+            factors = (rest, *each.factors)
+            items.append(Item(f"{each.name}, further backward products", factors, product(factors)))
+    if everything:
+        for work in cost.elementwise:
+            named = ((work.name, work.forward * (1 + cost.again)), (f"{work.name}, backward", work.backward))
+            items += [
+                Item(name, (times, work.elements), product((times, work.elements)))
+                for name, times in named
+                if not (isinstance(times, int) and times == 0)
+            ]
+    return items
+
+
+def gradients(name: str, backward: Num, trained: Collection[str]) -> list[str]:
+    """The products of backward that ``A B`` takes for the gradients of its two factors, the result's being dY.
+
+    A fused kernel takes ``A B`` again before them. Where there is one alone, it is that of a ``trained`` weight, or
+    else of the other factor.
+
+    >>> gradients("X W_Q", 2, ["W_Q"]), gradients("X W_Q", 1, ["W_Q"])
+    (['dX = dY W_Qᵀ', 'dW_Q = Xᵀ dY'], ['dW_Q = Xᵀ dY'])
+    >>> gradients("Q Kᵀ", 2, []), gradients("P V", 2, [])
+    (['dQ = dY K', 'dK = dYᵀ Q'], ['dP = dY Vᵀ', 'dV = Pᵀ dY'])
+    """
+    factors = name.split(" ")
+    if not isinstance(backward, int) or len(factors) != 2:
+        return []
+    left, right = factors
+    of_left = f"d{left} = dY {_turned(right)}"
+    of_right = f"d{_turned(right)} = dYᵀ {left}" if right.endswith("ᵀ") else f"d{right} = {_turned(left)} dY"
+    match backward:
+        case 1:
+            return [of_right if right in trained else of_left]
+        case 2:
+            return [of_left, of_right]
+        case 3:
+            return [f"{name}, again in a fused kernel", of_left, of_right]
+    return []
+
+
+def _turned(matrix: str) -> str:
+    """The transpose of a matrix."""
+    return matrix.removesuffix("ᵀ") if matrix.endswith("ᵀ") else f"{matrix}ᵀ"

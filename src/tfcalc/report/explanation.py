@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.report import SCHEMA_VERSION
-from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
+from tfcalc.report.sheet import Cell, Column, Factors, Order, Sheet, for_people
 from tfcalc.report.style import Style
+
+Growth = Callable[[Polynomial], Polynomial]
 
 
 class Line(NamedTuple):
-    """Items of one size that stand side by side: their factors in symbols and in numbers, ``value`` of all together."""
+    """Items of one size that stand side by side: their factors in symbols and in numbers, ``value`` of all together.
+
+    ``order`` is what their time grows like, where that is asked for.
+    """
 
     where: str
     names: tuple[str, ...]
@@ -24,6 +29,7 @@ class Line(NamedTuple):
     formula: Polynomial
     value: int
     note: str
+    order: Polynomial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,15 @@ class Explanation:
     model: dict[str, object]
     conventions: dict[str, object]
     notes: tuple[str, ...]
+    order: Polynomial | None = None
+
+    def growing(self, each: Growth, whole: Growth) -> Explanation:
+        """The same with what ``each`` line grows like, and the ``whole``."""
+        lines = tuple(line._replace(order=each(line.formula)) for line in self.lines)
+        order = whole(self.formula)
+        letters = order.free_symbols.union(*(line.formula.free_symbols for line in lines))
+        legend = {letter: meaning for letter, meaning in self.legend.items() if letter in letters}
+        return replace(self, lines=lines, order=order, legend=legend)
 
     def sheet(self) -> Sheet:
         """A row per matrix, under a row for its module, and the sum."""
@@ -71,6 +86,8 @@ class Explanation:
                 rows.append([", ".join(line.names), line.symbols, line.numbers, line.formula, line.value])
                 depths.append(1 if where else 0)
         rows.append(["sum", "", self.substituted, self.formula, self.answer])
+        if self.order is not None:
+            return self._growth([*depths, 0])
         remarks = dict.fromkeys(f"{', '.join(line.names)}: {line.note}" for line in self.lines if line.note)
         return Sheet(
             title=f"{self.target}: {self.answer:,} {self.quantity}",
@@ -87,6 +104,28 @@ class Explanation:
             notes=[*remarks, *self.notes],
             legend=self.legend,
             depths=[*depths, 0],
+        )
+
+    def _growth(self, depths: list[int]) -> Sheet:
+        """A row per step: how often it runs, and what that grows like; the sum keeps what nothing else outgrows."""
+        rows: list[list[Cell]] = []
+        for where, lines in groupby(self.lines, key=lambda line: line.where):
+            rows += [[where, "", "", ""]] if where else []
+            rows += [[", ".join(line.names), line.symbols, line.formula, _order(line.order)] for line in lines]
+        return Sheet(
+            title=f"{self.target}: {for_people(_order(self.order), Style())}",
+            subtitle=f"{self.path} of {self.heading}",
+            columns=[
+                Column("step", numeric=False, folds=True),
+                Column("in symbols", numeric=False, spare=1),
+                Column("formula", numeric=False, folds=True),
+                Column("time", numeric=False),
+            ],
+            rows=[*rows, ["sum", "", self.formula, _order(self.order)]],
+            quiet=_order(self.order),
+            notes=self.notes,
+            legend=self.legend,
+            depths=depths,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -112,12 +151,18 @@ class Explanation:
                     self.unit: line.value,
                     "formula": write(line.formula),
                     "note": line.note,
+                    **({} if line.order is None else {"order": write(line.order)}),
                 }
                 for line in self.lines
             ],
+            **({} if self.order is None else {"order": write(self.order)}),
         }
 
     def __str__(self) -> str:
         from tfcalc.render import rendered
 
         return rendered(self.sheet(), "plain", Style())
+
+
+def _order(growth: Polynomial | None) -> Cell:
+    return "" if growth is None else Order(growth)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["CACHE", "MEMORY", "QUANTITIES", "Reason", "Why", "why"]
 
 GIGA = 3
+NO_CACHE = "this model generates no text, so it has no cache"
 
 
 def why(
@@ -77,7 +78,8 @@ def why(
         if of is not None or given.unit or (MEMORY not in quantities):
             looked += [question for one in here.values() for question in one]
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
-    return Why(given.text, model.summary, (), close, _notes(given, model), model.described())
+    nothing = (NO_CACHE,) if of == CACHE and not any(question.roots for question in looked) else ()
+    return Why(given.text, model.summary, (), close, (*nothing, *_notes(given, model)), model.described())
 
 
 def _notes(given: Given, model: Model) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tfcalc.printable import quoted
 from tfcalc.units import BYTES, SI
 
 PARAMS, FLOPS, BYTES_UNIT = "params", "flops", "bytes"
-LONGEST = 64
+LONGEST, LARGEST = 64, 10**40
 REMEDY = "write 117M, 6.61B, 124,439,808, 13.5GB, 3.14e23 or 31.5T"
 
 _NUMBER = re.compile(r"[~≈]?\s*(\d[\d,_]*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z][A-Za-z /-]*)?", re.ASCII)
@@ -88,7 +88,7 @@ class Given(NamedTuple):
 def read(text: str) -> Given:
     """The number that a text means.
 
-    Raises UsageError, with the text, where it is none, or 0.
+    Raises UsageError, with the text, where it is none, or below 1.
 
     >>> read("117M").readings[0][:3]
     (Fraction(116500000, 1), Fraction(117500000, 1), 3)
@@ -104,8 +104,8 @@ def read(text: str) -> Given:
     exponent = int(match[3] or 0)
     last = Fraction(10) ** (exponent - len(decimals)) * scale
     value = int(whole + decimals) * last
-    if not 0 < value < 10**40:
-        raise UsageError(f"{quoted(text)} is not a number above 0 and below 1e40", REMEDY)
+    if not 1 <= value < LARGEST:
+        raise UsageError(f"{quoted(text)} is not a number from 1 to {float(LARGEST):.0e}", REMEDY)
     digits = (whole + decimals).lstrip("0")
     return Given(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
 

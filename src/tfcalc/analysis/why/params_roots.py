@@ -113,7 +113,7 @@ def _parts(tree: Component, vocabulary: int | None, called: str) -> Iterator[Roo
         total = sum(cells.values())
         if not total:
             continue
-        command = f"tfcalc explain {path} --model {called}".strip()
+        command = f"tfcalc explain {path} {called}"
         of = f"{CALLED.get(part.kind, part.kind)} ({path})"
         if total not in seen:
             seen.add(total)

@@ -120,7 +120,7 @@ def _embeddings(cells: Cells) -> Iterator[Step[Cell]]:
         1.0,
         drop(lambda cell: cell.role in (*TABLES, HEAD)),
         "tables",
-        "" if not tied else "--json (non_embedding_params)",
+        "" if not tied else "--json",
     )
     yield Step(
         "input_embeddings",
@@ -128,7 +128,7 @@ def _embeddings(cells: Cells) -> Iterator[Step[Cell]]:
         1.0,
         drop(lambda cell: cell.role in TABLES),
         "tables",
-        "--json (non_embedding_params)",
+        "--json",
     )
     words = "without the token embedding"
     yield Step("token_embedding", words, 1.25, drop(lambda cell: cell.role == TOKENS), "tables")

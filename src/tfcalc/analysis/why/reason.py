@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
+ASSUMED = (
+    "parameters as tfcalc counts: unique trainable tensors, a tied matrix once, buffers apart",
+    "FLOPs as tfcalc counts: a multiply-add is 2, matrix products only, masked pairs counted",
+    "bytes as tfcalc counts: the checkpoint's own number format; a cache in 16 bits",
+    "the number is read at its own precision; the fewer its figures, the simpler the combinations that are tried",
+)
 UNITS = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
 
 
@@ -73,7 +79,7 @@ def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
         cause="; ".join(causes) or AS_COUNTED,
         steps=tuple([root.name] * bool(root.words) + [step.name for step in taken]),
         arithmetic=arithmetic,
-        command=" ".join([root.command, *dict.fromkeys(flags)]),
+        command=" ".join([*root.command.split(), *dict.fromkeys(flags)]),
         distance=float((candidate.shown - given.value) / given.value),
         reading=reading,
     )
@@ -142,6 +148,7 @@ class Why:
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
             notes=[*self.notes, *self._commands()],
+            assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
 

@@ -69,7 +69,7 @@ def nearest(given: Given, questions: Sequence[Question], most: float = 1.5) -> l
     """The simple candidates, the nearest first, each value once; of two that are as near the simpler one."""
     found: dict[Fraction, Candidate] = {}
     for candidate in sorted(_all(given, questions, most), key=lambda one: one.cost):
-        found.setdefault(candidate.shown, candidate)
+        found.setdefault(candidate.value, candidate)
     return sorted(found.values(), key=lambda one: abs(one.shown - given.value) * (4 + Fraction(one.cost)))
 
 

@@ -9,7 +9,7 @@ from tfcalc.analysis.explain import COUNTS, explain
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.budgets.metric import COMMANDS, NUMBERS, reach, split
 from tfcalc.cli.commands import Command, command
-from tfcalc.cli.commands.formula import TARGET, aimed
+from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans, plans_for
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
@@ -17,7 +17,7 @@ from tfcalc.cli.settings import Settings
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
 
-QUANTITIES = {"params": "params", "trainable": "params", "flops": "flops", "memory": "memory"}
+QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
 """The command that answers each quantity, for keys that several commands have."""
 
 
@@ -38,6 +38,8 @@ def answer(settings: Settings) -> Answer:
         settings.conventions(),
         training=asked_for.training,
         serving=asked_for.serving,
+        steps=settings.get("steps", False),
+        with_batch=settings.get("with_batch", False),
     )
 
 
@@ -96,6 +98,8 @@ PART = (
     TARGET,
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS)),
+    Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
+    WITH_BATCH,
     *MODEL_OPTIONS,
     *RUN,
     *PLANS,
@@ -121,6 +125,8 @@ COMMAND = Command(
         "tfcalc explain encoder-layer --of flops --seq 1024",
         "tfcalc explain activations.transformer.h.attn --model gpt2 --of memory --train --batch 8 --seq 1024",
         "tfcalc explain output --model transformer-base --of flops --format plain",
+        "tfcalc explain ffn --of flops --train --steps",
+        "tfcalc explain mha --of time",
         "tfcalc explain flops_per_token llama-3-8b --train --seq 4k",
         "tfcalc explain memory.peak_bytes gpt2 --train --batch 8",
     ),

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
 LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
+WITH_BATCH = Option(
+    "with_batch", ("--with-batch",), "growth of the whole batch, with b, not of one sequence", switch=True
+)
 FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
     Option("big_o", ("--big-o",), "asymptotic growth only", switch=True),
+    WITH_BATCH,
     Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True),
     Option("by_matrix", ("--by-matrix",), "each matrix a term of its own: h(ad) + 2h(gd) + (ad)h", switch=True),
     Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
@@ -54,6 +58,7 @@ def answer(settings: Settings) -> Formula | Formulas:
         serving=asked.serving,
         approx=settings.get("approx", False),
         big_o=settings.get("big_o", False),
+        with_batch=settings.get("with_batch", False),
         general=settings.get("general", False),
         by_matrix=settings.get("by_matrix", False),
         substitute=numbers_of(settings.get("substitute")),
@@ -62,7 +67,7 @@ def answer(settings: Settings) -> Formula | Formulas:
     )
 
 
-OF_ONE_PART = ("of", "approx", "big_o", "by_matrix", "substitute", "letters", "latex", "sympy")
+OF_ONE_PART = ("of", "approx", "big_o", "with_batch", "by_matrix", "substitute", "letters", "latex", "sympy")
 
 
 def _summary(settings: Settings) -> Formulas:
