@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 ROOMS = [
     ("testing",),
     ("cli",),
-    ("verify", "arrays", "symbolic", "catalog"),
+    ("verify", "arrays", "symbolic", "catalog", "solving"),
     ("budgets",),
     ("render",),
     ("analysis",),

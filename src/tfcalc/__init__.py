@@ -16,6 +16,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import check
+    from tfcalc.analysis.design.design import design
+    from tfcalc.analysis.design.family import Constraints
+    from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
@@ -40,10 +43,12 @@ if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
 _HOME = {
     "Comparison": "analysis.side_by_side",
+    "Constraints": "analysis.design.family",
     "Component": "core.component",
     "Conventions": "conventions",
     "Diff": "analysis.diff_report",
@@ -59,6 +64,8 @@ _HOME = {
     "Workload": "workload",
     "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "compute_optimal": "analysis.design.optimum",
+    "design": "analysis.design.design",
     "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
@@ -73,6 +80,7 @@ _HOME = {
     "Overview": "analysis.overview",
     "params": "analysis.params",
     "shapes": "analysis.shapes",
+    "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
@@ -83,6 +91,7 @@ _HOME = {
 __all__ = [
     "Comparison",
     "Component",
+    "Constraints",
     "Conventions",
     "Diff",
     "HFModel",
@@ -100,6 +109,8 @@ __all__ = [
     "Workload",
     "check",
     "compare",
+    "compute_optimal",
+    "design",
     "diff",
     "explain",
     "fits",
@@ -113,6 +124,7 @@ __all__ = [
     "overview",
     "params",
     "shapes",
+    "solve",
     "sweep",
     "training_preset",
     "why",

@@ -53,7 +53,7 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
 WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
-WEIGHTED += ["shapes", "shapes", "why", "why"]
+WEIGHTED += ["shapes", "shapes", "why", "why", "design"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
