@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
     from tfcalc.analysis.formulas import formulas
+    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -79,6 +80,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "plot": "analysis.growth",
     "shapes": "analysis.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
@@ -123,6 +125,7 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "plot",
     "shapes",
     "solve",
     "sweep",

@@ -30,6 +30,8 @@ COMMANDS = {
     "solve": "The size at which a condition on parameters, FLOPs or memory holds; none does: exit 1.",
     "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
     "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
+    "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
+    "plot": "Draw how parts grow with a size, and where one passes another.",
     "verify": "Compare with PyTorch or a checkpoint: agrees (exit 0), differs (1), cannot be compared (4).",
     "models": "List the presets and the supported model types.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
