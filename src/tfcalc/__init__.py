@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
     from tfcalc.analysis.formulas import formulas
+    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -40,9 +41,11 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
+    from tfcalc.exercises import quiz
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
 _HOME = {
@@ -78,7 +81,10 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "plot": "analysis.growth",
+    "quiz": "exercises",
     "shapes": "analysis.shapes",
+    "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
@@ -121,7 +127,10 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "plot",
+    "quiz",
     "shapes",
+    "solve",
     "sweep",
     "training_preset",
     "why",

@@ -99,7 +99,7 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["why"], ["budget"], ["check-budget"])
+MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["budget"], ["check-budget"])
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:

@@ -27,6 +27,7 @@ from tfcalc.core.items import Item, buffers, held, in_bytes, stored, trained
 from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, Term
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def open_number(keys: Sequence[str], asked: Asked) -> Explanation | Derivation:
     """
     value = asked.reach(keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"{'.'.join(keys)} is no number but {value!r}"[:200], "name a key with a number")
+        parts = isinstance(value, Mapping | list)
+        said = "has parts" if parts else quoted(value)
+        raise UsageError(f"{'.'.join(keys)} is no number but {said}", "name a key with a number")
     for way in (_input, _folded, _of_parts, _ruled, _elsewhere, _stated):
         if (found := way(keys, value, asked)) is not None:
             return found
