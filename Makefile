@@ -68,6 +68,7 @@ benchmark:
 	$(PYTHON) benchmarks/start_up.py
 	$(PYTHON) benchmarks/evaluations.py
 	$(PYTHON) benchmarks/budgets.py
+	$(PYTHON) benchmarks/sweeps.py
 
 venv:
 	python3 -m venv .venv

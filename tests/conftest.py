@@ -30,6 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     skipped = {}
     if find_spec("torch") is None:
         skipped["torch"] = "PyTorch is not installed: pip install torch"
+    if any(find_spec(name) is None for name in ("distributed", "duckdb", "pyarrow", "polars", "pandas", "vl_convert")):
+        skipped["scale"] = "needs the dependency group scale: pip install --group scale"
     if "network" not in str(config.getoption("markexpr")):
         skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
     for item in items:

@@ -14,7 +14,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 ROOMS = [
     ("testing",),
     ("cli",),
-    ("verify", "arrays", "symbolic", "catalog"),
+    ("exercises",),
+    ("verify", "arrays", "symbolic", "catalog", "solving"),
     ("budgets",),
     ("render",),
     ("analysis",),
@@ -44,7 +45,8 @@ ROOMS = [
 
 HEAVY = {"numpy": ["arrays"], "sympy": ["symbolic.py"]}
 HEAVY |= {"torch": ["verify/"], "transformers": ["verify/"], "huggingface_hub": ["hub.py"]}
-HEAVY |= {"pydantic": [], "rich": ["render/table.py"], "typer": ["cli/app.py", "cli/main.py"]}
+HEAVY |= {"plotext": ["render/chart.py"], "vl_convert": ["render/drawing.py"], "pyarrow": ["arrays"]}
+HEAVY |= {"pydantic": [], "rich": ["render/table.py", "render/progress.py"], "typer": ["cli/app.py", "cli/main.py"]}
 HEAVY |= {"pytest": ["testing/plugin.py"]}
 
 

@@ -20,6 +20,11 @@ ITEMS = recorded("textbook_items.jsonl")
 TEXT = " ".join("".join((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "formulas.md")).split())
 
 
+@pytest.fixture(autouse=True)
+def _as_wide_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def answer(place: int) -> Answer:
     """That of today: the recorded command, where no other one stands in textbook_answers.py."""
     if place in ANSWERS:

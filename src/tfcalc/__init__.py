@@ -16,6 +16,9 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import check
+    from tfcalc.analysis.design.design import design
+    from tfcalc.analysis.design.family import Constraints
+    from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.explain import explain
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
     from tfcalc.analysis.formulas import formulas
+    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
@@ -37,13 +41,16 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
+    from tfcalc.exercises import quiz
     from tfcalc.families.transformer import Transformer
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
 _HOME = {
     "Comparison": "analysis.side_by_side",
+    "Constraints": "analysis.design.family",
     "Component": "core.component",
     "Conventions": "conventions",
     "Diff": "analysis.diff_report",
@@ -59,6 +66,8 @@ _HOME = {
     "Workload": "workload",
     "check": "analysis.check",
     "compare": "analysis.side_by_side",
+    "compute_optimal": "analysis.design.optimum",
+    "design": "analysis.design.design",
     "diff": "analysis.diff",
     "explain": "analysis.explain",
     "flops": "analysis.flops",
@@ -72,7 +81,10 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
+    "plot": "analysis.growth",
+    "quiz": "exercises",
     "shapes": "analysis.shapes",
+    "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why",
     "training_preset": "footprint.training_presets",
@@ -83,6 +95,7 @@ _HOME = {
 __all__ = [
     "Comparison",
     "Component",
+    "Constraints",
     "Conventions",
     "Diff",
     "HFModel",
@@ -100,6 +113,8 @@ __all__ = [
     "Workload",
     "check",
     "compare",
+    "compute_optimal",
+    "design",
     "diff",
     "explain",
     "fits",
@@ -112,7 +127,10 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "plot",
+    "quiz",
     "shapes",
+    "solve",
     "sweep",
     "training_preset",
     "why",

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, dataclass_transform
 
 from tfcalc.core.number import Num
+from tfcalc.core.traced import Traced
 from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
 
@@ -236,6 +237,8 @@ def check_sizes(described: Described) -> None:
 
 def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
     """The ``value``, a whole number from ``least`` to ``most``, a power of ten; InvalidModel for any other."""
+    if isinstance(value, Traced):
+        value = value.value
     if isinstance(value, bool) or not isinstance(value, int):
         hint = (
             "convert it by int(…)"

@@ -102,7 +102,7 @@ def test_parts_of_a_preset_are_named_as_its_modules() -> None:
     model = load("llama-3-8b")
     assert "hf is W_g, or W_1, or W_2" in check("layer", "(2ad + 2gd + 2f + 2)h", model=model).verdict()
     assert "2h is the norms" in check("layer", "(2ad + 2gd + 3f)h", model=model).verdict()
-    assert "2hgd is W_K, W_V" in check("layer", "(2ad + 3f + 2)h", model=model).verdict()
+    assert "2h·g·d is W_K, W_V" in check("layer", "(2ad + 3f + 2)h", model=model).verdict()
 
 
 def test_a_difference_that_is_no_part_is_only_stated() -> None:

@@ -208,7 +208,7 @@ def test_the_json_lists_the_conventions(tfcalc: Program) -> None:
         "convention": "Kaplan",
         "flops": None,
         "ratio": None,
-        "formula": "2nlb(4had + 2hf + lad)",
+        "formula": "2nlb(4h·a·d + 2hf + l·a·d)",
         "reference": "arXiv 2001.08361, table 1",
         "not_defined": "grouped-query heads (8 for 32)",
     }

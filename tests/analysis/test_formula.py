@@ -195,4 +195,4 @@ def test_memory_at_rest_is_in_the_models_own_number_format() -> None:
     form = formula("mha", "memory")
     assert form.at(h=512) == 4 * (4 * 512**2 + 4 * 512)
     assert sum(line.value for line in explain("mha", of="memory").lines) == form.at(h=512)
-    assert sweep(Transformer(), "memory", d_model=[512]).tolist() == [4 * 44_140_544]
+    assert sweep(Transformer(), "memory", d_model=[512]).values.tolist() == [4 * 44_140_544]

@@ -171,6 +171,7 @@ def test_a_line_of_an_overview_names_the_command_that_has_the_number(tfcalc: Pro
         ("attention gpt2 --tokens 1B", "has no effect on a part"),
         ("params.total_parms gpt2", "did you mean total_params"),
         ("params.command gpt2", "is no number"),
+        ("overview.facts gpt2", "is no number but has parts"),
     ],
 )
 def test_what_cannot_be_opened_is_told_in_a_line(tfcalc: Program, words: str, message: str) -> None:

@@ -331,6 +331,8 @@ def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> No
     if line.startswith("tfcalc budget"):
         sample(tmp_path)
         tfcalc("budget", "--update")
+    if "--module" in line:
+        shutil.copy(Path(__file__).parents[1] / "verify" / "modules" / "attention.py", tmp_path)
     result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == (line in NEGATIVE), result.stderr
     assert result.stdout

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.formula_reader import evaluate, from_latex, letters_of
 from tfcalc.core.letters import NOTATIONS, spelled
-from tfcalc.core.notation import ASCII, LATEX, UNICODE, Script, terms, wrap, write, write_product
+from tfcalc.core.notation import ASCII, LATEX, UNICODE, Script, write, write_product
 from tfcalc.core.polynomial import Polynomial, symbols
+from tfcalc.core.terms import terms, wrap
 
 LETTERS = ("n", "n_e", "l", "b", "h", "a", "d", "d_v", "f", "f_x", "V", "T", "h_vis", "n_vis", "E")
 SCRIPTS = (UNICODE, ASCII, LATEX)
@@ -119,7 +120,10 @@ def test_a_sum_stands_in_brackets_where_it_is_a_factor(script: Script, text: str
 @pytest.mark.parametrize(
     ("letters", "text"),
     [
-        ("h a d_v", "ha·d_v"),
+        ("h a d_v", "h·a·d_v"),
+        ("h a d", "h·a·d"),
+        ("a d", "ad"),
+        ("l b h V", "lbhV"),
         ("n_e l b h", "n_e·lbh"),
         ("h_vis p_vis", "h_vis·p_vis"),
         ("h h_vis f f_x", "h·h_vis·f·f_x"),

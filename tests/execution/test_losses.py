@@ -76,7 +76,7 @@ def test_each_is_answered_in_numbers_and_in_formulas(code: dict[str, Any], lengt
 def test_a_sweep_has_the_same_numbers(code: dict[str, Any]) -> None:
     model, plan = HFModel(LLAMA), Training(precision="bf16", **code)
     lengths = [8, 61, 64, 300]
-    swept = tfcalc.sweep(model, "memory", RUN, training=plan, l=lengths, exact=True).tolist()
+    swept = tfcalc.sweep(model, "memory", RUN, training=plan, l=lengths).values.tolist()
     assert swept == [tfcalc.memory(model, RUN.replaced(seq_len=each), training=plan).answer for each in lengths]
 
 

@@ -18,7 +18,7 @@ from jsonschema.validators import extend
 
 from tests.budgets.sample import sample
 from tests.conftest import Program
-from tests.schemas.questions import ELSEWHERE, answer, asked
+from tests.schemas.questions import ELSEWHERE, ROOT, answer, asked
 from tests.test_words import found as refused
 from tfcalc import Training, Workload
 from tfcalc.cli.commands import COMMANDS
@@ -109,9 +109,12 @@ def test_the_answer_of_init_meets_its_own(tmp_path: Path, monkeypatch: pytest.Mo
         "verify --d-model 16 --heads 2 --layers 1 --of flops --train --seq 8",
         "verify --d-model 16 --heads 2 --layers 1 --of memory --train --seq 8",
         "params bert-tiny --via torch",
+        "verify --module tests/verify/modules/layers.py:FFN --args 16,64",
+        "verify --module tests/verify/modules/layers.py:WithData --against mha",
     ],
 )
-def test_what_needs_pytorch_meets_its_schema(line: str) -> None:
+def test_what_needs_pytorch_meets_its_schema(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     value = answer(line.split())
     assert value["schema_version"] == SCHEMA_VERSION
     assert not list(wrong(value))

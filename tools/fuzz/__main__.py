@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 
 from tools.fuzz.checkpoints import checkpoint
+from tools.fuzz.conditions import conditions
 from tools.fuzz.findings import FOUND, resident
 from tools.fuzz.formulas import formulas
 from tools.fuzz.gates import gate
@@ -36,6 +37,7 @@ PROGRAM: dict[str, tuple[Kind, int]] = {
     "valid": (valid, 3),
     "settings": (settings, 4),
     "library": (library, 3),
+    "conditions": (conditions, 3),
     "checkpoint": (checkpoint, 2),
     "laws": (laws, 2),
     "gate": (gate, 3),

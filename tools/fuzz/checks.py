@@ -102,7 +102,7 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["why"], ["budget"], ["check-budget"])
+MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["budget"], ["check-budget"])
 
 
 AT_ONCE = ("params", "flops", "memory", "explain", "models", "schema")

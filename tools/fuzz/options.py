@@ -91,7 +91,8 @@ def _fits(option: Option, text: object, value: object) -> None:
     if option.switch:
         fits = type(value) is bool
     elif option.number:
-        fits = type(value) is int and option.least <= value <= option.most
+        values = value if option.spreads and isinstance(value, tuple | range) else (value,)
+        fits = all(type(each) is int and option.least <= each <= option.most for each in values)
     elif option.amount:
         fits = isinstance(value, int | float) and 0 < value <= 1e30
     elif option.known:

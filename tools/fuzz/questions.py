@@ -11,6 +11,7 @@ from tools.fuzz.formulas import TEXTS as FORMULAS
 from tools.fuzz.material import FORMATS_OF_WEIGHTS, GPUS, NUMBERS, SIZES, TARGETS, TEXTS, WORDS, number_near
 from tools.fuzz.mutations import edited
 
+RANGES = ["1,2,4", "1..8", "64..512:64", "1k..8k:x2", "8..1", "1..", "1,024", "1..8:x1", "0..3", ",", "1..2..3", "7,7"]
 OUTPUTS = ["-", "out.txt", ".", "", "nowhere/x", "/dev/null"]
 
 
@@ -25,6 +26,10 @@ def option_value(draw: random.Random, option: Option, junk: float) -> str:
     if option.known:
         word: str = draw.choice(option.known)
         return word.replace(":N", f":{draw.choice([1, 2, 3, 7, 64, 999999])}")
+    if option.name == "over":
+        return f"{draw.choice(['seq', 'batch', 'd_model', 'layers', 'x'])}={draw.choice(RANGES)}"
+    if option.spreads and draw.random() < 0.3:
+        return draw.choice(RANGES)
     if option.number:
         return draw.choice(SIZES[:20] if draw.random() < 0.85 else SIZES)
     if option.amount:
@@ -53,13 +58,15 @@ def random_options(draw: random.Random, name: str, count: int, junk: float) -> l
 
 WEIGHTED = ["params", "flops", "flops", "memory", "memory", "formula", "explain", "verify"] * 5
 WEIGHTED += ["models", "schema", "budget", "diff", "diff", "compare", "compare", "check", "check", "overview"]
-WEIGHTED += ["shapes", "shapes", "why", "why"]
+WEIGHTED += ["shapes", "shapes", "sweep", "sweep", "plot", "why", "why", "design", "quiz"]
 
 
 def model_argument(draw: random.Random, name: str) -> tuple[list[str], bytes]:
     """The model: named, from a config on stdin, or the classic one."""
     if name in ("models", "budget"):
         return [], b""
+    if name == "quiz":
+        return draw.choice([[], [draw.choice(NUMBERS)], ["3", edited(draw, draw.choice(FORMULAS), FORMULAS)]]), b""
     if name == "schema":
         return draw.choice([[], [draw.choice([*WEIGHTED, *WORDS])]]), b""
     if name in ("compare", "diff"):

@@ -27,6 +27,7 @@ from tfcalc.core.items import Item, buffers, held, in_bytes, stored, trained
 from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, Term
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def open_number(keys: Sequence[str], asked: Asked) -> Explanation | Derivation:
     """
     value = asked.reach(keys)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"{'.'.join(keys)} is no number but {value!r}"[:200], "name a key with a number")
+        parts = isinstance(value, Mapping | list)
+        said = "has parts" if parts else quoted(value)
+        raise UsageError(f"{'.'.join(keys)} is no number but {said}", "name a key with a number")
     for way in (_input, _folded, _of_parts, _ruled, _elsewhere, _stated):
         if (found := way(keys, value, asked)) is not None:
             return found
@@ -221,9 +224,9 @@ def _term(keys: Sequence[str], value: Number, asked: Asked) -> Explanation | Non
     """A term of a training step, or of serving, tensor by tensor."""
     name = keys[0].removesuffix("_bytes")
     tree = asked.tree("memory")
-    called = TERMS.get(name, name)
+    called = (name, TERMS.get(name, name))
     for node, twin in zip(tree.node.below(), tree.twin.below(), strict=True):
-        if node.component.name == called:
+        if node.component.name in called:
             found = laid_out(_path(keys, asked), "memory", tree, node, twin, 0, together=True)
             return found if found.answer == value else None
     return None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
-from tfcalc.core.number import minimum
-from tfcalc.core.polynomial import symbol
-from tfcalc.core.traced import Traced, value_of
+from tfcalc.core.number import minimum, total
+from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
-from tfcalc.execution.serving import forward, inference
+from tfcalc.execution.serving import forward, inference, live_forms
 from tfcalc.footprint.formats.formats import plain
 from tfcalc.footprint.formats.mixture import Mixture
 from tfcalc.footprint.formats.names import PLAIN, format_named
@@ -72,18 +72,12 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     """
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
-    try:
-        model.check(requests)
-    except InvalidModel as error:
-        hint = "leave serve out" if "no decode" in error.message else error.hint
-        raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
+    check_served(model, requests)
     recipe = weight_recipe(model, plan, dtype)
     model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
     tree = model_.tree(run_)
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
-    held = cache(
-        tree, how=plan.cache, format=cache_format(plan.kv), longest=run_.size("cached"), block_size=value_of(plan.block)
-    )
+    held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
     moments = list(_moments(model, requests, plan, recipe))
     passing = max(moment.temporary or 0 for moment in moments)
@@ -93,6 +87,42 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
         parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
     alive = Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
     return Served(alive, weights, held, buffers, moments, recipe)
+
+
+def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
+    """The bytes of the caches alone, as a closed form in sizes that remember what they are. Raises InvalidModel."""
+    run, plan = resolve_serving(model, run, plan, dtype)
+    requests = at_work(run, plan)
+    check_served(model, requests)
+    return [formula_of(_cache(model.tree(requests), requests, plan).total(bytes_held))]
+
+
+def served_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
+    """All that may be the peak of serving with a paged cache, as closed forms in such sizes. Raises InvalidModel."""
+    run, plan = resolve_serving(model, run, plan, dtype)
+    requests = at_work(run, plan)
+    check_served(model, requests)
+    recipe = weight_recipe(model, plan, dtype)
+    tree = model.tree(requests)
+    parts = (hold(tree, recipe), buffers_of(tree, recipe), _cache(tree, requests, plan))
+    there = formula_of(total(part.total(bytes_held) for part in parts))
+    if not _code_is_known(model):
+        return [there]
+    return [there + each for run in _paged(requests, plan) for each in live_forms(model, run, _formats(recipe))]
+
+
+def _cache(tree: Component, requests: Workload, plan: Serving) -> Component:
+    longest = requests.size("cached")
+    return cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=longest, block_size=value_of(plan.block))
+
+
+def check_served(model: Model, requests: Workload) -> None:
+    """Raise InvalidModel where the model cannot serve these requests, in the words of serving."""
+    try:
+        model.check(requests)
+    except InvalidModel as error:
+        hint = "leave serve out" if "no decode" in error.message else error.hint
+        raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
 
 
 def _stepping(requests: Workload) -> Workload:
@@ -135,26 +165,40 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) ->
 
     An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
     """
-    compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
-    formats = Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
-    context = requests.size("cached")
-    prompts = requests.replaced(phase=PREFILL, seq_len=context, cached=None)
-    if not isinstance(model, HFModel):
-        return [PhasePeak(DECODE, None)]
-    try:
-        error_of(model)
-    except InvalidModel:
+    formats = _formats(recipe)
+    if not _code_is_known(model):
         return [PhasePeak(DECODE, None)]
     if plan.cache == PAGED:
-        chunk = requests.replaced(
-            phase=PREFILL, batch_size=1, seq_len=minimum(context, plan.batched), cached=None, kernel="flash"
-        )
-        step = chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+        chunk, step = _paged(requests, plan)
         return [
             PhasePeak(PREFILL, forward(model, chunk, formats)),
             PhasePeak(DECODE, forward(model, step, formats)),
         ]
+    prompts = requests.replaced(phase=PREFILL, seq_len=requests.size("cached"), cached=None)
     return [
         PhasePeak(name, inference(model, each, formats, plan.cache).activations)
         for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
     ]
+
+
+def _code_is_known(model: Model) -> TypeGuard[HFModel]:
+    """Whether the code that runs the model is known well enough to tell what is live beside weights and cache."""
+    if not isinstance(model, HFModel):
+        return False
+    try:
+        error_of(model)
+    except InvalidModel:
+        return False
+    return True
+
+
+def _formats(recipe: Recipe) -> Numerics:
+    compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
+    return Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
+
+
+def _paged(requests: Workload, plan: Serving) -> tuple[Workload, Workload]:
+    """What an engine with a paged cache runs at once: a part of one prompt, and a token of each request."""
+    part = minimum(requests.size("cached"), plan.batched)
+    chunk = requests.replaced(phase=PREFILL, batch_size=1, seq_len=part, cached=None, kernel="flash")
+    return chunk, chunk.replaced(batch_size=requests.batch_size, seq_len=1)

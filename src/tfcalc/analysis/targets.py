@@ -28,7 +28,7 @@ def _kind(kind: str) -> Finder:
     return lambda node: node.component.kind == kind
 
 
-def _at(path: str) -> Finder:
+def by_path(path: str) -> Finder:
     """By its path or the end of it; groups of layers (``layers[0-2]``) also without saying which."""
 
     def fits(node: Node) -> bool:
@@ -107,7 +107,7 @@ def find(root: Node, target: str) -> Node:
     >>> find(Transformer().tree(Workload()).root(), "cross-mha").path
     'core.decoder.layer.cross_attention'
     """
-    fits = TARGETS.get(target) or _at(target)
+    fits = TARGETS.get(target) or by_path(target)
     fitting = [node for node in root.walk() if fits(node)]
     for node in fitting:
         if FIRST not in node.path or FIRST in target:
@@ -135,7 +135,7 @@ def find_term(root: Node, target: str) -> Node:
         return root
     if target in terms:
         return terms[target]
-    inside = [node for node in root.walk() if _at(target)(node)]
+    inside = [node for node in root.walk() if by_path(target)(node)]
     if inside:
         return inside[0]
     paths = [node.path.partition(".")[2] for node in root.walk()]
@@ -148,7 +148,7 @@ def find_term(root: Node, target: str) -> Node:
 
 def others(root: Node, target: str, found: Node) -> list[str]:
     """What was meant beside what was found: how often the model has it, and where else there is such a part."""
-    fits = TARGETS.get(target) or _at(target)
+    fits = TARGETS.get(target) or by_path(target)
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
     called = "layers" if found.component.kind == "layer" else "modules"

@@ -1,23 +1,24 @@
-"""A quantity at many sizes at once: its closed form, on arrays."""
+"""A quantity at many sizes at once, as labelled columns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import asked_run, check_arguments, run_tree
-from tfcalc.analysis.quantities import QUANTITIES, measure_of
+from tfcalc.analysis.common import asked_run, check_arguments
+from tfcalc.analysis.effects import TRAINING, refuse_idle
 from tfcalc.conventions import Conventions
-from tfcalc.defaults import resolve_dtype
-from tfcalc.errors import Unavailable, UsageError, one_of
-from tfcalc.report import polynomial
-from tfcalc.symbols import letters, values, with_symbols
-from tfcalc.workload import Workload
+from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from tfcalc.footprint.plans import Training
+    from tfcalc.arrays.questions import Question
+    from tfcalc.arrays.table import Table
+    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.workload import Workload
 
 
 def sweep(
@@ -27,72 +28,127 @@ def sweep(
     conventions: Conventions | None = None,
     *,
     training: Training | None = None,
-    exact: bool = False,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    progress: Callable[[int], None] | None = None,
     **sizes: ArrayLike,
-) -> NDArray[Any]:
+) -> Table:
     """Evaluate a quantity at many sizes at once.
 
-    The tree is evaluated once, in symbols, and its closed form on the arrays. Points are not checked: heads are taken
-    to divide the width. The memory of training is swept over batch sizes and lengths; at each of its points it equals
-    that of :func:`~tfcalc.memory`.
+    The model is run once for all points at which the same is decided, with sizes that remember their closed forms;
+    these are evaluated on the arrays, as whole numbers. At each point the answer is that of :func:`~tfcalc.params`,
+    :func:`~tfcalc.flops` or :func:`~tfcalc.memory`, exactly.
 
     Args:
         model: as in :func:`~tfcalc.params`.
-        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest, or at the peak of a training step).
+        of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes of the model at rest, at the peak of a training
+            step, or in serving) or ``cache`` (bytes of the caches in serving).
         workload: phase, sequences and their lengths in tokens, where these are not swept.
         conventions: which operations are counted, and the number format of the weights.
-        training: the plan of the training step whose memory is asked for; a workload of phase ``train`` alone is the
-            same as an empty plan.
-        exact: compute with Python's ints; by default in float64, which is exact up to 2⁵³ and never wraps.
-        sizes: values of each swept field (``d_model``, ``n_layers``, ``seq_len``, …), which broadcast as numpy's arrays
-            do. Sizes that follow from others (``d_ff = 4·d_model``) follow at every point.
+        training: how the model is trained. With ``memory`` it asks for the peak of a step, as does a workload of phase
+            ``train``; otherwise it says what is trained.
+        serving: how the model is served, for ``memory`` or ``cache``; ``cache`` alone is served by default.
+        weights: the format of the weights at rest.
+        progress: called now and then with the number of points that are done.
+        sizes: whole numbers for each swept field of the model (``d_model``, ``n_layers``, …), the workload
+            (``seq_len``, …) or the plan (``lora``, ``gpus``, ``context``, …). They broadcast as numpy's arrays do. A
+            size that follows from others (``d_ff = 4·d_model``) follows at every point.
 
     Returns:
-        An array of the broadcast shape: parameters, FLOPs or bytes.
+        A table with a column of each size and one of the answers, a row for each point. A point at which there is no
+        such model (heads that do not divide the width) has no answer: it is masked, and ``refused`` says why.
 
     Raises:
-        InvalidModel: this is not a model.
-        UsageError: a name is not a size of the model or the workload, or changes nothing of what is asked.
+        InvalidModel: this is not a model, or there is none at any of the points.
+        UsageError: a name is not a size, or changes nothing of what is asked; points are none or too many.
+        Unavailable: numpy is not installed.
 
     >>> from tfcalc.families.transformer import Transformer
-    >>> sweep(Transformer(), d_model=[512, 1024], n_layers=6).tolist()
-    [44140544.0, 176361472.0]
+    >>> swept = sweep(Transformer(), d_model=[512, 1024], n_layers=6)
+    >>> swept.values.tolist(), swept.unit
+    ([44140544, 176361472], 'params')
     """
     try:
-        import numpy as np
+        import numpy  # noqa: F401  # whether it is there
     except ImportError:
         raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
+    question = asked(model, of, workload, conventions, training, serving, weights)
+    return answered(question, sizes, progress or (lambda _: None))
+
+
+def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
+    """The question at each point of the sizes. Raises as :func:`sweep`."""
+    from tfcalc.arrays.evaluation import evaluate
+    from tfcalc.arrays.points import RUN, axes, broadcast
+    from tfcalc.arrays.table import Table
+
+    trains, serves = question.training is not None, question.serving is not None
+    found = axes(sizes, question.model, question.workload, trains, serves)
+    points, shape = broadcast(sizes)
+    _first(question.at(found, {name: int(array[0]) for name, array in points.items()}))
+    apart = question.apart(found)
+    done = evaluate(
+        lambda at: question.at(found, at).forms(),
+        points,
+        prod(shape),
+        apart=apart,
+        why=lambda at: question.at(found, at).single(),
+        progress=progress,
+    )
+    if not done.valid.any():
+        raise done.refused[0].error
+    for axis in found:
+        if axis.of == RUN and axis.name not in done.letters | apart:
+            fact = f"{axis.name} has no effect on the {question.of} of this model"
+            raise UsageError(fact, f"leave {axis.name} out")
+    key, unit = question.column
+    units = {axis.name: "tokens" if axis.length else "" for axis in found}
+    return Table(question.of, key, {**units, key: unit}, points, done.values, done.valid, shape, done.refused)
+
+
+def asked(
+    model: Model,
+    of: str,
+    workload: Workload | None,
+    conventions: Conventions | None,
+    training: Training | None,
+    serving: Serving | None,
+    weights: str | None,
+) -> Question:
+    """What is asked; a plan or a workload that changes nothing of it is refused."""
+    from tfcalc.arrays.questions import QUANTITIES, Question
+    from tfcalc.footprint.plans import Serving, Training
 
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
-    if of == "memory" and (training is not None or (workload is not None and workload.training)):
-        from tfcalc.arrays.training import training_peaks
-
-        step = asked_run(model, workload).replaced(phase="train")
-        peaks = training_peaks(model, step, training, {name: np.asarray(size) for name, size in sizes.items()})
-        return peaks.astype(object if exact else np.float64)
-    _check_workload(of, workload, training)
-    workload = asked_run(model, workload)
-    by_letter = letters(sizes, model, workload)
-    of_model = {size.symbol for size in model.dimensions().values()}
-    model, workload = model.with_present(*sizes), workload.with_present(*sizes)
-    root = run_tree(with_symbols(model), with_symbols(workload))
-    by = conventions or Conventions()
-    if of == "memory":
-        by = resolve_dtype(model, by)
-    closed = polynomial(root.total(measure_of(of, workload, by)))
-    for name, letter in by_letter.items():
-        if letter not in of_model and letter not in closed.free_symbols:
-            raise UsageError(f"{name} has no effect on the {of} of this model", f"leave {name} out")
-    arrays = np.broadcast_arrays(*(np.asarray(size, object if exact else np.float64) for size in sizes.values()))
-    points = values(model, workload) | {by_letter[name]: array for name, array in zip(sizes, arrays, strict=True)}
-    shape = arrays[0].shape if arrays else ()
-    return np.broadcast_to(closed.at(points), shape)
-
-
-def _check_workload(of: str, workload: Workload | None, training: Training | None) -> None:
-    """Parameters, and the memory of a model at rest, know no workload; nothing but memory a plan of training."""
-    if training is not None:
-        raise UsageError(f"a plan of training changes nothing in a sweep of {of}", "leave it out, or sweep memory")
-    if workload is not None and of in ("params", "memory"):
+    if of == "memory" and workload is not None and workload.training:
+        training = training or Training()
+    if training is not None and of == "cache":
+        raise UsageError("a plan of training changes nothing in a sweep of cache", "leave it out, or sweep memory")
+    if of == "cache":
+        serving = serving or Serving()
+    if training is not None and serving is not None:
+        raise UsageError("training and serving cannot be combined", "choose one")
+    if serving is not None and of not in ("memory", "cache"):
+        raise UsageError(f"a plan of serving changes nothing in a sweep of {of}", "leave it out, or sweep memory")
+    if weights and not (of == "memory" and training is None and serving is None):
+        raise UsageError(
+            f"a format of weights changes nothing in a sweep of {of}", "sweep the memory of a model at rest"
+        )
+    run = asked_run(model, workload)
+    if training is not None and of == "memory":
+        run = run.replaced(phase="train")
+        refuse_idle(run, TRAINING, "on the memory of training")
+    question = Question(of, model, run, conventions or Conventions(), training, serving, weights)
+    question.check()
+    if workload is not None and (of in ("params", "trainable") or question.at_rest):
         raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")
+    return question
+
+
+def _first(question: Question) -> None:
+    """Ask for the first point alone, which refuses what changes nothing; where it is no model, others may be."""
+    try:
+        question.single()
+    except InvalidModel:
+        return

@@ -123,6 +123,8 @@ def _parameter(option: Option) -> object:
         if option.switch
         else "|".join(option.known)
         if option.known
+        else "N,N|N..N"
+        if option.spreads
         else "N"
         if option.number
         else "X"

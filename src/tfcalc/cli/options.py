@@ -33,6 +33,7 @@ class Option(NamedTuple):
     spellings: Mapping[str, str] = NO_SPELLINGS
     least: int = 1
     most: int = LARGEST
+    spreads: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -71,6 +72,11 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
 def keyed(options: Iterable[Option]) -> dict[str, Option]:
     """The options by each of their keys; arguments have none."""
     return {key: option for option in options if option.flags for key in option.keys}
+
+
+def spreading(options: Iterable[Option]) -> tuple[Option, ...]:
+    """The same options, whose numbers may be several: for commands that answer for each."""
+    return tuple(option._replace(spreads=True) if option.number else option for option in options)
 
 
 FORMATS = ("table", "json", "csv", "markdown", "latex", "plain")

@@ -26,17 +26,20 @@ def show(answer: Answer, settings: Settings) -> None:
     deliver(_written(answer, settings), settings)
 
 
-def deliver(text: str, settings: Settings) -> None:
-    """Write a text and a newline to the file that was asked for, or to the standard output."""
+def deliver(text: str | bytes, settings: Settings) -> None:
+    """Write a text and a newline, or the bytes of a file, to the file that was asked for, or to the standard output."""
     target = settings.get("output", STANDARD_OUTPUT)
-    if settings.get("ascii"):
+    if settings.get("ascii") and isinstance(text, str):
         text = text.encode("ascii", "backslashreplace").decode()
     try:
-        if target == STANDARD_OUTPUT:
+        if isinstance(text, bytes):
+            with open(target, "wb") as file:
+                file.write(text)
+        elif target == STANDARD_OUTPUT:
             _print(text + "\n")
         else:
-            with open(target, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
+            with open(target, "w", encoding="utf-8") as written:
+                written.write(text + "\n")
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
@@ -60,7 +63,7 @@ def _written(answer: Answer, settings: Settings) -> str:
 
         return dump(answer.to_dict(), ascii_only=_ascii_only(settings))
     sheet = answer.sheet()
-    style = _style(settings)._replace(letters=sheet.letters)
+    style = style_of(settings)._replace(letters=sheet.letters)
     if settings.get("quiet"):
         from tfcalc.report.sheet import for_people
 
@@ -72,7 +75,8 @@ def _written(answer: Answer, settings: Settings) -> str:
     return rendered(sheet, form, style)
 
 
-def _style(settings: Settings) -> Style:
+def style_of(settings: Settings) -> Style:
+    """How the answer is to look, by the options and by where it goes."""
     from tfcalc.report.style import Style
 
     to_file = _to_file(settings)

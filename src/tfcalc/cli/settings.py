@@ -119,7 +119,7 @@ class Settings:
 
     def model(self) -> Model:
         """The named model with the given sizes in the place of its own, or the classic one with them."""
-        named = self.named or self._load()
+        named = self.named = self.named or self._load()
         if isinstance(named, Transformer):
             return self.fill(named)
         # Settings files and variables describe the classic model; what overrides a config is typed.

@@ -10,7 +10,7 @@ from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.printable import quoted
 from tfcalc.units import parse_amount, parse_count, parse_length
 
-Value = int | float | str | bool | tuple[str, ...]
+Value = int | float | str | bool | tuple[str, ...] | tuple[int, ...] | range
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -22,7 +22,7 @@ def read(option: Option, raw: Any, called: str) -> Value:
     if option.switch:
         return _switch(raw, called)
     if option.number:
-        return _number(option, raw, called)
+        return _spread(option, raw, called) if option.spreads else _number(option, raw, called)
     if option.amount:
         if isinstance(raw, bool) or not isinstance(raw, int | float | str):
             raise UsageError(f"{called} {quoted(raw)} is not a number", "give a number above 0")
@@ -33,6 +33,17 @@ def read(option: Option, raw: Any, called: str) -> Value:
     if not isinstance(raw, str):
         raise UsageError(f"{called} {quoted(raw)} is not text", "put it in quotes")
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
+
+
+def _spread(option: Option, raw: Any, called: str) -> Value:
+    """One number, or several: of a TOML list, too."""
+    from tfcalc.cli.ranges import spread  # few commands take them
+
+    text = ",".join(map(str, raw)) if isinstance(raw, list) else raw
+    if not isinstance(text, str):
+        return _number(option, text, called)
+    values = spread(text, called, lambda each: _number(option, each, called))
+    return values if isinstance(values, int | range) else tuple(values)
 
 
 def _number(option: Option, raw: object, called: str) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tfcalc.configs.declared import declared
 from tfcalc.configs.fields import Field, field_of
+from tfcalc.core.guarded import Guarded
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, nearest
@@ -65,6 +66,11 @@ class Reading:
             self.fields[path] = field_of(path, self.taken)
         return self.instead.get(path, value)
 
+    def guarded(self, path: str, value: int) -> Guarded | int:
+        """The ``value``, or what stands instead of it where that remembers what is decided by it."""
+        instead = self.instead.get(path)
+        return instead if isinstance(instead, Guarded) else value
+
 
 class Config:
     """The fields of one config, or of one that is nested in it.
@@ -96,15 +102,15 @@ class Config:
 
     def size(self, name: str, *, least: int = 1) -> Num:
         """A whole number of at least ``least``. Raises InvalidModel where it is none, or missing without a default."""
-        return self.reading.size(self.path(name), self.number(name, least=least))
+        return self.reading.size(self.path(name), self._number(name, least))
 
     def optional(self, name: str, *, least: int = 1) -> Num | None:
         """A size that may be missing or null."""
-        return None if self.get(name) is None else self.size(name, least=least)
+        return None if self._look_up(name) in (MISSING, None) else self.size(name, least=least)
 
     def quotient(self, whole: str, parts: str) -> Num:
         """``hidden_size / num_attention_heads`` where it comes out even; InvalidModel where it does not."""
-        number, among = self.number(whole), self.number(parts)
+        number, among = self._number(whole, 1), self._number(parts, 1)
         if number % among:
             below = number // among * among
             fits = ", ".join(str(size) for size in (below, below + among) if size)
@@ -114,12 +120,29 @@ class Config:
         result: Num = divide(self.size(whole), self.size(parts))
         return result
 
+    def sharing(self, parts: str, whole: str) -> Num:
+        """Key and value heads: a size that ``whole``, the query heads, are evenly many times.
+
+        Raises InvalidModel where they are not.
+        """
+        heads, groups = self._number(whole, 1), self._number(parts, 1)
+        if heads % groups:
+            fact = f"{self.path(whole)} {heads} is not divisible by {parts} {groups}"
+            raise InvalidModel(fact, f"give a divisor of {heads}")
+        return self.size(parts)
+
     # -- structure: it stays what it is
 
     def number(self, name: str, *, least: int = 1) -> int:
         """A whole number that decides the structure (how many layers of which kind), and so is never a symbol."""
-        number = check_size(self.path(name), self._required(name), least)
-        if number > MOST_LAYERS and name.endswith(COUNT_LAYERS):
+        return int(self._number(name, least))
+
+    def _number(self, name: str, least: int) -> Any:
+        """The same; where it is one of many sizes at once, what is decided by it is remembered."""
+        number = self.reading.guarded(self.path(name), check_size(self.path(name), self._required(name), least))
+        if number < least:
+            raise InvalidModel(f"{self.path(name)} {number} is too small", f"it must be at least {least}")
+        if name.endswith(COUNT_LAYERS) and number > MOST_LAYERS:
             raise InvalidModel(f"{self.path(name)} {number} is too large", f"at most {MOST_LAYERS} layers")
         return number
 
@@ -160,6 +183,7 @@ class Config:
     def get(self, name: str) -> Any:
         """The value as it stands in the file, else its default, else None. For a structure that has no other method."""
         value = self._look_up(name)
+        self.reading.guarded(self.path(name), 0).__index__()
         return None if value is MISSING else value
 
     def has(self, name: str) -> bool:

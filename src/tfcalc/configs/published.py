@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.configs.config import MOST_LAYERS, Config, Reading
 from tfcalc.configs.family import find
 from tfcalc.core.component import Component
+from tfcalc.core.guarded import Guarded
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
@@ -239,10 +240,12 @@ class HFModel:
             return self
         paths = {path: size for name, size in sizes.items() for path in self._paths_of(name)}
         same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
-        if all(isinstance(size, int) for size in paths.values()):
-            changed = {**self.changed, **paths}
-            return HFModel(_put(self.data, paths), instead=self.instead, changed=changed, **same)
-        return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
+        here = {path: size.value if isinstance(size, Guarded) else size for path, size in paths.items()}
+        if not all(isinstance(size, int) for size in here.values()):
+            return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
+        data, changed = _put(self.data, here), {**self.changed, **here}
+        remembering = {path: size for path, size in paths.items() if isinstance(size, Guarded)}
+        return HFModel(data, instead=self.instead | remembering, changed=changed, **same)
 
     def described(self) -> dict[str, object]:
         """As in the JSON: the config with what was changed in it, and what was left to defaults."""
@@ -321,7 +324,7 @@ def _check_layer_types(data: Mapping[str, object], reading: Reading) -> None:
         inside = data.get(scope.removesuffix(".")) if scope else data
         types = inside.get(LAYER_TYPES) if isinstance(inside, Mapping) else None
         count = reading.sizes.get(f"{scope}{LAYERS}")
-        if isinstance(types, list) and count is not None and len(types) != count:
+        if isinstance(types, list) and count is not None and len(types) != reading.guarded(f"{scope}{LAYERS}", count):
             raise InvalidModel(f"{scope}{LAYER_TYPES} has {len(types)} entries, not {count}", "give one for each layer")
 
 

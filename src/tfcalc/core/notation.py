@@ -10,8 +10,9 @@ from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.letters import ORDER, TABLES, WORKLOAD, counts, is_table, place
+from tfcalc.core.letters import COUNTS, ORDER, TABLES, WORKLOAD, counts, is_table, place, within
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of, symbol
+from tfcalc.core.terms import terms
 
 
 class Script(NamedTuple):
@@ -129,59 +130,6 @@ def bracketed(formula: str) -> str:
     ('(n - 1)', 'n(h + 1)')
     """
     return f"({formula})" if formula.startswith("-") or len(terms(formula)) > 1 else formula
-
-
-def wrap(formula: str, width: int) -> list[str]:
-    """A printed formula as lines of at most ``width`` columns, each but the first beginning with its sign.
-
-    It is broken at the ``+`` and ``-`` between its terms; a term that is wider than a line at those inside its
-    brackets. A name or a product is never broken, so a line is too wide where one of these is.
-
-    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 20)
-    ['n(28h² + 32h)', '+ (4 + 2V)h']
-    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 12)
-    ['n(28h²', '+ 32h)', '+ (4 + 2V)h']
-    """
-    lines: list[str] = []
-    for piece in _pieces(formula, width):
-        if lines and len(lines[-1]) + 1 + len(piece) <= width:
-            lines[-1] += f" {piece}"
-        else:
-            lines.append(piece)
-    return lines
-
-
-def terms(formula: str) -> list[str]:
-    """The terms of a printed sum, each but the first with its sign.
-
-    >>> terms("n(28h² + 32h) - h")
-    ['n(28h² + 32h)', '- h']
-    """
-    return _cut(formula, [index for index, depth in _signs(formula) if depth == 0])
-
-
-def _pieces(formula: str, width: int) -> list[str]:
-    """What stays together: the terms that fit, and what is inside those that do not."""
-    signs = _signs(formula)
-    if len(formula) <= width or not signs:
-        return [formula]
-    outermost = min(depth for _, depth in signs)
-    parts = _cut(formula, [index for index, depth in signs if depth == outermost])
-    return [piece for part in parts for piece in _pieces(part, width)]
-
-
-def _signs(formula: str) -> list[tuple[int, int]]:
-    """Where a plus or a minus stands between two terms, and in how many brackets."""
-    found, depth = [], 0
-    for index, character in enumerate(formula):
-        depth += (character in "(⌊") - (character in ")⌋")
-        if formula[index - 1 : index + 2] in (" + ", " - "):
-            found.append((index, depth))
-    return found
-
-
-def _cut(formula: str, places: list[int]) -> list[str]:
-    return [formula[start:end].rstrip() for start, end in zip([0, *places], [*places, None], strict=True)]
 
 
 Group = tuple[Polynomial, Polynomial]
@@ -304,7 +252,12 @@ class _Writer(NamedTuple):
         return text + "/" + (f"({self.join(below)})" if len(below) > 1 else below[0])
 
     def powers(self, powers: Monomial) -> list[str]:
-        return [self.power(atom, power) for atom, power in _arranged(powers)]
+        """Its letters, each a piece; as one piece with a sign between them where they would read as a word."""
+        pieces = [self.power(atom, power) for atom, power in _arranged(powers)]
+        letters = [atom for atom, _ in powers if isinstance(atom, str)]
+        if len(letters) > 2 and self.script is not LATEX and not all(map(_runs_together, letters)):
+            return [self.script.times.join(pieces)]
+        return pieces
 
     def divisor(self, number: Polynomial | int) -> str:
         """What stands below a line: a number or a letter as it is, anything longer in brackets."""
@@ -320,9 +273,15 @@ class _Writer(NamedTuple):
         text = pieces[0] if pieces else ""
         numeric = any(piece[0].isdigit() for piece in pieces[1:])
         for before, after in pairwise(pieces):
-            apart = numeric or _worded(before) or _worded(after)
+            (*first, last), (head, *rest) = self.factors(before), self.factors(after)
+            signs = (rest and before[0].isalpha()) or (first and head[0].isalpha())
+            apart = numeric or signs or _worded(last) or _worded(head)
             text += self.script.times * apart + after
         return text
+
+    def factors(self, piece: str) -> list[str]:
+        """The factors of a piece that has several; what is in brackets is one."""
+        return piece.split(self.script.times) if piece[0].isalpha() else [piece]
 
     def power(self, atom: Atom, power: int) -> str:
         if isinstance(atom, Floor):
@@ -335,6 +294,12 @@ class _Writer(NamedTuple):
         else:
             base = self.script.symbol(self.letters.get(atom, atom))
         return base if power == 1 else self.script.power(base, power)
+
+
+def _runs_together(letter: str) -> bool:
+    """Whether it stands beside others without a sign, as texts write ``4nlbh``, ``2lbhV``; three others are a word."""
+    own = within(letter)[0]
+    return own in (*COUNTS, *WORKLOAD, "h", "f", "k") or (len(own) == 1 and own.isupper())
 
 
 def _worded(piece: str) -> bool:

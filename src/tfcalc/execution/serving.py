@@ -12,11 +12,13 @@ from tfcalc.errors import InvalidModel
 from tfcalc.execution.modules import ModuleProgram
 from tfcalc.execution.programs import program
 from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.envelope import Envelope
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
+    from tfcalc.core.polynomial import Polynomial
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -98,3 +100,13 @@ def forward(model: Model, run: Workload, numerics: Numerics) -> int:
     with made.tape.without_gradients():
         made(model.tree(run))
     return made.tape.tracker.most.total
+
+
+def live_forms(model: Model, run: Workload, numerics: Numerics) -> list[Polynomial]:
+    """All that may be the most bytes of such a pass, as closed forms in sizes that remember what they are."""
+    made = program(model, run, numerics, "auto", ends_alone=True)
+    bytes_live = Envelope()
+    made.tape.tracker = bytes_live
+    with made.tape.without_gradients():
+        made(model.tree(run))
+    return bytes_live.highest

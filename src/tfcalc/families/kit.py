@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
-from tfcalc.errors import InvalidModel
 from tfcalc.families import layers
 from tfcalc.families.layers import Kind, by_kind, multi_head, network, stack
 from tfcalc.families.names import LLAMA_NAMES
@@ -31,15 +30,9 @@ SANDWICH = (*PRE_NORM, "pre_feedforward_layernorm", "post_feedforward_layernorm"
 
 def kv_heads(c: Config) -> Num:
     """Key and value heads, as many as query heads where none are given. They must share the query heads evenly."""
-    if c.get("num_key_value_heads") is None:
+    if c.optional("num_key_value_heads") is None:
         return c.size("num_attention_heads")
-    heads, groups = c.number("num_attention_heads"), c.number("num_key_value_heads")
-    if heads % groups:
-        raise InvalidModel(
-            f"{c.path('num_attention_heads')} {heads} is not divisible by num_key_value_heads {groups}",
-            f"give a divisor of {heads}",
-        )
-    return c.size("num_key_value_heads")
+    return c.sharing("num_key_value_heads", "num_attention_heads")
 
 
 def head_dim(c: Config) -> Num:

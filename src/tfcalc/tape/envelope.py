@@ -62,6 +62,9 @@ def hull(forms: list[Polynomial]) -> list[Polynomial]:
     >>> (l,) = symbols("l")
     >>> hull([l * 4, l + 9, l * 2 + 4, l * 3 + 4, l + 2]) == [4 * l, 3 * l + 4, l + 9]  # 2l + 4 is below 3l + 4
     True
+    >>> b, l = symbols("b l")
+    >>> len(hull([b * 9, l * 9, b * l])), len(hull([b * 9 + 1, l * 9 + 1, b * l + 1, l]))
+    (3, 3)
     """
     powers: list[Monomial] = sorted({each for form in forms for each in form.terms if each}, key=repr)
     highest: dict[tuple[int, ...], int] = {}
@@ -85,5 +88,7 @@ def below(line: Line, other: Line) -> bool:
 def below_mean(line: Line, left: Line, right: Line) -> bool:
     """Whether it is nowhere above the mean of two others that has its constant; the constants are in this order."""
     far, near = right.constant - line.constant, line.constant - left.constant
+    if not far + near:  # every mean of them has it
+        return below(line, left) or below(line, right)
     both = zip(line.factors, left.factors, right.factors, strict=True)
     return all(own * (far + near) <= one * far + other * near for own, one, other in both)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import QUANTITIES
-from tfcalc.cli.commands import Command
+from tfcalc.cli.commands import Command, own_module
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
@@ -23,6 +23,9 @@ OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", 
 
 def answer(settings: Settings) -> Answer:
     """Both counts; Unavailable (exit 4) where there is nothing to compare."""
+    if settings.get("module"):
+        return own_module.answer(settings, (OF.name, CHECKPOINT.name, *(option.name for option in TRAINING)))
+    own_module.refuse_without(settings)
     if settings.get("of", "params") != "params":
         settings.choose("checkpoint", "of")
     model, checkpoint, of = settings.model(), settings.get("checkpoint"), settings.get("of", "params")
@@ -58,11 +61,12 @@ def code(answer: Answer) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, *TRAINING, CHECKPOINT, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, *TRAINING, CHECKPOINT, *own_module.OPTIONS, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
         "tfcalc verify transformer-base --json",
         "tfcalc verify --of flops --train --seq 128 --batch 2",
+        "tfcalc verify --module attention.py:Attention --args 512,8 --against mha",
         "tfcalc verify --kind decoder --norm rmsnorm --kv-heads 2 --no-attention-bias",
     ),
     code,

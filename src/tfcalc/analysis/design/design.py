@@ -1,0 +1,120 @@
+"""Shapes for a budget of parameters, FLOPs or memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
+from tfcalc.analysis.design.amounts import Amount, Asked, Counted
+from tfcalc.analysis.design.answer import Designed
+from tfcalc.analysis.design.family import Constraints, Family
+from tfcalc.analysis.design.search import search
+from tfcalc.analysis.stated import for_programs
+from tfcalc.conventions import Conventions
+from tfcalc.core.measure import flops_of, params
+from tfcalc.errors import UsageError, one_of
+from tfcalc.families.transformer import Transformer
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+OF = ("params", "flops", "memory")
+
+
+def design(
+    budget: int,
+    of: str = "params",
+    model: Model | None = None,
+    constraints: Constraints | None = None,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    name: str = "",
+) -> Designed:
+    """Find shapes of a family that come near a budget: layers, widths, heads and feed-forward sizes.
+
+    Args:
+        budget: how many parameters, FLOPs of the ``workload``, or bytes. Of memory it is the most there is.
+        of: what is budgeted: ``"params"``, ``"flops"`` or ``"memory"``.
+        model: the family, and what it has besides (vocabulary, kind, norms); by default the classic Transformer.
+        constraints: see :class:`~tfcalc.Constraints`.
+        workload: of FLOPs and memory, as in :func:`~tfcalc.flops` and :func:`~tfcalc.memory`.
+        conventions: as there.
+        training: of memory, as in :func:`~tfcalc.memory`.
+        serving: of memory, as there.
+        weights: of memory at rest, as there.
+        name: the config's place, for the commands that build the shapes, where the model does not know it.
+
+    Returns:
+        Designed: ``candidates``, best first: those within the tolerance, by how many rules of practice they break and
+        then by distance; then the nearest of the others. Each was counted on its own tree. ``answer`` is the command
+        that builds the best.
+
+    Raises:
+        InvalidModel: the model makes no sense.
+        UsageError: the family's sizes cannot be varied, or a constraint makes no sense.
+
+    >>> from tfcalc import Transformer
+    >>> found = design(124_439_808, model=Transformer(kind="decoder", vocab_size=50257, output_head="tied"))
+    >>> found.candidates[0].sizes
+    {'d_model': 768, 'n_heads': 12, 'n_kv_heads': 12, 'd_ff': 3072, 'head_dim': 64, 'n_layers': 12}
+    """
+    of = one_of("quantity", of, OF)
+    base, by = Transformer() if model is None else model, conventions or Conventions()
+    check_arguments(base, workload, conventions)
+    check_plans(training, serving)
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        raise UsageError(f"budget {budget!r} is not a whole number above 0", "give one")
+    run = asked_run(base, workload) if of == "flops" else default_run(base)
+    base.check(run)
+    family = Family(base, constraints or Constraints())
+    amount: Amount
+    if of == "memory":
+        plans = _Plans(workload, by, training, serving, weights)
+        amount = Asked(family, plans.bytes_of)
+        stated = plans.conventions_of(base)
+    else:
+        measure = params if of == "params" else flops_of(run.training, by.count == "all")
+        amount = Counted(family, run, measure)
+        stated = for_programs(of, run, by)
+    found = search(family, amount, budget, at_most=of == "memory")
+    counted = Counted(family, default_run(base), params)
+    sizes = tuple(counted.of(each.model) for each in found.candidates)
+    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plans:
+    """How memory is asked for."""
+
+    workload: Workload | None
+    conventions: Conventions
+    training: Training | None
+    serving: Serving | None
+    weights: str | None
+
+    def bytes_of(self, model: Model) -> int:
+        """The bytes of a model."""
+        from tfcalc.analysis.memory import memory
+
+        return memory(
+            model,
+            self.workload,
+            self.conventions,
+            training=self.training,
+            serving=self.serving,
+            weights=self.weights,
+        ).answer
+
+    def conventions_of(self, model: Model) -> dict[str, object]:
+        """The definitions of it."""
+        from tfcalc.analysis.memory import memory
+
+        asked = {"training": self.training, "serving": self.serving, "weights": self.weights}
+        return dict(memory(model, self.workload, self.conventions, **asked).conventions)  # type: ignore[arg-type]  # by name

@@ -1,0 +1,288 @@
+"""How parts of a model grow with one size: their amounts, their shares of the whole, and where two of them cross."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.common import asked_run, check_arguments, run_tree
+from tfcalc.analysis.quantities import measure_of
+from tfcalc.analysis.stated import for_programs
+from tfcalc.analysis.targets import TARGETS, find
+from tfcalc.conventions import Conventions
+from tfcalc.core.measure import params
+from tfcalc.defaults import resolve_dtype
+from tfcalc.errors import InvalidModel, UsageError, one_of
+from tfcalc.report.chart import Chart, Curve, Mark
+from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens
+from tfcalc.symbols import spellings
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Node
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes"}
+MOST = 1_000
+"""Values of the size: a model is built for each."""
+
+
+class Crossing(NamedTuple):
+    """Where ``one`` part passes ``other``: ``at`` this number it has as much or more, ``after`` that one still less.
+
+    They follow each other, unless there is no model at the numbers between them (heads that do not divide the width).
+    """
+
+    one: str
+    other: str
+    at: int
+    after: int
+    amounts: tuple[int, int]
+    before: tuple[int, int]
+
+    @property
+    def words(self) -> str:
+        """``attention equals ffn at 1,024``, or where it passes it."""
+        if self.amounts[0] == self.amounts[1]:
+            return f"{self.one} equals {self.other} at {self.at:,}"
+        place = f"at {self.at:,}" if self.at - self.after == 1 else f"between {self.after:,} and {self.at:,}"
+        return f"{self.one} passes {self.other} {place}"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The amounts of ``parts`` and of the ``whole`` at each of the ``values`` of a size (``over``)."""
+
+    of: str
+    over: str
+    length: bool
+    values: tuple[int, ...]
+    parts: Mapping[str, tuple[int, ...]]
+    whole: tuple[int, ...]
+    crossings: tuple[Crossing, ...]
+    heading: str
+    model: Mapping[str, object]
+    conventions: Mapping[str, object]
+    units: str
+
+    @property
+    def unit(self) -> str:
+        """``params``, ``flops`` or ``bytes``."""
+        return "bytes" if self.of == "memory" else self.of
+
+    def to_dict(self) -> dict[str, object]:
+        """The answer for programs."""
+        return {
+            "schema_version": 1,
+            "command": "plot",
+            "of": self.of,
+            "model": dict(self.model),
+            "conventions": dict(self.conventions),
+            "over": self.over,
+            "values": list(self.values),
+            "unit": self.unit,
+            "parts": [{"name": name, "amounts": list(amounts)} for name, amounts in self.parts.items()],
+            "whole": list(self.whole),
+            "crossings": [
+                {
+                    "parts": [each.one, each.other],
+                    "at": each.at,
+                    "after": each.after,
+                    "amounts": [*each.amounts],
+                    "amounts_after": [*each.before],
+                }
+                for each in self.crossings
+            ],
+        }
+
+    def sheet(self) -> Sheet:
+        """The answer for people."""
+        columns = [Column(self.over)]
+        for name in self.parts:
+            columns += [Column(name), Column("share")]
+        rows: list[list[Cell]] = []
+        for place, (value, whole) in enumerate(zip(self.values, self.whole, strict=True)):
+            row: list[Cell] = [Tokens(value) if self.length else value]
+            for amounts in self.parts.values():
+                row += [self._cell(amounts[place]), Share(amounts[place], whole)]
+            rows.append([*row, self._cell(whole)])
+        notes = [f"{each.words}{self._exactly(each)}" for each in self.crossings]
+        return Sheet(
+            title=f"{QUANTITIES[self.of]} over {self.over}",
+            subtitle=self.heading,
+            columns=[*columns, Column("whole")],
+            rows=rows,
+            quiet=" ".join(str(each.at) for each in self.crossings) or "none",
+            notes=notes or ["no part passes another here"],
+        )
+
+    def _cell(self, amount: int) -> Cell:
+        return Bytes(amount) if self.of == "memory" else Short(amount, "B" if self.of == "params" else "G")
+
+    def _exactly(self, crossing: Crossing) -> str:
+        return f": {crossing.amounts[0]:,} and {crossing.amounts[1]:,}"
+
+    def chart(self, *, shares: bool = False) -> Chart:
+        """A curve for each part, of its amounts or its ``shares`` of the whole; crossings are marked."""
+        curves = [
+            Curve(name, tuple(zip(self.values, self._drawn(amounts, shares), strict=True)))
+            for name, amounts in self.parts.items()
+        ]
+        marks = [] if shares else [Mark(each.at, each.amounts[0], each.words) for each in self.crossings]
+        return Chart(
+            title=f"{self.heading}: {'shares of ' * shares}{QUANTITIES[self.of]}",
+            x=self.over,
+            y="share" if shares else self.unit,
+            unit="share" if shares else self.unit,
+            length=self.length,
+            curves=tuple(curves),
+            marks=tuple(marks),
+            units=self.units,
+        )
+
+    def _drawn(self, amounts: Sequence[int], shares: bool) -> Sequence[float]:
+        if not shares:
+            return amounts
+        return [Share(amount, whole).fraction for amount, whole in zip(amounts, self.whole, strict=True)]
+
+
+def plot(
+    model: Model,
+    over: str,
+    values: Sequence[int],
+    parts: Sequence[str] = (),
+    of: str = "flops",
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+) -> Growth:
+    """Count parts of ``model`` at each of the ``values`` of one size.
+
+    Args:
+        model: as in :func:`~tfcalc.params`.
+        over: the size that grows, of the model or the workload: ``seq_len``, ``d_model``, …
+        values: whole numbers.
+        parts: names or paths of parts, as in :func:`~tfcalc.formula`; all parts of that name together. By default
+            attention and the feed-forward networks or experts.
+        of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest).
+        workload: phase, sequences and their lengths in tokens, where these do not grow.
+        conventions: which operations are counted, and the number format of the weights.
+
+    Returns:
+        The amounts of each part and of the whole, and where a part passes another: exactly, by bisection between two
+        of the values. Two crossings between two neighbouring values are not seen.
+
+    Raises:
+        InvalidModel: there is no such model at one of the values.
+        UsageError: a size or a part is not known, the size changes nothing, or there are too many values.
+
+    >>> from tfcalc.families.transformer import Transformer
+    >>> grown = plot(Transformer(kind="encoder"), "seq_len", [512, 8192], ["attention", "ffn"])
+    >>> grown.crossings[0].at, grown.parts["ffn"][0]
+    (1024, 12884901888)
+    """
+    check_arguments(model, workload, conventions)
+    one_of("quantity", of, QUANTITIES)
+    if not values or len(values) > MOST:
+        raise UsageError(f"{len(values):,} values of {over}", f"give 1 to {MOST:,}")
+    counted = _Counted(model, asked_run(model, workload), conventions or Conventions(), of, over, tuple(parts))
+    amounts = [counted(value) for value in values]
+    if len(values) > 1 and len(set(amounts)) == 1:
+        raise UsageError(f"{over} has no effect on the {QUANTITIES[of]} of these parts", "choose another")
+    names = counted.parts
+    by_part = {name: tuple(each[place] for each in amounts) for place, name in enumerate(names)}
+    described = for_programs(of, counted.run, counted.conventions)
+    return Growth(
+        of,
+        over,
+        counted.length,
+        tuple(values),
+        by_part,
+        tuple(each[-1] for each in amounts),
+        tuple(_crossings(counted, values, amounts)),
+        model.summary,
+        model.described(),
+        {name: value for name, value in described.items() if name != over},
+        counted.conventions.units,
+    )
+
+
+class _Counted:
+    """The amounts of the parts, and that of the whole, at a value of the size; each is counted once."""
+
+    def __init__(
+        self, model: Model, run: Workload, conventions: Conventions, of: str, over: str, parts: tuple[str, ...]
+    ) -> None:
+        self.model, self.run, self.of = model, run, of
+        self.conventions = resolve_dtype(model, conventions) if of == "memory" else conventions
+        described = next((one for one in (run, model) if over in spellings(one)), None)
+        if described is None:
+            raise UsageError(f"{over!r} is not a size", "give seq_len, batch_size, d_model, …")
+        letter = spellings(described)[over]
+        self.field, self.length = next(
+            (name, size.length) for name, size in described.dimensions().items() if size.symbol == letter
+        )
+        self.field = over if over in described.also_called(self.field) else self.field
+        self.of_run = described is run
+        root = run_tree(model, run).root()
+        self.parts = parts or tuple(_usual(root))
+        for part in self.parts:
+            find(root, part)
+        self.known: dict[int, tuple[int, ...]] = {}
+
+    def __call__(self, value: int) -> tuple[int, ...]:
+        if value not in self.known:
+            model = self.model if self.of_run else self.model.replaced(**{self.field: value})
+            run = self.run.replaced(**{self.field: value}) if self.of_run else self.run
+            model.check(run)
+            root = run_tree(model, run).root()
+            measure = params if self.of == "params" else measure_of(self.of, run, self.conventions)
+            found = [sum(int(str(node.total(measure))) for node in _all(root, part)) for part in self.parts]
+            self.known[value] = (*found, int(str(root.total(measure))))
+        return self.known[value]
+
+
+def _usual(root: Node) -> Iterator[str]:
+    """Attention, and what stands beside it in a layer."""
+    kinds = {node.component.kind for node in root.walk()}
+    yield from ["attention"] * ("attention" in kinds)
+    yield from ["moe"] if "moe" in kinds else ["ffn"] * ("ffn" in kinds)
+    if not kinds & {"attention", "moe", "ffn"}:
+        yield "complete"
+
+
+def _all(root: Node, target: str) -> list[Node]:
+    """All parts of this name that are not inside another such part; of a path the one that it names."""
+    fits = TARGETS.get(target)
+    if fits is None:
+        return [find(root, target)]
+    found: list[Node] = []
+    for node in root.walk():
+        inside = any(node.names[: len(each.names)] == each.names for each in found)
+        if fits(node) and not inside:
+            found.append(node)
+    return found
+
+
+def _crossings(counted: _Counted, values: Sequence[int], amounts: Sequence[tuple[int, ...]]) -> Iterator[Crossing]:
+    """Where a part that had less has as much as another, between each two values that follow each other."""
+    steps = sorted(zip(values, amounts, strict=True))
+    for left, right in combinations(range(len(counted.parts)), 2):
+        for (low, at_low), (high, at_high) in pairwise(steps):
+            for one, other in ((left, right), (right, left)):
+                if at_low[one] < at_low[other] and at_high[one] >= at_high[other]:
+                    yield _bisected(counted, one, other, low, high)
+
+
+def _bisected(counted: _Counted, one: int, other: int, low: int, high: int) -> Crossing:
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            at = counted(middle)
+        except InvalidModel:  # nothing is known of the numbers around it, either
+            break
+        low, high = (middle, high) if at[one] < at[other] else (low, middle)
+    at, before = counted(high), counted(low)
+    names = counted.parts[one], counted.parts[other]
+    return Crossing(*names, high, low, (at[one], at[other]), (before[one], before[other]))

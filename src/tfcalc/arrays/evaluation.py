@@ -1,0 +1,249 @@
+"""A quantity at many points at once: one run for all points at which the same is decided, and its closed forms there.
+
+A run gets sizes that remember what was decided by them (:mod:`tfcalc.core.guarded`): heads that divide the width, a
+sequence that fills a window. What comes out is a closed form that holds wherever all would be decided in the same way.
+The first point where it does not hold is the next to be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tfcalc.core.guarded import EQUAL, Guards, guarded
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
+from tfcalc.errors import InvalidModel, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    """Of 64-bit integers, or of Python's own where these are too narrow."""
+
+AT_ONCE = 1 << 14
+"""Points, so that all forms at them fit into a processor's cache."""
+MOST = (1 << 63) - 1
+"""What a 64-bit integer holds; beyond it Python's own are used."""
+RUNS = 10_000
+"""Runs of one sweep. A run takes a millisecond (parameters) to some tenths of a second (training)."""
+FEW = 3
+"""Numbers that a size may be compared with before it is taken for one that decides by itself."""
+
+Forms = Callable[[Mapping[str, Num]], "Sequence[Polynomial]"]
+"""All that may be the answer at these sizes, of which it is the highest. Raises InvalidModel."""
+Single = Callable[[Mapping[str, int]], object]
+"""The answer at sizes that are ints."""
+
+
+class Refused(NamedTuple):
+    """Why there is no answer at so many ``points``, in the words of the ``first`` of them."""
+
+    error: InvalidModel
+    first: int
+    points: int
+
+
+class Evaluated(NamedTuple):
+    """The ``values`` at all points, whether each is ``valid``, why others are not, and the letters of all forms."""
+
+    values: Array
+    valid: NDArray[np.bool_]
+    refused: tuple[Refused, ...]
+    letters: frozenset[str]
+
+
+def evaluate(
+    forms_at: Forms,
+    points: Mapping[str, Array],
+    count: int,
+    *,
+    apart: frozenset[str] = frozenset(),
+    why: Single | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluated:
+    """The highest of the forms at each of ``count`` points, whose sizes are given by name.
+
+    Args:
+        forms_at: the forms at one point, by its sizes: ints for those that are ``apart``, others remember.
+        points: an array of each size, all as long as there are points.
+        count: how many points there are.
+        apart: sizes of which each value has a run of its own.
+        why: the same for plain ints, which tells in its own words why a point is refused.
+        progress: told how many points are done.
+
+    Returns:
+        What is found; where no answer exists, the value is 0 and not ``valid``.
+
+    Raises:
+        UsageError: it takes too many runs.
+    """
+    found = _Found(np.zeros(count, np.int64), np.ones(count, bool))
+    to_do = _groups(points, apart, np.arange(count))[::-1]
+    runs, done, pinned = 0, 0, _Pinned()
+    while to_do:
+        left = to_do.pop()
+        while left.size:
+            runs += 1
+            if runs > RUNS:
+                raise UsageError(
+                    f"these sizes take more than {RUNS:,} runs, one for each case in which the model is another",
+                    "sweep fewer of them",
+                )
+            here, guards = {name: points[name][left] for name in points}, Guards()
+            ints = {name: int(array[0]) for name, array in here.items()}
+            sizes = {name: size if name in apart else guarded(name, size, guards) for name, size in ints.items()}
+            forms, error = _asked(forms_at, sizes)
+            free = {name: array for name, array in here.items() if name not in apart}
+            exact = _wide(free, [*forms, *(form for form, _ in guards.decided)])
+            alike = np.broadcast_to(guards.hold(exact), left.shape)
+            chosen = left[alike]
+            if error is None:
+                found.put(chosen, forms, {name: array[alike] for name, array in exact.items()})
+            else:
+                found.refuse(chosen, _in_own_words(error, why, ints))
+            done += len(chosen)
+            progress(done)
+            left = left[~alike]
+            if left.size and (often := pinned.often(guards)):
+                to_do += _groups(points, often, left)[::-1]
+                break
+    return Evaluated(found.values, found.valid, tuple(found.refused), frozenset(found.letters))
+
+
+def _asked(forms_at: Forms, sizes: Mapping[str, Num]) -> tuple[Sequence[Polynomial], InvalidModel | None]:
+    try:
+        return forms_at(sizes), None
+    except InvalidModel as error:
+        return (), error
+
+
+class _Found:
+    """What is known of the points so far."""
+
+    def __init__(self, values: Array, valid: NDArray[np.bool_]) -> None:
+        self.values, self.valid = values, valid
+        self.refused: list[Refused] = []
+        self.letters: set[str] = set()
+
+    def put(self, places: Array, forms: Sequence[Polynomial], points: Mapping[str, Array]) -> None:
+        self.letters |= frozenset().union(*(form.free_symbols for form in forms))
+        found = highest(forms, points, len(places))
+        self.values = self.values.astype(np.result_type(self.values, found), copy=False)
+        self.values[places] = found
+
+    def refuse(self, places: Array, error: InvalidModel) -> None:
+        self.valid[places] = False
+        self.refused.append(Refused(error, int(places[0]), len(places)))
+
+
+class _Pinned:
+    """Sizes that decide by their very number, such as a count of layers: each of its values has a run of its own.
+
+    That a size is compared with one number (a batch of 1) makes no such size.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, set[int]] = {}
+
+    def often(self, guards: Guards) -> frozenset[str]:
+        """Those that did so in this run, and with other numbers in several before."""
+        for (form, relation), outcome in guards.decided.items():
+            number = -form.terms.get((), 0)
+            for letter in form.free_symbols if relation == EQUAL and outcome else ():
+                if form == symbol(letter) - number:
+                    self.values.setdefault(letter, set()).add(number)
+        return frozenset(letter for letter, values in self.values.items() if len(values) > FEW)
+
+
+def _in_own_words(
+    error: InvalidModel, why: Callable[[Mapping[str, int]], object] | None, ints: Mapping[str, int]
+) -> InvalidModel:
+    """The refusal as a single answer has it."""
+    try:
+        if why is not None:
+            why(ints)
+    except InvalidModel as same:
+        return same
+    return error
+
+
+def _groups(points: Mapping[str, Array], names: frozenset[str], places: Array) -> list[Array]:
+    """These places, by groups of those that agree in the sizes of these names, in the order of their first ones."""
+    if not names:
+        return [places]
+    keys = [points[name][places] for name in sorted(names)]
+    order = np.lexsort(keys)
+    changes = np.zeros(len(places), bool)
+    for key in keys:
+        changes[1:] |= key[order][1:] != key[order][:-1]
+    groups = np.split(places[order], np.flatnonzero(changes))
+    return sorted((np.sort(group) for group in groups), key=lambda group: int(group[0]))
+
+
+def _wide(points: Mapping[str, Array], forms: Sequence[Polynomial]) -> dict[str, Array]:
+    """The points as 64-bit integers, or as Python's own where some form has numbers beyond these."""
+    largest = {name: int(array.max()) for name, array in points.items()}
+    wide = any(reach(form, largest) > MOST for form in forms)
+    return {name: array.astype(object if wide else np.int64, copy=False) for name, array in points.items()}
+
+
+def reach(form: Polynomial | int, largest: Mapping[str, int]) -> int:
+    """What no number exceeds that is met on the way to a form's value, where sizes are at most so large.
+
+    >>> from tfcalc.core.polynomial import symbols
+    >>> h, a = symbols("h a")
+    >>> reach(4 * h * h - 2 * h, {"h": 10}), reach(h * h / a, {"h": 10, "a": 5}), reach(h * h // 7, {"h": 10})
+    (420, 100, 101)
+    """
+    if isinstance(form, int):
+        return abs(form)
+    bound = 0
+    for powers, factor in form.terms.items():
+        term = abs(factor)
+        for atom, power in powers:
+            term *= _reach_of_atom(atom, largest) ** max(power, 0)
+        bound += term
+    return bound
+
+
+def _reach_of_atom(atom: Atom, largest: Mapping[str, int]) -> int:
+    if isinstance(atom, str):
+        return max(largest.get(atom, 1), 1)
+    if isinstance(atom, Floor):
+        return max(reach(atom.dividend, largest), reach(atom.divisor, largest)) + 1
+    return max(reach(atom.one, largest), reach(atom.other, largest), 1)
+
+
+def highest(forms: Sequence[Polynomial], points: Mapping[str, Array], count: int) -> Array:
+    """The most of these forms at each point, which are so many that each power is computed once."""
+    dtype = next((array.dtype for array in points.values()), np.dtype(np.int64))
+    if max(reach(form, {name: int(array.max()) for name, array in points.items()}) for form in forms) > MOST:
+        dtype = np.dtype(object)
+    powers = list({each: None for form in forms for each in form.terms})
+    if not powers:
+        return np.zeros(count, np.int64)
+    factors = np.array([[form.terms.get(each, 0) for each in powers] for form in forms], dtype)
+    found = np.empty(count, dtype)
+    for start in range(0, count, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        here = {name: array[part] for name, array in points.items()}
+        width = min(AT_ONCE, count - start)
+        values = [np.broadcast_to(np.asarray(Polynomial({each: 1}).at(here), dtype), width) for each in powers]
+        found[part] = _most(factors, values)
+    return found
+
+
+def _most(factors: Array, values: list[Array]) -> Array:
+    """The highest of the sums of values times factors; numpy multiplies whole numbers faster one by one."""
+    best: Array | None = None
+    for row in factors:
+        total = sum(value * factor for value, factor in zip(values, row, strict=True) if factor)
+        total = np.broadcast_to(np.asarray(total), values[0].shape)
+        best = total if best is None else np.maximum(best, total)
+    assert best is not None
+    return best

@@ -1,0 +1,95 @@
+"""The sizes of a sweep: whose they are, and the points that their arrays make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tfcalc.dimensions import check_size
+from tfcalc.errors import UsageError, nearest
+from tfcalc.footprint.plans import Serving, Training
+from tfcalc.symbols import spellings
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from tfcalc.core.number import Num
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+MODEL, RUN, TRAINING, SERVING = "model", "workload", "training", "serving"
+LARGEST_SWEEP = 10**7
+"""Points of one sweep: their answers are a column of 80 MB, and so is each size."""
+
+
+class Axis(NamedTuple):
+    """A size that is swept: its ``name`` as the caller has it, whose ``field`` it is, and of ``what``."""
+
+    name: str
+    of: str
+    field: str
+    letter: str
+    length: bool
+
+
+def axes(names: Iterable[str], model: Model, workload: Workload, training: bool, serving: bool) -> list[Axis]:
+    """Whose size each name is: of the model, of the workload, or of a plan. Raises UsageError for any other name."""
+    described = [(MODEL, model), (RUN, workload)]
+    described += [(TRAINING, Training())] * training + [(SERVING, Serving())] * serving
+    found = {}
+    known: dict[str, Axis] = {}
+    for of, one in reversed(described):
+        fields = {size.symbol: (field, size) for field, size in one.dimensions().items()}
+        for called, letter in spellings(one).items():
+            field, size = fields[letter]
+            own = called if called in one.also_called(field) else field  # which may stand for the layers of two stacks
+            known[called] = Axis(called, of, own, letter, size.length)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
+        found[name] = known[name]._replace(name=name)
+    taken: dict[tuple[str, str], str] = {}
+    for name, axis in found.items():
+        before = taken.setdefault((axis.of, axis.letter), name)
+        if before != name:
+            raise UsageError(f"{before} and {name} are one size", "leave one of them out")
+    return list(found.values())
+
+
+def broadcast(sizes: Mapping[str, ArrayLike]) -> tuple[dict[str, NDArray[Any]], tuple[int, ...]]:
+    """The points of these sizes, which broadcast as numpy's arrays do: flat arrays of ints, and their shape.
+
+    Raises UsageError for what are no whole numbers from 1 on, for shapes that do not fit, for no or too many points.
+    """
+    arrays = {name: _whole(name, np.asarray(size)) for name, size in sizes.items()}
+    try:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise UsageError(f"arrays of these shapes make no points: {shapes}", "give shapes that broadcast") from None
+    count = 1
+    for length in shape:
+        count *= length
+    if count > LARGEST_SWEEP:
+        raise UsageError(f"{count:,} points are too many", f"sweep at most {LARGEST_SWEEP:,} at once")
+    return {name: np.broadcast_to(array, shape).ravel() for name, array in arrays.items()}, shape
+
+
+def _whole(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    if array.size == 0:
+        raise UsageError(f"{name} has no values", "give at least one")
+    if array.dtype.kind not in "iu":
+        raise UsageError(f"values of {name} are not whole numbers", "give an array of ints")
+    for extreme in (int(array.min()), int(array.max())):
+        try:
+            check_size(name, extreme)
+        except ValueError as error:
+            raise UsageError(*error.args) from None
+    return array.astype(np.int64, copy=False)
+
+
+def placed(found: Iterable[Axis], of: str, sizes: Mapping[str, Num]) -> dict[str, Num]:
+    """Those of the sizes at a point that are fields ``of`` one of the four, by field."""
+    return {axis.field: sizes[axis.name] for axis in found if axis.of == of}

@@ -1,0 +1,36 @@
+"""Charts, for the commands whose answers have one: in the terminal, or in a file by its ending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tfcalc.cli.options import Option
+from tfcalc.cli.output import deliver, style_of
+from tfcalc.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfcalc.cli.settings import Settings
+    from tfcalc.report.chart import Chart
+
+CHART = Option("chart", ("--chart",), "a chart in the terminal; -o FILE.svg, .png or .vl.json draws one", switch=True)
+
+
+def deliver_chart(chart: Callable[[], Chart], settings: Settings, *, always: bool = False) -> bool:
+    """Write the chart where one is asked for; whether it was."""
+    from tfcalc.render.drawing import ENDINGS, drawing
+
+    target = str(settings.get("output", ""))
+    ending = next((each for each in ENDINGS if target.endswith(each)), "")
+    if ending:
+        settings.refuse(("format", "quiet", "chart"), f"with -o {target}", {})
+        deliver(drawing(chart(), ending), settings)
+        return True
+    if not (settings.get("chart") or always):
+        return False
+    if settings.get("format", "table") != "table" or settings.get("quiet"):
+        raise UsageError("--chart is for a terminal, or a text file", "leave --format and -q out, or --chart")
+    from tfcalc.render.chart import render
+
+    deliver(render(chart(), style_of(settings)), settings)
+    return True

@@ -1,0 +1,216 @@
+"""``tfcalc design``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, cast
+
+from tfcalc.analysis.design.design import design
+from tfcalc.analysis.design.family import MULTIPLE, Constraints
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.plans import PLANS, memory_plans, plans_for
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.units import parse_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.design.answer import Designed
+    from tfcalc.analysis.design.optimum import Optimum
+    from tfcalc.model import Model
+
+MOST_FLOPS = 10**30
+MOST_WITHIN = 50
+"""Per cent: beyond, every shape is near the budget."""
+LEAST_MULTIPLE = 8
+"""Widths are tried in steps of it."""
+BUDGETS = (
+    Option("of_params", ("--params",), "budget: parameters, such as 125M or 7B", number=True),
+    Option("of_flops", ("--flops",), "budget: FLOPs of the workload, such as 1e12", number=True, most=MOST_FLOPS),
+    Option(
+        "of_flops_per_token",
+        ("--flops-per-token",),
+        "budget: FLOPs of the workload per token",
+        number=True,
+        most=MOST_FLOPS,
+    ),
+    Option("of_memory", ("--memory",), "budget: memory at most, such as 24GiB; with --train or --serve, of that"),
+    Option(
+        "of_compute",
+        ("--compute",),
+        "FLOPs of a whole training: the best size and tokens, by published fits",
+        amount=True,
+    ),
+)
+CALLED = {
+    "d_model": "d_model",
+    "n_layers": "layers",
+    "n_heads": "heads",
+    "n_kv_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "d_ff": "d_ff",
+}
+"""The sizes that a design varies, and the constraints that they are."""
+SIZES = spreading(option for option in MODEL_FIELDS if option.name in CALLED)
+GROUPS, *_ = spreading([Option("groups", ("--groups",), "attention heads per key and value head", number=True)])
+FURTHER = (
+    GROUPS,
+    Option(
+        "d_ff_ratio", ("--d-ff-ratio",), "d_ff over d_model, rounded to a multiple: 4 or 8/3,4 [default: the family's]"
+    ),
+    Option(
+        "multiple_of",
+        ("--multiple-of",),
+        f"d_model and d_ff are multiples of it [default: {MULTIPLE}; {4 * MULTIPLE} with --memory]",
+        number=True,
+        least=LEAST_MULTIPLE,
+    ),
+    Option("aspect", ("--aspect",), "d_model over layers, from..to [default: 16..256]"),
+    Option(
+        "within", ("--within",), "per cent of the budget within which practice ranks first [default: 5]", amount=True
+    ),
+    Option("pad_vocab", ("--pad-vocab",), "pad the vocabulary to a multiple of it", number=True),
+)
+OPTIONS = tuple(
+    option._replace(flags=("--like", *option.flags)) if option.name == "model_name" else option
+    for option in MODEL_OPTIONS
+    if option.name not in CALLED
+)
+
+
+def answer(settings: Settings) -> Designed | Optimum:
+    """Shapes for a budget, or the best size for the FLOPs of a training."""
+    chosen = settings.choose(*(option.name for option in BUDGETS))
+    if len(chosen) != 1:
+        flags = [settings.given[name].called for name in chosen]
+        raise UsageError(
+            f"{' and '.join(flags)} are two budgets" if flags else "no budget given",
+            "leave one of them out" if flags else "add --params, --flops, --flops-per-token, --memory or --compute",
+        )
+    if chosen == ["of_compute"]:
+        return _optimum(settings)
+    constraints = _constraints(settings)
+    settings = Settings({name: given for name, given in settings.given.items() if name not in CALLED}, settings.named)
+    model = _padded(settings)
+    name = settings.model_name or ""
+    run = settings.workload(model)
+    if chosen == ["of_memory"]:
+        plans = memory_plans(settings, model, run)
+        if "multiple_of" not in settings.given:
+            constraints = replace(constraints, multiple_of=4 * MULTIPLE)
+        return design(
+            parse_bytes(settings.get("of_memory")),
+            "memory",
+            model,
+            constraints,
+            plans.workload,
+            settings.conventions(),
+            training=plans.training,
+            serving=plans.serving,
+            weights=settings.get("weights") if plans.at_rest else None,
+            name=name,
+        )
+    of = "params" if chosen == ["of_params"] else "flops"
+    plans_for(settings, of, model, run)
+    if of == "params":
+        settings.refuse(("count",), "on params", {}, "add --flops, or leave it out")
+        return design(settings.get("of_params"), of, model, constraints, name=name)
+    run = settings.workload(model)
+    tokens = cast("int", run.target.tokens)
+    budget = settings.get("of_flops") or settings.get("of_flops_per_token") * tokens
+    return design(budget, of, model, constraints, run, settings.conventions(), name=name)
+
+
+def _optimum(settings: Settings) -> Optimum:
+    from tfcalc.analysis.design.optimum import compute_optimal
+
+    shown = {option.name for option in SHOW}
+    others = [name for name in settings.given if name not in shown and name != "of_compute"]
+    settings.refuse(others, "with --compute", {}, "leave it out, then ask for shapes with --params")
+    return compute_optimal(settings.get("of_compute"))
+
+
+def _padded(settings: Settings) -> Model:
+    """The model, with a vocabulary that is a multiple of what was asked for."""
+    step = settings.get("pad_vocab")
+    model = settings.model()
+    if step is None:
+        return model
+    from tfcalc.analysis.design.family import vocabulary_of
+
+    vocabulary = vocabulary_of(model)
+    if vocabulary is None:
+        raise UsageError(f"--pad-vocab {step} has no effect on a model without a vocabulary", "add --vocab-size")
+    padded = -(-vocabulary // step) * step
+    return model if padded == vocabulary else model.replaced(vocab_size=padded)
+
+
+def _constraints(settings: Settings) -> Constraints:
+    """What the shapes have to be like: sizes of a file or a variable describe the classic model alone."""
+    named = settings.model_name is not None
+    given: dict[str, object] = {}
+    for name, field in (*CALLED.items(), ("groups", "groups")):
+        value = settings.given.get(name)
+        if value is not None and not (named and value.source != FLAG and name != "groups"):
+            given[field] = (value.value,) if isinstance(value.value, int) else value.value
+    for one, other in (("d_ff", "d_ff_ratio"), ("n_kv_heads", "groups")):
+        if one in settings.given and other in settings.given:
+            flags = settings.given[one].called, settings.given[other].called
+            raise UsageError(f"{flags[0]} and {flags[1]} decide the same", "leave one of them out")
+    if "d_ff_ratio" in settings.given:
+        given["d_ff_ratio"] = tuple(_ratio(each, "--d-ff-ratio") for each in settings.get("d_ff_ratio").split(","))
+    if "aspect" in settings.given:
+        given["aspect"] = _range(settings.get("aspect"))
+    if "within" in settings.given:
+        within = settings.get("within")
+        if within > MOST_WITHIN:
+            raise UsageError(f"--within {within:g} is too wide", f"give at most {MOST_WITHIN} per cent")
+        given["within"] = Fraction(str(settings.get("within"))) / 100
+    if "multiple_of" in settings.given:
+        given["multiple_of"] = settings.get("multiple_of")
+    return Constraints(**given)  # type: ignore[arg-type]  # by name
+
+
+def _range(text: str) -> tuple[Fraction, Fraction]:
+    low, dots, high = text.partition("..")
+    if not dots:
+        raise UsageError(f"--aspect {quoted(text)} is not a range", "write 30..150")
+    least, most = _ratio(low, "--aspect"), _ratio(high, "--aspect")
+    if least > most:
+        raise UsageError(f"--aspect {quoted(text)} has no values: {quoted(low)} is above {quoted(high)}", "swap them")
+    return least, most
+
+
+def _ratio(text: str, called: str) -> Fraction:
+    """``4``, ``2.5``, ``8/3``."""
+    top, slash, bottom = text.strip().partition("/")
+    try:
+        found: Sequence[Fraction] = [_number(each) for each in ((top, bottom) if slash else (top,))]
+        return found[0] / found[1] if slash else found[0]
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"{called} {quoted(text)} is not a number above 0", "write 4, 2.5 or 8/3") from None
+
+
+def _number(text: str) -> Fraction:
+    digits = text.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 12) or not Fraction(text):
+        raise ValueError(text)
+    return Fraction(text)
+
+
+COMMAND = Command(
+    answer,
+    (MODEL_ARGUMENT, *BUDGETS, *OPTIONS, *SIZES, *FURTHER, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (
+        "tfcalc design --params 125M --vocab-size 50257 --kind decoder",
+        "tfcalc design --params 7B --like llama-3-8b --head-dim 64,128",
+        "tfcalc design --params 1B --like llama-3-8b --d-ff-ratio 8/3 --groups 4 --multiple-of 128",
+        "tfcalc design --flops-per-token 2e9 gpt2 --train --seq 1024",
+        "tfcalc design --memory 24GiB --like llama-3-8b --train --seq 2048",
+        "tfcalc design --compute 1e21",
+    ),
+    lambda found: getattr(found, "exit_code", 0),
+)

@@ -1,0 +1,85 @@
+"""``tfcalc plot``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from tfcalc.analysis.growth import QUANTITIES, Growth, plot
+from tfcalc.analysis.targets import TARGETS
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.charts import deliver_chart
+from tfcalc.cli.commands.sweep import without
+from tfcalc.cli.options import CONVENTIONS, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, keyed
+from tfcalc.cli.output import show
+from tfcalc.cli.settings import Settings
+from tfcalc.cli.values import read
+from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.printable import quoted
+
+OF = Option("of", ("--of",), "quantity; memory is that of the model at rest [default: flops]", tuple(QUANTITIES))
+OVER = Option("over", ("--over",), "the size that grows, and its values: seq=1k..128k:x2, d_model=256,512,1024")
+PARTS = Option(
+    "parts",
+    ("--parts",),
+    f"comma-separated parts: {', '.join(TARGETS)}, or paths of the tree [default: attention and ffn or moe]",
+)
+SHARES = Option("shares", ("--shares",), "draw the shares of the whole", switch=True)
+FORM = "write --over seq=1k..128k:x2"
+
+
+def answer(settings: Settings) -> Growth:
+    """The parts at each value of one size."""
+    name, values = _over(settings)
+    if name in settings.given:
+        given = settings.given[name]
+        raise UsageError(f"{given.called} and --over both give {name}", "leave one of them out")
+    one = settings.with_values(**{name: values[0]})
+    of = settings.get("of", "flops")
+    if of != "flops":
+        settings.refuse((option.name for option in RUN), f"on {of}", {}, "add --of flops, or leave it out")
+    one.model()
+    bare = without(one, {name: values})
+    model = bare.model()
+    parts = [part.strip() for part in settings.get("parts", "").split(",") if part.strip()]
+    try:
+        return plot(model, name, values, parts, of, bare.workload(model), settings.conventions())
+    except InvalidModel as error:
+        raise UsageError(error.message, error.hint) from None
+
+
+def _over(settings: Settings) -> tuple[str, Sequence[int]]:
+    """The size's field, and its values."""
+    text = settings.get("over")
+    if not text:
+        raise UsageError("no size to plot over", FORM)
+    key, equals, spread = text.partition("=")
+    known = keyed(option for option in (*MODEL_FIELDS, *RUN) if option.number)
+    key = key.strip().removeprefix("--").replace("-", "_")
+    if key not in known:
+        raise UsageError(f"--over {quoted(key)} is not a size", nearest(key, known))
+    if not (equals and spread):
+        raise UsageError(f"--over {quoted(text)} has no values", FORM)
+    values = read(known[key]._replace(spreads=True), spread, f"--over {key}")
+    return known[key].name, (values,) if isinstance(values, int) else cast("Sequence[int]", values)
+
+
+def write(answer: Growth, settings: Settings) -> None:
+    """A chart, where no other format is asked for."""
+    drawn = settings.get("format", "table") == "table" and not settings.get("quiet")
+    if not deliver_chart(lambda: answer.chart(shares=settings.get("shares", False)), settings, always=drawn):
+        settings.refuse(("shares",), "without a chart", {})
+        show(answer, settings)
+
+
+COMMAND = Command(
+    answer,
+    (MODEL_ARGUMENT, OF, OVER, PARTS, SHARES, *MODEL_OPTIONS, *RUN, *CONVENTIONS, *SHOW),
+    (
+        "tfcalc plot llama-3-8b --of flops --over seq=1k..1024k:x2 --parts attention,ffn",
+        "tfcalc plot --kind encoder --over seq=128..4096:x2 --format markdown",
+        "tfcalc plot gpt2 --of params --over d_model=192..1536:x2 --parts attention,ffn,embedding --json",
+        "tfcalc plot mixtral-8x7b --over seq=1k..128k:x2 --shares",
+    ),
+    write=write,
+)

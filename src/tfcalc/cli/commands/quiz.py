@@ -1,0 +1,60 @@
+"""``tfcalc quiz``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from tfcalc.cli.commands import Command
+from tfcalc.cli.options import SHOW, Option
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.quizzed import Quiz
+    from tfcalc.report.answer import Answer
+
+EXERCISE = Option("exercise", (), "the number of one exercise", argument=True)
+ANSWER = Option("answer", (), "your answer to it, which is graded: '4h^2 + 4h', 1050624, 4*512^2", argument=True)
+SEED = Option("seed", ("--seed",), "which quiz: the same number draws the same exercises [default: 1]", number=True)
+NUMBER = Option("number", ("--number",), "how many exercises [default: 5]", number=True, most=1_000)
+TOPIC = Option("topic", ("--topic",), "params, flops or memory [default: all]", ("params", "flops", "memory"))
+ANSWERS = Option(
+    "answers", ("--answers",), "print the answers, too, at the end (Markdown always has them)", switch=True
+)
+
+
+def answer(settings: Settings) -> Quiz:
+    """Exercises; or one of them, or a grade for an answer to it."""
+    from tfcalc.exercises import grade, quiz
+
+    seed, topic, place = settings.get("seed", 1), settings.get("topic", ""), settings.get("exercise")
+    if place is None:
+        found = quiz(seed, settings.get("number", 5), topic)
+        return replace(found, shown=settings.get("answers", False) or settings.get("format") == "markdown")
+    if not (place.isascii() and place.isdigit() and int(place[:9])):
+        raise UsageError(f"{quoted(place)} is no number of an exercise", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
+    settings.refuse(["number"], "with one exercise", {})
+    given = settings.get("answer")
+    if given is None:
+        found = quiz(seed, int(place[:9]), topic)
+        return replace(found, exercises=found.exercises[-1:], shown=settings.get("answers", False))
+    settings.refuse(["answers"], "beside an answer", {})
+    return grade(seed, int(place[:9]), given, topic)
+
+
+def _code(answer: Answer) -> int:
+    return 0 if cast("Quiz", answer).correct else 1
+
+
+COMMAND = Command(
+    answer,
+    (EXERCISE, ANSWER, SEED, NUMBER, TOPIC, ANSWERS, *SHOW),
+    (
+        "tfcalc quiz --seed 7 --number 3",
+        "tfcalc quiz 1 '12h^2 + 13h' --seed 3 --topic params",
+        "tfcalc quiz --seed 7 --format markdown",
+    ),
+    code=_code,
+)

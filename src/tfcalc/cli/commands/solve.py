@@ -1,0 +1,114 @@
+"""``tfcalc solve CONDITION --for SIZE``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.catalog import is_known
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.flops import TOKENS
+from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, memory_plans, plans_for
+from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.errors import UsageError
+from tfcalc.expressions import read_conditions
+from tfcalc.printable import quoted
+from tfcalc.solving.names import meaning
+from tfcalc.solving.solve import solve
+
+if TYPE_CHECKING:
+    from tfcalc.solving.answer import Solved
+    from tfcalc.solving.family import Family
+
+CONDITION = Option(
+    "condition",
+    (),
+    "two formulas that are compared by =, <=, >=, < or >, of params, flops, memory, their parts and sizes",
+    argument=True,
+)
+FOR = Option(
+    "sought",
+    ("--for",),
+    "the size to solve for: seq, batch, d_model, layers, tokens, gpus …; or several: d_model,layers",
+)
+OF = Option(
+    "of",
+    ("--of",),
+    "quantity of parts that name none [default: flops where a workload's size is solved for, else params]",
+    ("params", "flops", "memory"),
+)
+SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True)
+
+
+def answer(settings: Settings) -> Solved | Family:
+    """The sizes that meet the condition, with the ends proven."""
+    text, sought = settings.get("condition"), settings.get("sought")
+    if not text:
+        raise UsageError("no condition given", "write one in quotes: tfcalc solve 'params <= 125M' --for layers")
+    if not any(sign in text for sign in "=<>≤≥") and is_known(text):
+        raise UsageError(f"{quoted(text)} is a model, and no condition", "name the condition first")
+    if not sought:
+        raise UsageError("no size to solve for", "add --for seq, or another size")
+    _refuse_given(settings, str(sought))
+    model, workload = settings.model(), None
+    of = settings.get("of")
+    counted = _quantities(text, of)
+    run = settings.workload(model)
+    if "memory" in counted and not ("flops" in counted and not (run.training or settings.get("serve"))):
+        asked = memory_plans(settings, model, run)
+        workload = asked.workload
+    else:
+        asked = plans_for(settings, "flops" if counted & {"flops", ""} else "params", model, run)
+        workload = settings.workload(model)
+    tokens = settings.get("tokens")
+    if tokens is not None and not run.training:
+        raise UsageError(f"--tokens {tokens:,} needs a training step", "add --train")
+    return solve(
+        text,
+        sought,
+        model,
+        workload,
+        settings.conventions(),
+        of=of,
+        training=asked.training,
+        serving=asked.serving,
+        weights=settings.get("weights") if asked.serving is None else None,
+        tokens=tokens,
+        symbolic=settings.get("symbolic", False),
+        notation="lbhn" if settings.wants_json else settings.get("notation", "lbhn"),
+    )
+
+
+def _quantities(text: str, of: str | None) -> set[str]:
+    """What the condition counts; nothing ("") of a part that does not say it."""
+    names = {name for each in read_conditions(text) for name in each.names}
+    return {meaning(name, of or "", ()).quantity for name in names}
+
+
+def _refuse_given(settings: Settings, sought: str) -> None:
+    """A size that is solved for cannot be given, too."""
+    asked = {word.strip().replace("-", "_") for word in sought.split(",")}
+    for option in (*MODEL_OPTIONS, *RUN, *TRAINING, *SERVING, TOKENS):
+        given = settings.given.get(option.name)
+        if given is None or not option.number or not asked & set(option.keys):
+            continue
+        if given.source == FLAG:
+            raise UsageError(f"{given.called} {given.value} is what --for solves for", "leave it out")
+        settings.forget([option.name])
+
+
+COMMAND = Command(
+    answer,
+    (CONDITION, MODEL_ARGUMENT, FOR, OF, SYMBOLIC, *MODEL_OPTIONS, *RUN, TOKENS, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (
+        "tfcalc solve 'attention = ffn' --for seq",
+        "tfcalc solve 'attention = ffn' --for seq --symbolic --kind encoder",
+        "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12 --layers 12",
+        "tfcalc solve 'memory <= 80GiB' --for batch llama-3-8b --train --seq 4096",
+        "tfcalc solve 'attention / total = 1/2' llama-3-8b --for seq",
+        "tfcalc solve 'params = 125M' --for d_model,layers --kind decoder",
+        "tfcalc solve 'memory <= 24GiB' llama-3-8b --for context --serve",
+        "tfcalc solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",
+    ),
+    lambda found: found.exit_code,  # type: ignore[attr-defined]  # of the answers that it has
+)

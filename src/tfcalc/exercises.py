@@ -1,0 +1,215 @@
+"""Exercises in counting transformers: drawn by a seed, answered by tfcalc itself, and graded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from random import Random
+from typing import NamedTuple
+
+from tfcalc.analysis.check import check
+from tfcalc.analysis.explain import explain
+from tfcalc.analysis.formula import formula
+from tfcalc.analysis.quizzed import Exercise, Grade, Quiz
+from tfcalc.catalog import load
+from tfcalc.core.notation import write
+from tfcalc.core.traced import value_of
+from tfcalc.errors import UsageError, one_of
+from tfcalc.expressions import evaluate, read_formula
+from tfcalc.families.transformer import Transformer
+from tfcalc.footprint.plans import Serving
+from tfcalc.printable import quoted
+from tfcalc.symbols import values
+from tfcalc.workload import Workload
+
+MOST = 1_000
+"""Exercises of one quiz."""
+PARTS = {
+    "mha": "the multi-head attention",
+    "ffn": "the feed-forward network",
+    "encoder-layer": "an encoder layer",
+    "decoder-layer": "a decoder layer",
+}
+WIDTHS = ((256, 4), (384, 6), (512, 8), (640, 10), (768, 12), (1024, 16), (1280, 20), (1600, 25), (2048, 16))
+LLAMAS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "mistral-7b")
+CLASSIC = "of the classic Transformer (biases, LayerNorm, f = 4h)"
+SLIPS = {
+    Fraction(1, 2): "it is half of it: a multiply-add is 2 FLOPs, keys and values are 2 tensors, 16 bits are 2 bytes",
+    Fraction(2): "it is twice as much",
+    Fraction(1, 3): "it is a third of it: backward costs twice as much as forward",
+    Fraction(3): "it is three times as much",
+    Fraction(1, 4): "it is a quarter of it",
+    Fraction(4): "it is four times as much",
+}
+
+
+class Drawn(NamedTuple):
+    """An exercise without its number: the question, its right answer, and the command that prints it.
+
+    ``right`` is a formula's text, or a whole number; of a formula ``of`` and ``target`` are what it counts.
+    """
+
+    text: str
+    right: str | int
+    command: str
+    of: str = ""
+    target: str = ""
+
+
+def quiz(seed: int = 1, number: int = 5, topic: str = "") -> Quiz:
+    """Draw exercises; the same seed and topic always give the same ones, however many.
+
+    Args:
+        seed: any whole number from 0.
+        number: how many exercises.
+        topic: ``params``, ``flops`` or ``memory``; by default all of them.
+
+    Returns:
+        A quiz: ``exercises`` with question, answer and the command that prints it.
+
+    Raises:
+        UsageError: no such topic, or too many exercises.
+
+    >>> [exercise.answer for exercise in quiz(3, 1, "params").exercises]
+    ['12h² + 13h']
+    """
+    if not 0 < number <= MOST:
+        raise UsageError(f"{number} exercises cannot be drawn", f"choose 1 to {MOST}")
+    return Quiz(seed, topic, tuple(_exercise(seed, place, topic)[0] for place in range(1, number + 1)))
+
+
+def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
+    """Grade an answer to the exercise at this ``place`` of the quiz with this seed and topic.
+
+    A formula may be written in any way that is equal to the right one; a number as ``1,050,624``, ``4*512^2`` or
+    ``1.5GiB``. Raises UsageError for what is neither.
+
+    >>> grade(3, 1, "12h^2 + 9h", "params").grade.verdict
+    'no: 12h² + 13h is 4h more; 4h is the norms'
+    """
+    exercise, drawn = _exercise(seed, place, topic)
+    if isinstance(drawn.right, str):
+        checked = check(drawn.target, given, drawn.of)
+        return Quiz(seed, topic, (exercise,), Grade(given, checked.correct, checked.verdict()))
+    number = _number(given)
+    correct = number == drawn.right
+    verdict = f"yes: {drawn.right:,}"
+    if not correct:
+        slip = SLIPS.get(Fraction(number) / drawn.right, "") if drawn.right else ""
+        verdict = "; ".join([f"no: {drawn.right:,}", *([slip] if slip else []), drawn.command])
+    return Quiz(seed, topic, (exercise,), Grade(given, correct, verdict))
+
+
+def _number(given: str) -> int | Fraction:
+    """What was given for a number. Raises UsageError where it is none."""
+    try:
+        return evaluate(read_formula(given, (), quantities=True), {})
+    except UsageError:
+        raise UsageError(f"{quoted(given)} is no number", "write 1050624, 4*512^2 or 1.5GiB") from None
+
+
+def _exercise(seed: int, place: int, topic: str) -> tuple[Exercise, Drawn]:
+    """The exercise at a place: its kind by the seed, every kind once before one comes again."""
+    if topic:
+        one_of("topic", topic, KINDS)
+    if place > MOST:
+        raise UsageError(f"exercise {quoted(place)} is not drawn", f"choose 1 to {MOST}")
+    kinds = [(name, kind) for name, of_topic in KINDS.items() for kind in of_topic if topic in ("", name)]
+    turn, index = divmod(place - 1, len(kinds))
+    Random(f"{seed}/{topic}/{turn}").shuffle(kinds)
+    name, kind = kinds[index]
+    drawn = kind(Random(f"{seed}/{topic}/{place}"))
+    right = drawn.right if isinstance(drawn.right, str) else f"{drawn.right:,}"
+    whole = None if isinstance(drawn.right, str) else drawn.right
+    return Exercise(place, name, drawn.text, right, whole, drawn.command), drawn
+
+
+def _formula_of_params(draw: Random) -> Drawn:
+    target = draw.choice(list(PARTS))
+    text = f"How many parameters does {PARTS[target]} {CLASSIC} have? A formula in h, the hidden size."
+    return Drawn(text, write(formula(target).closed), f"tfcalc formula {target}", "params", target)
+
+
+def _params(draw: Random) -> Drawn:
+    target, (width, heads) = draw.choice(list(PARTS)), draw.choice(WIDTHS)
+    model = Transformer(d_model=width, n_heads=heads)
+    text = f"How many parameters does {PARTS[target]} {CLASSIC} have with h = {width} and {heads} heads?"
+    command = f"tfcalc explain {target} --d-model {width} --heads {heads}"
+    return Drawn(text, explain(target, model).answer, command)
+
+
+def _params_of_llama(draw: Random) -> Drawn:
+    name = draw.choice(LLAMAS)
+    model = load(name)
+    size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
+    size |= {"g": size.get("g", size["a"]), "d": size.get("d", size["h"] // size["a"])}
+    text = (
+        f"How many parameters does one layer of {name} have: h = {size['h']}, {size['a']} heads and {size['g']} "
+        f"key-value heads of {size['d']}, a gated FFN of {size['f']}, two RMSNorms, no biases?"
+    )
+    return Drawn(text, explain("layer", model).answer, f"tfcalc explain layer --model {name}")
+
+
+def _formula_of_flops(draw: Random) -> Drawn:
+    target = draw.choice(["mha", "ffn", "encoder-layer"])
+    text = (
+        f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a forward pass? A formula in b "
+        "(sequences), l (tokens each) and h; a multiply-add is 2 FLOPs."
+    )
+    return Drawn(text, write(formula(target, "flops").closed), f"tfcalc formula {target} --of flops", "flops", target)
+
+
+def _macs(draw: Random) -> Drawn:
+    target, (width, heads), length = draw.choice(["mha", "ffn"]), draw.choice(WIDTHS), draw.choice([16, 64, 100, 128])
+    run, model = Workload(seq_len=length), Transformer(d_model=width, n_heads=heads)
+    flops = explain(target, model, "flops", run).answer
+    text = (
+        f"A profiler counts {flops // 2:,} multiply-adds (MACs) for {PARTS[target]} on {length} tokens with h = "
+        f"{width}. How many FLOPs is that?"
+    )
+    return Drawn(text, flops, f"tfcalc explain {target} --of flops --d-model {width} --heads {heads} --seq {length}")
+
+
+def _training(draw: Random) -> Drawn:
+    target, (width, heads) = draw.choice(["mha", "ffn"]), draw.choice(WIDTHS)
+    batch, length = draw.choice([2, 4, 8]), draw.choice([32, 64, 128, 512])
+    run = Workload(batch_size=batch, seq_len=length, phase="train")
+    text = (
+        f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a training step (forward and "
+        f"backward) with h = {width}, {heads} heads, {batch} sequences of {length} tokens?"
+    )
+    sizes = f"--d-model {width} --heads {heads} --batch {batch} --seq {length}"
+    right = explain(target, Transformer(d_model=width, n_heads=heads), "flops", run).answer
+    return Drawn(text, right, f"tfcalc explain {target} --of flops --train {sizes}")
+
+
+def _cache(draw: Random) -> Drawn:
+    name, context = draw.choice(LLAMAS), draw.choice([512, 1024, 2048, 4096])
+    model = load(name)
+    size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
+    groups, width = size.get("g", size["a"]), size.get("d", size["h"] // size["a"])
+    text = (
+        f"How many bytes is the KV cache of one sequence of {context:,} tokens in {name}, with 2 bytes a number: "
+        f"{size['n']} layers, {groups} key-value heads of {width}?"
+    )
+    right = explain("cache", model, "memory", serving=Serving(context=context)).answer
+    return Drawn(text, right, f"tfcalc explain cache --model {name} --of memory --serve --context {context}")
+
+
+def _weights(draw: Random) -> Drawn:
+    (width, heads), layers = draw.choice(WIDTHS), draw.choice([2, 4, 6, 12])
+    model = Transformer(d_model=width, n_heads=heads, n_layers=layers, kind="encoder", final_norm="never")
+    text = (
+        f"How many bytes are the weights of {layers} encoder layers {CLASSIC} with h = {width}, in fp32? No "
+        "embedding, no final norm."
+    )
+    sizes = f"--kind encoder --d-model {width} --heads {heads} --layers {layers} --final-norm never"
+    return Drawn(text, explain("core", model, "memory").answer, f"tfcalc explain core --of memory {sizes}")
+
+
+KINDS: dict[str, tuple[Callable[[Random], Drawn], ...]] = {
+    "params": (_formula_of_params, _params, _params_of_llama),
+    "flops": (_formula_of_flops, _macs, _training),
+    "memory": (_cache, _weights),
+}
+"""The exercises of each topic."""

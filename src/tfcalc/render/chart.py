@@ -1,0 +1,74 @@
+"""Curves in the terminal: plotext draws them in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING
+
+from tfcalc.errors import Unavailable
+
+if TYPE_CHECKING:
+    from tfcalc.report.chart import Chart
+    from tfcalc.report.style import Style
+
+WIDTH, HEIGHT = 80, 20
+NARROWEST = 40
+MARKERS = "*+xo#%@&=~"
+"""One for each curve, so that colour carries no meaning."""
+CROSS = "X"
+TICKS = 5
+RULERS = {"x": ("x", "lower"), "y": ("y", "left")}
+PLAIN = str.maketrans("┌┐└┘├┤┬┴┼─│", "+++++++++-|")
+
+
+def render(chart: Chart, style: Style) -> str:
+    """The chart as wide as the terminal, at most 80 columns where there is none. Raises Unavailable without plotext."""
+    try:
+        import plotext
+    except ImportError:
+        raise Unavailable("plotext is not installed", "pip install 'tfcalc[plot]', or give --format csv") from None
+
+    figure = plotext.figure
+    figure.clear()
+    if not style.color:
+        figure.theme("colorless")
+    figure.plot_size(max(style.width or WIDTH, NARROWEST), HEIGHT)
+    xs, ys = chart.numbers
+    at_x, at_y = (log10 if by_factors else float for by_factors in chart.logarithmic)
+    for curve, marker in zip(chart.curves, MARKERS, strict=False):
+        places = [at_x(x) for x, _ in curve.points], [at_y(y) for _, y in curve.points]
+        figure.draw(figure.signal(*places, marker=marker).lines())
+    for mark in chart.marks:
+        figure.draw(figure.signal([at_x(mark.x)], [at_y(mark.y)], marker=CROSS))
+    for axis, numbers, place, told in (("x", xs, at_x, chart.told_x), ("y", ys, at_y, chart.told_y)):
+        chosen = ticks(numbers, by_factors=place is log10)
+        figure.ruler(*RULERS[axis]).ticks([place(each) for each in chosen], [told(each) for each in chosen])
+    drawn = figure.build().string(not style.color)
+    figure.clear()
+    rows = [line.rstrip() for line in drawn.split("\n") if line.strip()]
+    legend = [f"{marker} {curve.label}" for curve, marker in zip(chart.curves, MARKERS, strict=False) if curve.label]
+    marked = [f"{CROSS} {mark.label}" for mark in chart.marks]
+    lines = [chart.title, f"{chart.y} over {chart.x}", "", *rows, *legend, *marked]
+    text = "\n".join(lines)
+    return style.text(text.translate(PLAIN) if style.script == "ascii" else text)
+
+
+def ticks(numbers: Sequence[float], *, by_factors: bool) -> list[float]:
+    """A few places of an axis: of the numbers themselves where there are few, else round ones between the ends.
+
+    >>> ticks([1024, 2048, 4096], by_factors=True), ticks([0, 95], by_factors=False)
+    ([1024, 2048, 4096], [0.0, 20.0, 40.0, 60.0, 80.0])
+    """
+    if len(numbers) <= TICKS and by_factors:
+        return list(numbers)
+    low, high = numbers[0], numbers[-1]
+    if by_factors:
+        step = (high / low) ** (1 / (TICKS - 1))
+        return [low * step**place for place in range(TICKS)]
+    if low == high:
+        return [low]
+    rough = (high - min(low, 0) if low < 0 else high) / TICKS
+    unit = 10 ** floor(log10(rough))
+    step = next(unit * size for size in (1, 2, 5, 10) if unit * size >= rough)
+    return [step * place for place in range(ceil(low / step), floor(high / step) + 1)]

@@ -1,0 +1,285 @@
+"""The signs of a closed form at all sizes.
+
+A minimum is one of two polynomials on each side of where they meet. A floor by q is a polynomial on all sizes that
+leave the same rest when divided by q, so that the form is one on each class of sizes. Where there are too many classes,
+a floor is at most what stands under it, and more than that less 1: where both bounds have the same sign, so has the
+form, and the few sizes between are tried one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+
+from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial, letters_of
+from tfcalc.solving.signs import Run, merged, runs
+
+MOST_TRIED = 5_000
+"""Sizes that are tried one by one."""
+MOST_CLASSES = 512
+"""Rests by which sizes are told apart."""
+HIGHEST = 48
+"""Degree."""
+
+Line = dict[int, Fraction]
+"""A polynomial in one size: its factors by their powers, which may be negative."""
+
+
+class NoForm(Exception):
+    """The signs do not follow from the closed form."""
+
+
+def signs(
+    form: Polynomial,
+    letter: str,
+    values: Mapping[str, int],
+    step: int,
+    first: int,
+    last: int,
+    at: Callable[[int], Fraction],
+) -> list[Run]:
+    """The signs of a closed form where the size of this ``letter`` is k·``step``, for k from ``first`` to ``last``.
+
+    ``values`` are those of all other letters, and ``at`` the form's value for a k. Raises NoForm.
+    """
+    cuts = {first, last + 1}
+    for atom in _minima(form, letter):
+        difference = _exact(_Reader(letter, values, step).both(atom.one - atom.other))
+        cuts |= {run.first for run in runs(_whole(difference, step), first, last)}
+    edges = sorted(cuts)
+    found: list[Run] = []
+    period = _period(form, letter, values)
+    for edge, behind in pairwise(edges):
+        if period is not None:
+            found += _by_classes(form, letter, values, step, edge, behind - 1, period, at)
+            continue
+        low, high = _Reader(letter, values, edge * step).both(form)
+        below, above = (runs(_whole(line, step), edge, behind - 1) for line in _cleared(low, high))
+        found += below if low == high else _between(below, above, at)
+    return merged(found)
+
+
+def _by_classes(
+    form: Polynomial,
+    letter: str,
+    values: Mapping[str, int],
+    step: int,
+    first: int,
+    last: int,
+    period: int,
+    at: Callable[[int], Fraction],
+) -> list[Run]:
+    """The signs on the sizes j·period + rest for each rest, put together."""
+    classes = []
+    for begin in range(first, min(first + period, last + 1)):
+        line = _Reader(letter, values, first * step, (begin * step, period * step)).both(form)[0]
+        its = runs(_whole(_cleared(line)[0], 1), 0, (last - begin) // period)
+        classes.append([Run(begin + run.first * period, begin + run.last * period, run.sign) for run in its])
+    if len(classes) == 1 and period == 1:
+        return classes[0]
+    # between two places where some class has another sign, each has one
+    edges = sorted({first, last + 1} | {place for its in classes for run in its for place in _around(run, first, last)})
+    places, found, tried = [0] * len(classes), list[Run](), 0
+    for edge, behind in pairwise(edges):
+        seen = set()
+        for number, its in enumerate(classes):
+            while its[places[number]].last < edge and places[number] + 1 < len(its):
+                places[number] += 1
+            run = its[places[number]]
+            if run.last >= edge and run.first < behind:
+                seen.add(run.sign)
+        if len(seen) == 1:
+            found.append(Run(edge, behind - 1, seen.pop()))
+            continue
+        tried += behind - edge
+        if tried > MOST_TRIED:
+            raise NoForm
+        found += [Run(k, k, (value > 0) - (value < 0)) for k in range(edge, behind) for value in (at(k),)]
+    return found
+
+
+def _around(run: Run, first: int, last: int) -> tuple[int, ...]:
+    """Where the signs of a class may change."""
+    return tuple(place for place in (run.first, run.last + 1) if first <= place <= last)
+
+
+def _period(form: Polynomial, letter: str, values: Mapping[str, int]) -> int | None:
+    """After how many sizes all rests under floors come again; None where these are too many, or not known."""
+    period = 1
+    for powers in form.terms:
+        for atom, _ in powers:
+            if isinstance(atom, str) or letter not in letters_of(atom):
+                continue
+            inside = [part for part in atom if isinstance(part, Polynomial)]
+            under = [1]
+            if isinstance(atom, Floor):
+                inside, divisor = [atom.dividend], atom.divisor
+                if isinstance(divisor, Polynomial):
+                    if letter in divisor.free_symbols:
+                        return None
+                    divisor = int(divisor.at(values))
+                if divisor < 1 or any(power < 0 for each in atom.dividend.terms for _, power in each):
+                    return None
+                under = [divisor]
+            for part in inside:
+                its = _period(part, letter, values)
+                if its is None:
+                    return None
+                period = lcm(period, its * under[0])
+            if period > MOST_CLASSES:
+                return None
+    return period
+
+
+class _Reader:
+    """A closed form as its lower and its upper bound, with the minima that hold around a size ``near``.
+
+    On a class of sizes, begin + j·period, it is a polynomial in j, and both bounds are the same.
+    """
+
+    def __init__(
+        self, letter: str, values: Mapping[str, int], near: int, of_class: tuple[int, int] | None = None
+    ) -> None:
+        self.letter, self.values, self.of_class = letter, values, of_class
+        self.here = {**values, letter: near}
+        self.size = Line({1: Fraction(1)})
+        if of_class is not None:
+            begin, period = of_class
+            self.size = Line({0: Fraction(begin), 1: Fraction(period)})
+
+    def both(self, form: Polynomial) -> tuple[Line, Line]:
+        low, high = Line(), Line()
+        for powers, factor in form.terms.items():
+            least, most = Line({0: Fraction(factor)}), Line({0: Fraction(factor)})
+            if factor < 0:
+                least, most = most, least
+            known = Line({0: Fraction(1)})
+            bounded: tuple[Line, Line] | None = None
+            for atom, power in powers:
+                its = self.atom(atom)
+                if its[0] == its[1]:
+                    known = _times(known, _power(its[0], power))
+                elif bounded is None and power == 1:
+                    bounded = its
+                else:
+                    raise NoForm
+            if bounded is None:
+                least = most = _times(known, Line({0: Fraction(factor)}))
+            else:
+                if any(each < 0 for each in known.values()):
+                    raise NoForm
+                ends = [_times(_times(known, end), Line({0: Fraction(factor)})) for end in bounded]
+                least, most = ends if factor > 0 else reversed(ends)
+            low, high = _plus(low, least), _plus(high, most)
+        return low, high
+
+    def atom(self, atom: Atom) -> tuple[Line, Line]:
+        if isinstance(atom, str):
+            line = self.size if atom == self.letter else Line({0: Fraction(self.values[atom])})
+            return line, line
+        if self.letter not in letters_of(atom):
+            number = Line({0: Fraction(Polynomial({((atom, 1),): 1}).at(self.values))})
+            return number, number
+        if isinstance(atom, Minimum):
+            one, other = (each.at(self.here) for each in (atom.one, atom.other))
+            return self.both(atom.one if one <= other else atom.other)
+        return self.floor(atom)
+
+    def floor(self, atom: Floor) -> tuple[Line, Line]:
+        divisor = atom.divisor
+        if isinstance(divisor, Polynomial):
+            if self.letter in divisor.free_symbols:
+                raise NoForm
+            divisor = int(divisor.at(self.values))
+        if divisor < 1:
+            raise NoForm
+        low, high = self.both(atom.dividend)
+        if self.of_class is not None:
+            rest = low.get(0, Fraction(0)) % divisor
+            exact = _times(_plus(low, Line({0: -rest})), Line({0: Fraction(1, divisor)}))
+            return exact, exact
+        under = Line({0: Fraction(1, divisor)})
+        return _plus(_times(low, under), Line({0: Fraction(1 - divisor, divisor)})), _times(high, under)
+
+
+def _minima(form: Polynomial, letter: str) -> Iterator[Minimum]:
+    """All in which the letter stands, those under floors included; NoForm where one stands inside of another."""
+    for powers in form.terms:
+        for atom, _ in powers:
+            if isinstance(atom, str) or letter not in letters_of(atom):
+                continue
+            inside = [part for part in atom if isinstance(part, Polynomial)]
+            deeper = [minimum for part in inside for minimum in _minima(part, letter)]
+            if isinstance(atom, Minimum):
+                if deeper:
+                    raise NoForm
+                yield atom
+            yield from deeper
+
+
+def _between(below: list[Run], above: list[Run], at: Callable[[int], Fraction]) -> list[Run]:
+    """The signs of what is at least one line and at most another."""
+    edges = sorted({run.first for run in (*below, *above)} | {below[-1].last + 1})
+    found, tried, low, high = list[Run](), 0, iter(below), iter(above)
+    under, over = next(low), next(high)
+    for first, behind in pairwise(edges):
+        under = under if first <= under.last else next(low)
+        over = over if first <= over.last else next(high)
+        if under.sign > 0 or over.sign < 0:
+            found.append(Run(first, behind - 1, 1 if under.sign > 0 else -1))
+            continue
+        tried += behind - first
+        if tried > MOST_TRIED:
+            raise NoForm
+        values = ((k, at(k)) for k in range(first, behind))
+        found += [Run(k, k, (value > 0) - (value < 0)) for k, value in values]
+    return found
+
+
+def _exact(both: tuple[Line, Line]) -> Line:
+    if both[0] != both[1]:
+        raise NoForm
+    return _cleared(*both)[0]
+
+
+def _cleared(*lines: Line) -> list[Line]:
+    """Times the power of the size that leaves none below a fraction line: sizes are above 0, so signs stay."""
+    lowest = min((power for line in lines for power, factor in line.items() if factor), default=0)
+    return [{power - min(lowest, 0): factor for power, factor in line.items()} for line in lines]
+
+
+def _whole(line: Line, step: int) -> list[int]:
+    """Whole factors of k, where the size is k·step."""
+    highest = max((power for power, factor in line.items() if factor), default=0)
+    if highest > HIGHEST:
+        raise NoForm
+    scaled = [line.get(power, Fraction(0)) * step**power for power in range(highest + 1)]
+    common = lcm(*(factor.denominator for factor in scaled))
+    return [int(factor * common) for factor in scaled]
+
+
+def _plus(one: Line, other: Line) -> Line:
+    found = {power: one.get(power, Fraction(0)) + other.get(power, Fraction(0)) for power in {*one, *other}}
+    return {power: factor for power, factor in found.items() if factor}
+
+
+def _times(one: Line, other: Line) -> Line:
+    found = Line()
+    for power, factor in one.items():
+        for beside, by in other.items():
+            found[power + beside] = found.get(power + beside, Fraction(0)) + factor * by
+    return {power: factor for power, factor in found.items() if factor}
+
+
+def _power(line: Line, power: int) -> Line:
+    if power < 0:
+        if len(line) != 1:
+            raise NoForm
+        ((exponent, factor),) = line.items()
+        line, power = {-exponent: 1 / factor}, -power
+    found = Line({0: Fraction(1)})
+    for _ in range(power):
+        found = _times(found, line)
+    return found

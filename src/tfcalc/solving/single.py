@@ -1,0 +1,311 @@
+"""A condition solved for one size: where it holds among all whole numbers, and the sizes on both sides of each end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.expressions import Condition, Expression, evaluate
+from tfcalc.solving.asked import Asked
+from tfcalc.solving.bounds import NoForm, signs
+from tfcalc.solving.closed import TooLarge, difference, over
+from tfcalc.solving.domain import MOST_TOKENS, Domain, domain
+from tfcalc.solving.search import Turns, Unchanged, searched
+from tfcalc.solving.signs import Run, merged
+from tfcalc.solving.unknowns import TOKENS, Unknown
+
+HOLDS = {"=": (0,), "<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,)}
+"""Signs of the left side less the right one where a comparison is true."""
+PROBES = (2, 3, 10)
+"""How many times the value it has now a size is at which a closed form is held against the library's answer."""
+MOST_ROWS = 8
+
+Value = int | Fraction
+
+
+class Row(NamedTuple):
+    """Sizes, what each side of the condition is there, and whether it holds."""
+
+    sizes: Mapping[str, int]
+    sides: tuple[Value, ...]
+    holds: bool
+
+
+class Found(NamedTuple):
+    """Where a condition holds: ``ranges`` of sizes, their ends proven by ``rows``.
+
+    ``crossings`` are the pairs of neighbours between which an equation that no size meets changes sides. ``forms`` are
+    the closed forms of its names, where they have one. ``exhaustive`` says whether all sizes were decided, not only
+    the ends.
+    """
+
+    domain: Domain
+    ranges: tuple[tuple[int, int], ...]
+    crossings: tuple[tuple[int, int], ...]
+    rows: tuple[Row, ...]
+    forms: Mapping[str, Polynomial] | None
+    exhaustive: bool
+    runs: tuple[tuple[Run, ...], ...]
+    limit: str = ""
+
+
+def sides_of(conditions: Sequence[Condition]) -> tuple[Expression, ...]:
+    """Both sides; three of a condition with two comparisons."""
+    return (conditions[0].left, *(each.right for each in conditions))
+
+
+class Single:
+    """One unknown of a condition."""
+
+    def __init__(
+        self,
+        asked: Asked,
+        conditions: Sequence[Condition],
+        unknown: Unknown,
+        forms: Mapping[str, Polynomial] | None,
+        *,
+        probed: bool = True,
+    ) -> None:
+        self.asked, self.conditions, self.unknown, self.forms = asked, conditions, unknown, forms
+        self.sides = sides_of(conditions)
+        self.now = unknown.value or 1
+        self.probed = probed
+        """Whether closed forms are held against the library's answers at a few sizes, and not at the ends alone."""
+        self.limit = ""
+        self._values: dict[int, Mapping[str, int]] = {}
+        self._numbers = asked.numbers([unknown]) if forms is not None else {}
+
+    def found(self) -> Found:
+        """Where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
+        self.values(self.now)
+        within = self.domain()
+        if self.forms is not None and self.probed and not self._agree(within):
+            self.forms = None
+        while True:
+            every, exhaustive = self._runs(within)
+            ranges = _where(every, self.conditions, within)
+            crossings = self._crossings(every, ranges)
+            try:
+                rows = tuple(self._rows(within, ranges, crossings))
+                if self.forms is not None and any(high == within.size(within.last) for _, high in ranges):
+                    self.values(within.size(within.last))
+            except InvalidModel as error:
+                last = self._last(within)
+                if last >= within.last:
+                    raise
+                self.limit = error.message
+                within = within._replace(last=last)
+                continue
+            if self.forms is not None and not all(self._agrees(row.sizes[self.unknown.word]) for row in rows):
+                self.forms = None
+                continue
+            return Found(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
+
+    def values(self, size: int) -> Mapping[str, int]:
+        """What each name is at this size, by the library's own answers."""
+        if size not in self._values:
+            self._values[size] = self.asked.values(self.asked.setting.at(self.unknown, size))
+        return self._values[size]
+
+    def row(self, size: int) -> Row:
+        """Both sides at this size."""
+        values = self.values(size)
+        sides = tuple(evaluate(side, values) for side in self.sides)
+        holds = all(
+            _sign(sides[place] - sides[place + 1]) in HOLDS[each.operator] for place, each in enumerate(self.conditions)
+        )
+        return Row({self.unknown.word: size}, sides, holds)
+
+    def domain(self) -> Domain:
+        """The sizes that the unknown may have."""
+        owner = self.unknown.owner
+        if owner == TOKENS:
+            return Domain(last=MOST_TOKENS)
+        if owner in ("run", "serving"):
+            return Domain()
+        setting, unknown = self.asked.setting, self.unknown
+
+        def fits(size: int) -> str:
+            try:
+                other = setting.at(unknown, size)
+                if owner == "training":
+                    self.values(size)
+                else:
+                    other.model.check(other.run)
+                    other.model.tree(other.run)
+            except TfcalcError as error:
+                return error.message
+            return ""
+
+        related = (value for value in setting.model.values().values() if isinstance(value, int))
+        return domain(unknown.value, fits, related)
+
+    def _agree(self, within: Domain) -> bool:
+        """Whether the closed forms are what the library answers at a few sizes, those that cannot be left out."""
+        assert self.forms is not None
+        place = within.place(self.now)
+        for k in dict.fromkeys([place, within.first, *(place * by for by in PROBES)]):
+            if k > within.last:
+                continue
+            try:
+                true = self.values(within.size(k))
+            except TfcalcError:
+                continue
+            if dict(true) != self._by_forms(within.size(k)):
+                return False
+        return True
+
+    def _agrees(self, size: int) -> bool:
+        return dict(self.values(size)) == self._by_forms(size)
+
+    def _by_forms(self, size: int) -> dict[str, int]:
+        assert self.forms is not None
+        at = {**self._numbers, self.unknown.letter: size}
+        return {name: int(form.at(at)) for name, form in self.forms.items()}
+
+    def _runs(self, within: Domain) -> tuple[tuple[tuple[Run, ...], ...], bool]:
+        """The signs of each comparison, and whether all sizes were decided."""
+        if within.listed:
+            ks = range(1, within.last + 1)
+            by_size = [
+                [Run(k, k, _sign(self._difference(each, self.values(within.size(k))))) for k in ks]
+                for each in self.conditions
+            ]
+            if len({tuple(self.values(size).items()) for size in within.listed}) == 1 and len(within.listed) > 1:
+                raise self._idle(frozenset().union(*(each.names for each in self.conditions)))
+            return tuple(tuple(merged(runs)) for runs in by_size), True
+        exhaustive, found = True, []
+        for each in self.conditions:
+            try:
+                found.append(self._by_form(each, within))
+            except (NoForm, TooLarge):
+                exhaustive = False
+                found.append(self._by_search(each, within))
+        last = min(runs[-1].last for runs in found)
+        return tuple(
+            tuple(run._replace(last=min(run.last, last)) for run in runs if run.first <= last) for runs in found
+        ), exhaustive
+
+    def _by_form(self, condition: Condition, within: Domain) -> list[Run]:
+        if self.forms is None:
+            raise NoForm
+        try:
+            sides = (over(condition.left, self.forms), over(condition.right, self.forms))
+        except UsageError:
+            raise NoForm from None
+        moved = difference(*sides)
+        if moved is None:
+            raise NoForm
+        if self.unknown.letter not in moved.free_symbols:
+            raise self._idle(condition.names)
+
+        def at(k: int) -> Fraction:
+            return Fraction(self._difference(condition, self._by_forms(within.size(k))))
+
+        return signs(moved, self.unknown.letter, self._numbers, within.step, within.first, within.last, at)
+
+    def _by_search(self, condition: Condition, within: Domain) -> list[Run]:
+        def at(k: int) -> Fraction:
+            return Fraction(self._difference(condition, self.values(within.size(k))))
+
+        try:
+            return searched(at, within.place(self.now), within.first, within.last)
+        except Unchanged:
+            raise self._idle(condition.names) from None
+        except Turns:
+            fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
+            raise UsageError(fact, "compare one name with a number") from None
+
+    def _difference(self, condition: Condition, values: Mapping[str, int]) -> Value:
+        return evaluate(condition.left, values) - evaluate(condition.right, values)
+
+    def _idle(self, names: Iterable[str]) -> UsageError:
+        used = self.asked.letters_of(self.forms or {})
+        told = f"{self.unknown.word} changes nothing in {' and '.join(sorted(names)) or 'it'}"
+        if self.unknown.name == "gpus":
+            return UsageError(told, "shard with --zero 3, or --fsdp")
+        return UsageError(told, f"solve for {', '.join(used)}" if used else "solve for another size")
+
+    def _crossings(
+        self, every: Sequence[Sequence[Run]], ranges: Sequence[tuple[int, int]]
+    ) -> tuple[tuple[int, int], ...]:
+        """Of an equation that nothing meets: the neighbours between which it changes sides, by place."""
+        if ranges or len(every) != 1 or self.conditions[0].operator != "=":
+            return ()
+        (runs,) = every
+        return tuple((one.last, other.first) for one, other in pairwise(runs))
+
+    def _rows(
+        self, within: Domain, ranges: Sequence[tuple[int, int]], crossings: Sequence[tuple[int, int]]
+    ) -> Iterable[Row]:
+        """Each end with its neighbour on the other side; of an equation that nothing meets, both neighbours."""
+        places: set[int] = {k for pair in crossings for k in pair}
+        for first, last in ranges[:MOST_ROWS]:
+            low, high = within.place(first), within.place(last)
+            places |= {low - 1, low} if low > within.first else set()
+            places |= {high, high + 1} if high < within.last else {high} if within.listed or self.limit else set()
+        if not places:
+            places = {within.first, within.last}
+        for k in sorted(places)[: 2 * MOST_ROWS]:
+            yield self.row(within.size(k))
+
+    def _last(self, within: Domain) -> int:
+        """The last place at which there is such a model, where those that there are come first: often a power of 10."""
+        low, high = within.place(self.now), within.last + 1
+        for power in range(len(str(within.last)), 1, -1):
+            limit = 10**power // within.step
+            if low <= limit < within.last and self._is(within, limit):
+                if not self._is(within, limit + 1):
+                    return int(limit)
+                break
+        reach = low
+        while reach < high:
+            if not self._is(within, reach):
+                high = reach
+                break
+            low, reach = reach, reach * 2 + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._is(within, middle) else (low, middle)
+        return low
+
+    def _is(self, within: Domain, k: int) -> bool:
+        try:
+            self.values(within.size(k))
+        except InvalidModel:
+            return False
+        return True
+
+
+def _where(
+    every: Sequence[Sequence[Run]], conditions: Sequence[Condition], within: Domain
+) -> tuple[tuple[int, int], ...]:
+    """The sizes at which all comparisons hold."""
+    found = [(within.first, within.last)]
+    for runs, each in zip(every, conditions, strict=True):
+        joined = _joined([(run.first, run.last) for run in runs if run.sign in HOLDS[each.operator]])
+        found = [
+            (max(one[0], other[0]), min(one[1], other[1]))
+            for one in found
+            for other in joined
+            if max(one[0], other[0]) <= min(one[1], other[1])
+        ]
+    return tuple((within.size(first), within.size(last)) for first, last in found)
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        if found and found[-1][1] == first - 1:
+            found[-1] = (found[-1][0], last)
+        else:
+            found.append((first, last))
+    return found
+
+
+def _sign(number: Value) -> int:
+    return (number > 0) - (number < 0)

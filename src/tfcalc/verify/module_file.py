@@ -1,0 +1,189 @@
+"""A person's own class: what it is asked with, and the process that examines it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfcalc.errors import TfcalcError, Unavailable, UsageError
+from tfcalc.printable import quoted
+
+SECONDS = 120
+"""How long the file, its class and two passes may take together."""
+START = (
+    "import sys; sys.path.insert(0, sys.argv.pop()); import tfcalc; del sys.path[0]; "
+    "from tfcalc.verify.module_worker import main; main()"
+)
+"""The same tfcalc as here, found first and then no longer in the way; -P keeps the current folder off the path."""
+ALONE = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "MPLBACKEND": "agg",
+    "PYTHONDONTWRITEBYTECODE": "1",  # nothing is written beside their file
+}
+WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "none": None}
+KINDS = {"": "float", "ids": "ids", "mask": "mask"}
+SHAPE = re.compile(r"(\d+(?:[x×]\d+)*)(?::(\w+))?")
+
+Value = bool | int | float | str | None
+
+
+class BadModule(TfcalcError):
+    """A file or a class that cannot be loaded, or a forward pass that raises (exit 3)."""
+
+    code = "bad-module"
+    exit_code = 3
+
+
+class Arguments(NamedTuple):
+    """Of the constructor: ``512,8,dropout=0.1``."""
+
+    positional: tuple[Value, ...] = ()
+    named: Mapping[str, Value] = {}
+
+
+def read_arguments(text: str) -> Arguments:
+    """What ``--args`` says. Raises UsageError.
+
+    >>> read_arguments("512, 8, bias=false, activation=gelu")
+    Arguments(positional=(512, 8), named={'bias': False, 'activation': 'gelu'})
+    """
+    positional: list[Value] = []
+    named: dict[str, Value] = {}
+    for part in text.split(",") if text.strip() else []:
+        name, equals, value = part.partition("=")
+        if not (value if equals else part).strip() or (equals and not name.strip().isidentifier()):
+            raise UsageError(f"--args {quoted(text)} is not a list of values", "write 512,8 or d_model=512,heads=8")
+        if equals:
+            named[name.strip()] = _value(value)
+        elif named:
+            raise UsageError(f"--args {quoted(text)}: {quoted(part)} follows a named value", "name it too")
+        else:
+            positional.append(_value(part))
+    return Arguments(tuple(positional), named)
+
+
+def _value(text: str) -> Value:
+    text = text.strip()
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text.strip("'\"")
+
+
+def read_inputs(text: str) -> list[tuple[list[int], str]]:
+    """What ``--inputs`` says: a shape and a kind for each argument of forward. Raises UsageError.
+
+    >>> read_inputs("2x5x512,2x7:ids,none")
+    [([2, 5, 512], 'float'), ([2, 7], 'ids'), ([], 'none')]
+    """
+    found: list[tuple[list[int], str]] = []
+    for part in text.split(","):
+        word = part.strip().lower()
+        shaped = SHAPE.fullmatch(word)
+        kind = KINDS.get((shaped[2] or "") if shaped else "?")
+        if word == "none":
+            found.append(([], "none"))
+        elif shaped is None or kind is None:
+            raise UsageError(
+                f"--inputs {quoted(text)}: {quoted(part)} is no input", "write 2x5x512, 2x5:ids, 5x5:mask or none"
+            )
+        else:
+            found.append(([int(size) for size in re.split("[x×]", shaped[1])], kind))
+    return found
+
+
+def split_place(place: str) -> tuple[Path, str]:
+    """``file.py:Class`` as both; the class may be left out. Raises UsageError for what names no Python file."""
+    file, colon, name = place.rpartition(":")
+    if not colon or not name.isidentifier():
+        file, name = place, ""
+    path = Path(file)
+    if path.suffix != ".py":
+        raise UsageError(f"--module {quoted(place)} names no Python file", "write --module file.py:Class")
+    try:
+        there = path.is_file()
+    except (OSError, ValueError):
+        there = False
+    if not there:
+        raise BadModule(f"file {quoted(file)} does not exist", "write --module file.py:Class")
+    return path.resolve(), name
+
+
+def examined(
+    place: str,
+    given: Arguments,
+    inputs: Sequence[tuple[list[int], str]] | None,
+    *,
+    batch: int,
+    seq: int,
+    width: int | None = None,
+) -> dict[str, Any]:
+    """What the process says of the class (see :func:`tfcalc.verify.module_worker.answered`).
+
+    Raises BadModule with its message where it cannot be loaded or run, Unavailable without PyTorch.
+    """
+    path, name = split_place(place)
+    request = {
+        "file": str(path),
+        "class": name,
+        "positional": given.positional,
+        "named": given.named,
+        "inputs": inputs,
+        "batch": batch,
+        "seq": seq,
+        "width": width,
+    }
+    answer = asked(request)
+    if "refused" in answer:
+        raise BadModule(answer["refused"], answer["hint"])
+    if answer.get("torch", "") is None:
+        raise Unavailable("PyTorch is not installed", "pip install 'tfcalc[verify]'")
+    return answer
+
+
+def asked(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process of its own answers to the request. Raises BadModule where it takes too long, or has no answer."""
+    root, file = str(Path(__file__).parents[2]), Path(request["file"]).name
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", START, json.dumps(request), root],
+        env={**os.environ, **ALONE},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # what they start ends with it
+    )
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BadModule(f"{file} did not end within {SECONDS} s", "choose smaller --args or --inputs") from None
+    finally:
+        _end(process)
+    try:
+        answer: dict[str, Any] = json.loads(out)
+    except ValueError:
+        last = err.decode(errors="replace").strip().splitlines()[-1:] or ["without a message"]
+        raise BadModule(f"{file} ended the process (exit code {process.returncode}): {last[0]}") from None
+    return answer
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process, and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (OSError, AttributeError):  # it has ended; or a system without groups of processes
+        process.kill()
+    process.communicate()

@@ -1,0 +1,184 @@
+"""``tfcalc sweep`` and ``tfcalc plot``: ranges, formats, charts, refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfcalc
+from tests.cli.conftest import Quick
+from tfcalc.cli.ranges import spread
+from tfcalc.errors import UsageError
+from tfcalc.render.drawing import specification
+from tfcalc.report.chart import Chart, Curve
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("64", 64),
+        ("1,2,4", [1, 2, 4]),
+        ("1..4", [1, 2, 3, 4]),
+        ("512..2048:512", [512, 1024, 1536, 2048]),
+        ("1..10:4", [1, 5, 9]),
+        ("1..64:x4", [1, 4, 16, 64]),
+        ("3..20:x2", [3, 6, 12]),
+        ("7..7", [7]),
+        ("1,8..32:x2,5", [1, 8, 16, 32, 5]),
+    ],
+)
+def test_ranges(text: str, values: Any) -> None:
+    found = spread(text, "--seq", int)
+    assert found == values if isinstance(found, int) else list(found) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("8..1", "no values"),
+        ("..8", "is not a range"),
+        ("1..", "is not a range"),
+        ("1..8:", "is not a range"),
+        ("1..8:x1", "not a factor"),
+        ("1..8:x", "not a factor"),
+        ("1..8:x-2", "not a factor"),
+        ("1,2,1", "twice"),
+        ("1,024", "is one number or a list"),
+        ("1..10000001", "has 10,000,001 values"),
+    ],
+)
+def test_what_is_no_range_is_refused_in_one_line(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refusal:
+        spread(text, "--seq", int)
+    assert "\n" not in str(refusal.value)
+
+
+SEQS = [1024 << power for power in range(4)]
+
+
+def test_csv_and_json_are_what_the_library_says(quick: Quick) -> None:
+    line = "sweep gpt2 --of flops --seq 1k..8k:x2 --batch 1,2"
+    swept = tfcalc.sweep(tfcalc.load("gpt2"), "flops", batch_size=[[1], [2]], seq_len=SEQS)
+    rows = list(csv.DictReader(io.StringIO(quick(*line.split(), "--format", "csv").stdout)))
+    assert [int(row["total_flops"]) for row in rows] == swept["total_flops"].tolist()
+    assert [int(row["seq_len"]) for row in rows] == SEQS * 2
+    answer = json.loads(quick(*line.split(), "--json").stdout)
+    assert [column["values"] for column in answer["columns"]] == list(swept.to_dict().values())
+    assert [column["unit"] for column in answer["columns"]] == ["", "tokens", "flops"]
+    assert answer["points"] == 8
+
+
+def test_a_point_without_a_model_is_null_and_empty(quick: Quick) -> None:
+    line = "sweep --d-model 512,513"
+    answer = json.loads(quick(*line.split(), "--json").stdout)
+    assert answer["columns"][1]["values"] == [44_140_544, None]
+    assert "513 is not divisible" in answer["refused"][0]["message"]
+    assert quick(*line.split(), "--format", "csv").stdout.splitlines()[1:] == ["512,44140544", "513,"]
+    assert quick(*line.split(), "-q").stdout == "44140544 -\n"
+    assert "1 without an answer, such as: d_model 513 is not divisible" in quick(*line.split()).stdout
+
+
+def test_plans_and_phases_are_those_of_the_other_commands(quick: Quick) -> None:
+    for memory, sweep in (
+        ("--train --seq 64 --lora 8", "--train --seq 64 --lora 8,16"),
+        ("--serve --context 1k", "--serve --context 1k,2k"),
+        ("--layers 3", "--layers 3,6"),
+    ):
+        one = quick("memory", "gpt2", *memory.split(), "-q").stdout
+        assert quick("sweep", "gpt2", "--of", "memory", *sweep.split(), "-q").stdout.split()[0] == one.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("sweep gpt2", 2, "no option has several values"),
+        ("sweep gpt2 --seq 1,2", 2, "--seq 1 has no effect on params"),
+        ("sweep gpt2 --of memory --train --dtype bf16,fp32 --seq 1,2", 2, "'bf16,fp32' is not known"),
+        ("sweep gpt2 --of flops --seq 1..20000", 2, "a table of 20,000 points is too long"),
+        ("sweep gpt2 --of flops --seq 1..10000 --batch 1..10000", 2, "100,000,000 points are too many"),
+        ("sweep gpt2 --of flops --seq 1,2 --chart --json", 2, "--chart is for a terminal"),
+        ("sweep gpt2 --of flops --seq 1,2 --json -o x.vl.json", 2, "has no effect with -o x.vl.json"),
+        ("params gpt2 --layers 1,2..3", 2, "is not a number"),
+        ("plot gpt2", 2, "no size to plot over"),
+        ("plot gpt2 --over sequ=1,2", 2, "did you mean seq"),
+        ("plot gpt2 --over seq", 2, "has no values"),
+        ("plot gpt2 --over seq=8..1", 2, "has no values"),
+        ("plot gpt2 --over seq=1,2 --seq 5", 2, "--seq and --over both give seq_len"),
+        ("plot gpt2 --of params --over d_model=100,200", 2, "not divisible"),
+    ],
+)
+def test_refusals(quick: Quick, line: str, code: int, said: str) -> None:
+    done = quick(*line.split())
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_chart_is_text_of_the_same_bytes(quick: Quick) -> None:
+    pytest.importorskip("plotext")
+    line = ["plot", "--kind", "encoder", "--over", "seq=128..4096:x2"]
+    drawn = quick(*line).stdout
+    assert drawn == quick(*line).stdout
+    assert "X attention equals ffn at 1,024" in drawn
+    assert "\x1b" not in drawn
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert quick(*line, "--ascii").stdout.isascii()
+    assert "\x1b" in quick(*line, "--color", "always").stdout
+
+
+def test_a_specification_has_the_exact_numbers(quick: Quick, tmp_path: Path) -> None:
+    file = tmp_path / "growth.vl.json"
+    assert quick("sweep", "gpt2", "--of", "flops", "--seq", "1k..8k:x2", "-o", str(file)).returncode == 0
+    drawn = json.loads(file.read_text())
+    swept = tfcalc.sweep(tfcalc.load("gpt2"), "flops", seq_len=SEQS)
+    assert [row["y"] for row in drawn["layer"][0]["data"]["values"]] == swept.values.tolist()
+
+
+@pytest.mark.parametrize(("ending", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG")])
+def test_files_are_drawn_alike_each_time(quick: Quick, tmp_path: Path, ending: str, begins: bytes) -> None:
+    pytest.importorskip("vl_convert")
+    files = [tmp_path / f"{name}{ending}" for name in "ab"]
+    for file in files:
+        line = ["plot", "--kind", "encoder", "--over", "seq=128..4096:x2"]
+        assert quick(*line, "-o", str(file)).returncode == 0
+    one, other = (file.read_bytes() for file in files)
+    assert one == other
+    assert one.startswith(begins)
+
+
+def test_axes_are_by_factors_where_numbers_are_far_apart() -> None:
+    curve = Curve("", ((1, 10.0), (1000, 20.0)))
+    drawn: Any = specification(Chart("t", "seq_len", "bytes", "bytes", True, (curve,)))
+    encoding = drawn["layer"][0]["encoding"]
+    assert encoding["x"]["scale"] == {"type": "log"}
+    assert encoding["y"]["scale"] == {"zero": True}
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "extra"),
+    [
+        ("numpy", "sweep --d-model 64,128", "sweep"),
+        ("plotext", "plot --kind encoder --over seq=1,2", "plot"),
+        ("vl_convert", "plot --kind encoder --over seq=1,2 -o x.svg", "plot"),
+        ("pyarrow", "sweep --d-model 64,128 -o x.parquet", "parquet"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    module: str, line: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sys
+
+    from tfcalc.cli.main import main
+
+    monkeypatch.setitem(sys.modules, module, None)
+    for name in [name for name in sys.modules if name.startswith("tfcalc.arrays")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(line.split()) == 4
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"is not installed; pip install 'tfcalc[{extra}]'" in said.err

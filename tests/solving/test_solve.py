@@ -1,0 +1,176 @@
+"""Questions asked backwards: expected sizes are computed by hand, beside each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, params, solve
+from tfcalc.solving.answer import Solved
+
+DECODER = Transformer(kind="decoder", d_model=768, n_heads=12, n_layers=12)
+
+
+def solved(*asked: object, **more: object) -> Solved:
+    found = solve(*asked, **more)  # type: ignore[arg-type]  # any question
+    assert isinstance(found, Solved)
+    return found
+
+
+def test_attention_costs_more_than_the_feed_forward_network_from_two_thirds_of_the_width() -> None:
+    """12nlbh(2h + l) = 32nlbh² at l = 2h/3: of h = 512, 341.3, so from 342 tokens on."""
+    found = solved("attention = ffn", "seq")
+    assert (found.outcome, found.value, found.closed) == ("crossing", 342, "l = 2h/3")
+    assert found.ranges == ()
+    h, l, n = 512, 341, 6
+    left, right = found.rows
+    # one self-attention of an encoder layer, two attentions of a decoder layer: 4 products of h², 2 of l
+    assert left.sides == (3 * n * (8 * l * h * h + 4 * l * l * h), 2 * n * 16 * l * h * h)
+    assert left.sides[0] < left.sides[1]
+    assert right.sides[0] > right.sides[1]
+    assert found.exit_code == 0
+
+
+def test_an_encoder_alone_needs_three_times_that_length() -> None:
+    """8lh² + 4l²h = 16lh² at l = 2h, which 1,024 tokens meet exactly."""
+    found = solved("attention = ffn", "seq", Transformer(kind="encoder"))
+    assert (found.outcome, found.value, found.closed) == ("exact", 1024, "l = 2h")
+
+
+def test_in_the_decoder_of_an_encoder_decoder_attention_always_costs_more() -> None:
+    """Two attentions have 16lh² + 8l²h, and the feed-forward network 16lh²."""
+    found = solved("decoder.attention = decoder.ffn", "seq")
+    assert (found.outcome, found.value, found.exit_code) == ("never", None, 1)
+    assert found.steps is not None
+    assert found.steps.lines == (
+        "8nlbh(2h + l) = 16nlbh²",
+        "8nl²bh = 0",
+        "it is above 0 at all sizes, so the sides are never equal",
+    )
+
+
+def test_the_steps_end_in_the_closed_form() -> None:
+    found = solved("attention = ffn", "seq", symbolic=True)
+    assert found.steps is not None
+    assert found.steps.lines == (
+        "12nlbh(2h + l) = 32nlbh²",
+        "n(12l²bh - 8lbh²) = 0",
+        "divided by 4nlbh > 0: 3l - 2h = 0",
+        "l = 2h/3",
+    )
+    assert found.sheet().quiet == "l = 2h/3"
+    assert solved("attention = ffn", "seq", notation="bsld").closed == "L = 2d/3"
+
+
+def test_a_width_goes_in_steps_of_the_heads() -> None:
+    """12(12h² + 13h) + 2h: 123,089,736 of h = 924 and 126,305,712 of 936 = 924 + 12."""
+    found = solved("params = 125M", "d_model", DECODER)
+    assert (found.outcome, found.value, found.found.domain.step) == ("nearest", 936, 12)
+    assert [row.sizes["d_model"] for row in found.rows] == [924, 936]
+    assert [row.sides[0] for row in found.rows] == [12 * (12 * h * h + 13 * h) + 2 * h for h in (924, 936)]
+
+
+def test_a_root_is_a_closed_form() -> None:
+    """12nh² + 13nh + 2h = N; at n = 12, N = 12(12·768² + 13·768) + 2·768 = 85,056,000: h = 768."""
+    found = solved("params = 85056000", "d_model", DECODER)
+    assert (found.outcome, found.value) == ("exact", 768)
+    assert found.closed == "h = (√(169n² + 4082688052n + 4) - 13n - 2)/(24n)"
+
+
+def test_the_largest_batch_and_the_one_that_breaks_it() -> None:
+    model, run, plan = load("gpt2"), Workload(seq_len=128), Training()
+    found = solved("memory <= 8GiB", "batch", model, run, training=plan)
+    assert found.outcome == "at most"
+    assert found.value is not None
+    for size in (found.value, found.value + 1):
+        peak = memory(model, run.replaced(batch_size=size, phase="train"), training=plan).answer
+        assert (peak <= 8 * 2**30) == (size == found.value)
+
+
+def test_fewer_gpus_do_not_do() -> None:
+    model, run, plan = load("gpt2"), Workload(seq_len=128, phase="train"), Training(zero="3")
+    found = solved("memory <= 1.2GiB", "gpus", model, run, training=plan)
+    assert (found.outcome, [row.holds for row in found.rows]) == ("at least", [False, True])
+
+
+def test_of_a_context_the_cache_decides() -> None:
+    """gpt2 has 12 layers of 768 keys and values in fp32: 73,728 bytes a token."""
+    found = solved("memory.kv_cache <= 73728000", "context", load("gpt2"), serving=Serving(cache="static"))
+    assert found.value == 1000
+
+
+def test_two_comparisons_are_a_range() -> None:
+    """Of llama-3-8b a layer has 218,112,000 parameters, all else 1,050,677,248: 7 layers 2.58B, 13 layers 3.89B."""
+    found = solved("2.5B <= params < 4B", "layers", load("llama-3-8b"))
+    assert (found.outcome, found.ranges, found.value) == ("between", ((7, 13),), 13)
+
+
+def test_a_share_is_a_ratio() -> None:
+    """Without a vocabulary all products are those of attention and the network: half each where they are equal."""
+    found = solved("attention / total = 1/2", "seq", Transformer(kind="decoder"))
+    assert (found.outcome, found.value, found.closed) == ("exact", 1024, "l = 2h")
+
+
+def test_heads_are_the_divisors_of_the_width() -> None:
+    """768 = 2⁸ · 3: among its 18 divisors is 768/64 = 12."""
+    found = solved("head_dim = 64", "heads", Transformer(d_model=768))
+    assert (found.outcome, found.value) == ("exact", 12)
+    assert found.found.domain.listed == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 768)
+
+
+def test_tokens_of_a_run() -> None:
+    """A step is three times 24lh² + 4l²h a sequence, less the gradients of the data by W_Q, W_K and W_V, 6lh²."""
+    model = Transformer(kind="decoder", d_model=8, n_heads=2, n_layers=1)
+    run = Workload(batch_size=2, seq_len=16, phase="train")
+    step = 3 * 2 * (24 * 16 * 8 * 8 + 4 * 16 * 16 * 8) - 2 * 6 * 16 * 8 * 8
+    found = solved(f"flops <= {10 * step}", "tokens", model, run)
+    assert (found.outcome, found.value) == ("at most", 320)
+
+
+def test_a_function_that_falls_and_rises_has_both_ends() -> None:
+    """(l - 10)(l - 20) is not above 0 from 10 to 20."""
+    found = solved("(seq - 10) * (seq - 20) <= 0", "seq")
+    assert found.ranges == ((10, 20),)
+
+
+def test_a_window_makes_attention_turn() -> None:
+    """Of sliding:4 each token sees at most 9 keys, of 12: min(l, ·) is one polynomial before and one behind."""
+    model = Transformer(kind="encoder", pattern="sliding:4", n_layers=1, d_model=8, n_heads=1)
+    found = solved("attention <= 100k", "seq", model)
+    assert found.value is not None
+    assert found.found.exhaustive
+
+
+def test_several_sizes_are_a_family() -> None:
+    found = solve("params = 85056000", "d_model,layers", DECODER)
+    assert found.value == (768, 12)
+    assert found.rows[0].sides == (85056000, 85056000)
+    for row in found.rows:
+        sizes = row.sizes
+        assert row.sides[0] == params(DECODER.replaced(d_model=sizes["d_model"], n_layers=sizes["layers"])).answer
+
+
+REFUSED = {
+    "attention = ffn = ": "factor",
+    "1 = 2": "numbers alone",
+    "params <= 80GiB": "amount of memory",
+    "memory <= 80": "80GiB or 80GB",
+    "atention = ffn": "did you mean",
+    "params": "compares nothing",
+}
+
+
+@pytest.mark.parametrize(("condition", "told"), REFUSED.items())
+def test_what_is_no_condition_is_told(condition: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        solve(condition, "layers")
+
+
+def test_a_size_that_changes_nothing_is_told_with_those_that_do() -> None:
+    with pytest.raises(UsageError, match=r"seq changes nothing in params; solve for d_model, n_layers"):
+        solve("params = 125M", "seq")
+    with pytest.raises(UsageError, match="heads changes nothing"):
+        solve("params = 125M", "heads")
+    with pytest.raises(UsageError, match="add --train"):
+        solve("memory <= 1GB", "gpus")
+    with pytest.raises(UsageError, match="did you mean layers"):
+        solve("params <= 1B", "layrs")

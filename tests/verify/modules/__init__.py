@@ -1,0 +1,1 @@
+"""Classes as people write them, right and wrong; the tests hand these files to ``tfcalc verify --module``."""
