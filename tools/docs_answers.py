@@ -18,6 +18,8 @@ ASKED = {
     "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
     "What does a change of a config move?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
+    "Why do others say another number?": "tfcalc why 163M gpt2",
+    "From which length does attention cost more than the FFN?": 'tfcalc solve "attention = ffn" --of flops --for seq',
     "Is a change within its budgets?": "tfcalc budget --base origin/main",
     "Is it true?": "tfcalc verify llama-3-8b",
 }

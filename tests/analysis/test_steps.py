@@ -97,7 +97,7 @@ def test_attention_by_itself_has_no_projections() -> None:
 def test_growth_may_keep_the_batch() -> None:
     assert str(formula("mha", "time", with_batch=True)) == "O(lbh² + l²bh)"
     found = explain("mha", of="time", with_batch=True)
-    assert orders(found)["softmax"] == "l²ba"
+    assert orders(found)["softmax"] == "l²·b·a"
     assert found.order == formula("mha", "time", with_batch=True).closed
 
 

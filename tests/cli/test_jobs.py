@@ -77,7 +77,7 @@ JOBS = (
         "How is the KV cache estimated?",
         "explain cache --model llama-3-8b --of memory --serve --context 8k",
         "1,073,741,824 bytes",
-        ("nbgd",),
+        ("n·b·g·d",),
     ),
     # NVIDIA's H100 data sheet: 1,979 TFLOP/s are those with sparsity
     Job(

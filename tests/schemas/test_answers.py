@@ -57,7 +57,7 @@ def paths(value: object, within: str = "") -> Iterator[str]:
     if isinstance(value, dict):
         for name, inner in value.items():
             yield f"{within}{name}"
-            if name != "parts":
+            if name != "parts" or not within.startswith("components"):
                 yield from paths(inner, f"{within}{name}.")
     elif isinstance(value, list):
         for inner in value:

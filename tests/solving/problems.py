@@ -293,6 +293,8 @@ def main(count: int, seed: int) -> int:
         held = [asked.holds(size) for size in asked.sizes[:: max(len(asked.sizes) // 12, 1)]]
         both += True in held and False in held
         exact += asked.sign == "="
+        if (number + 1) % 50 == 0:
+            print(f"{number + 1} problems, {wrong} answered otherwise before", flush=True)
         if told:
             wrong += 1
             model = asked.given["model"]

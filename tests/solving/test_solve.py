@@ -149,6 +149,13 @@ def test_several_sizes_are_a_family() -> None:
         assert row.sides[0] == params(DECODER.replaced(d_model=sizes["d_model"], n_layers=sizes["layers"])).answer
 
 
+def test_layers_are_those_of_both_stacks() -> None:
+    """Of t5-small each layer of both has 3 attentions of 4 · 512²: two layers 6,291,456."""
+    for word in ("layers", "n_layers"):
+        found = solved("attention <= 6291457", word, load("t5-small"), of="params")
+        assert (found.ranges, found.value) == (((1, 2),), 2)
+
+
 REFUSED = {
     "attention = ffn = ": "factor",
     "1 = 2": "numbers alone",

@@ -150,7 +150,8 @@ def _of_model(word: str, name: str, setting: Setting) -> Unknown:
     run_letters = {known.symbol: field for field, known in setting.run.dimensions().items()}
     if name not in own and name not in classic and name in run_letters:
         return unknown(run_letters[name], setting)._replace(word=word)
-    field = own.get(name) or classic.get(name) or letters.get(name)
+    # tfcalc's own names first: n_layers is that of both stacks, where a config has a name for each
+    field = name if name in model.dimensions() else classic.get(name) or own.get(name) or letters.get(name)
     if field is None:
         known = [*own, *classic, *words(setting.run), TOKENS, *words(Training()), *words(Serving())]
         raise UsageError(f"{quoted(word)} is no size to solve for", nearest(name, known))
