@@ -156,6 +156,12 @@ def test_layers_are_those_of_both_stacks() -> None:
         assert (found.ranges, found.value) == (((1, 2),), 2)
 
 
+def test_a_long_path_of_no_part_is_refused_at_once() -> None:
+    """Each dot may end the name of an outer part: of 40 dots not every choice is tried."""
+    with pytest.raises(UsageError, match="no part of this model"):
+        solve(f"decoder.{'ff.' * 40}ffn = ffn", "seq")
+
+
 REFUSED = {
     "attention = ffn = ": "factor",
     "1 = 2": "numbers alone",

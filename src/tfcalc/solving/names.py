@@ -85,14 +85,13 @@ def parts(root: Node, name: str) -> list[Node]:
 
 
 def _parts(root: Node, name: str) -> Iterator[Node]:
-    fits = _finder(name)
-    found = list(_topmost(root, fits))
+    found = list(_topmost(root, _finder(name)))
     if found:
         yield from found
         return
     for place in range(len(name) - 1, 0, -1):
         if name[place] == ".":
-            outer = [node for node in _parts(root, name[:place]) if node is not root]
+            outer = [node for node in _topmost(root, _finder(name[:place])) if node is not root]
             inner = [part for node in outer for below in node.below() for part in _parts(below, name[place + 1 :])]
             if inner:
                 yield from inner
