@@ -118,7 +118,7 @@ def test_targets_without_a_rank_are_refused() -> None:
     [
         ("params llama-2-7b --lora 8 -q", "19988480\n"),
         ("params gpt2 --freeze transformer.h -q", f"{(50257 + 1024 + 2) * 768}\n"),
-        ("formula q_proj.lora_B --model llama-2-7b --lora -q", "adr\n"),
+        ("formula q_proj.lora_B --model llama-2-7b --lora -q", "a·d·r\n"),
         ("formula complete --model gpt2 --of trainable -q", "n(12h² + 13h) + (2 + V + T)h\n"),
     ],
 )

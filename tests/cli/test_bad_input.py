@@ -76,7 +76,7 @@ CASES = {
     "substitute": (["formula", "mha", "--substitute", "h"], "h"),
     "substitute a word": (["formula", "mha", "--substitute", "h=wide"], "wide"),
     "substitute code": (["formula", "mha", "--substitute", "h=__import__('os')"], "__import__"),
-    "no target": (["formula"], "target"),
+    "no part in a summary": (["formula", "--approx"], "--approx"),
     "nothing to explain": (["explain"], "encoder-layer"),
     "a part that needs a vocabulary": (["explain", "embedding"], "vocab_size"),
     "substitute nonsense": (["formula", "mha", "--substitute", "h=-1"], "-1"),

@@ -52,6 +52,7 @@ class Formula:
         A size that is not given stays a symbol. Raises UsageError for a letter that does not occur in it, or a number
         that is not whole.
 
+        >>> from tfcalc import formula
         >>> formula("core").at(h=512, n=6)
         44140544
         """

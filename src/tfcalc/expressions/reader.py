@@ -54,7 +54,7 @@ def read_formula(text: str, names: Collection[str] | None = None, *, quantities:
         quantities: whether numbers may have units (``80GiB``) and names may be paths, as in a condition.
 
     >>> from tfcalc.expressions import evaluate
-    >>> evaluate(read_formula("4lbh(2h + l)", "lbh"), {"l": 2, "b": 3, "h": 5})
+    >>> evaluate(read_formula("4lbh(2h + l)", ["l", "b", "h"]), {"l": 2, "b": 3, "h": 5})
     1440
     """
     reader = _Reader(text, names, conditions=quantities)

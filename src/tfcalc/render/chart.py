@@ -58,7 +58,7 @@ def ticks(numbers: Sequence[float], *, by_factors: bool) -> list[float]:
     """A few places of an axis: of the numbers themselves where there are few, else round ones between the ends.
 
     >>> ticks([1024, 2048, 4096], by_factors=True), ticks([0, 95], by_factors=False)
-    ([1024, 2048, 4096], [0.0, 20.0, 40.0, 60.0, 80.0])
+    ([1024, 2048, 4096], [0, 20, 40, 60, 80])
     """
     if len(numbers) <= TICKS and by_factors:
         return list(numbers)

@@ -82,7 +82,7 @@ def solve(
     >>> found.value, found.closed
     (342, 'l = 2h/3')
     >>> solve("params <= 125M", "layers").value
-    17
+    16
     """
     from tfcalc.families.transformer import Transformer
 
