@@ -90,7 +90,7 @@ def first_values(settings: Settings) -> tuple[Settings, dict[str, Sequence[int]]
 
 
 def without(settings: Settings, spread: Mapping[str, object]) -> Settings:
-    """The settings without the sizes that are spread, which the model has of its own."""
+    """The settings without the sizes that are spread: each of those is a column."""
     kept = {name: given for name, given in settings.given.items() if name not in spread}
     return Settings(kept, settings.named)
 
