@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pickletools
 import sqlite3
+from contextlib import closing
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +42,7 @@ def sarif() -> jsonschema.Draft7Validator:
     assert package is not None
     assert package.origin is not None
     store = Path(package.origin).with_name("cache.sqlite")
-    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as file:
+    with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as file:
         for (answer,) in file.execute("SELECT value FROM responses WHERE instr(value, ?)", (SARIF.encode(),)):
             parts = [part for _, part, _ in pickletools.genops(answer)]
             if SARIF in parts:
