@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
@@ -63,16 +63,13 @@ class Stack(Module):
     @property
     def groups(self) -> list[Group]:
         """Those that are alike together, in the order of the first of each."""
-        found: list[tuple[Module, list[int]]] = []
-        for place, layer in enumerate(self.layers):
-            same = next((places for known, places in found if known is layer or known == layer), None)
-            if same is None:
-                found.append((layer, [place]))
-            else:
-                same.append(place)
+        found: dict[int, list[int]] = {}
+        for place, kind in enumerate(_equal(self.layers)):
+            found.setdefault(kind, []).append(place)
         if len(found) == 1:
-            return [Group(self.name, found[0][0], self.count, self.count)]
-        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in found]
+            return [Group(self.name, self.layers[0], self.count, self.count)]
+        each = [(self.layers[places[0]], places) for places in found.values()]
+        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in each]
 
     def components(self) -> Iterator[Component]:
         """What its layers hold; they stand in the module that has the stack."""
@@ -175,21 +172,21 @@ def _repeated(kinds: list[int], start: int, longest: int) -> Iterator[tuple[int,
         yield here, period, times
 
 
+def _equal(layers: Sequence[Module]) -> Iterator[int]:
+    """A number for each layer, the same for those that are equal; one that stands at many places is compared once."""
+    known: list[Module] = []
+    numbers: dict[int, int] = {}
+    for layer in layers:
+        if id(layer) not in numbers:
+            numbers[id(layer)] = next((at for at, each in enumerate(known) if each == layer), len(known))
+            if numbers[id(layer)] == len(known):
+                known.append(layer)
+        yield numbers[id(layer)]
+
+
 def _kinds(groups: list[Group]) -> list[int]:
-    """A number for each layer, the same for those that are equal."""
-    known: list[Group] = []
-    found = []
-    for group in groups:
-        alike = (
-            number
-            for number, each in enumerate(known)
-            if (group.layer is each.layer or group.layer == each.layer) and group.again == each.again
-        )
-        number = next(alike, len(known))
-        if number == len(known):
-            known.append(group)
-        found.append(number)
-    return found
+    """The same of groups; those that backward computes again are another kind."""
+    return [2 * kind + group.again for kind, group in zip(_equal([each.layer for each in groups]), groups, strict=True)]
 
 
 def _unlike(group: Group, every: int) -> Iterator[Group]:
