@@ -42,7 +42,7 @@ def memory(
         training: number formats, optimizer, adapters, and over how many GPUs; see :class:`~tfcalc.Training`.
         serving: formats of weights and cache, context in tokens, requests at once; see :class:`~tfcalc.Serving`.
         weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
-        depth: levels of the breakdown; by default down to the blocks.
+        depth: levels of the breakdown; by default down to the layers.
 
     Returns:
         A report: ``answer`` is the number of bytes (the peak of a step, or of serving), ``totals`` the terms.

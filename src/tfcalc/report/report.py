@@ -70,7 +70,7 @@ class Entry(NamedTuple):
         return self.value // self.counted if self.counted else 0
 
     def pruned(self, depth: int | None) -> "Entry":
-        """This entry with so many levels below the root; without a number, down to the blocks."""
+        """This entry with so many levels below the root; without a number, down to the layers."""
         ends = self.kind in BLOCKS if depth is None else self.depth >= depth
         return self._replace(parts=() if ends else tuple(part.pruned(depth) for part in self.parts))
 
@@ -144,7 +144,7 @@ class Report(NamedTuple):
         model: the model's fields, as in the JSON.
         conventions: the definitions behind the numbers, as in the JSON.
         whole: the breakdown, each entry with its path, copies, value and formula.
-        depth: levels of the breakdown that are shown; None for down to the blocks.
+        depth: levels of the breakdown that are shown; None for down to the layers.
         notes: remarks about this answer.
         footer: what the answer assumes, what it does not count, and what to ask next.
         summary: the table that is shown instead of the breakdown, if any.

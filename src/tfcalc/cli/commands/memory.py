@@ -105,9 +105,9 @@ COMMAND = Command(
     (
         "tfcalc memory --d-model 512 --layers 6",
         "tfcalc memory transformer-big --dtype bf16 --units si",
-        "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --precision bf16-master --checkpointing full",
+        "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --checkpointing full",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
-        "tfcalc memory llama-3-8b --serve --context 32k --concurrency 16 --weights int4 --kv fp8 --cache paged",
+        "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory llama-3-8b --weights nf4",
