@@ -57,21 +57,11 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
-    check_arguments(model, workload, conventions)
-    check_plans(training, serving)
     conventions = conventions or Conventions()
-    if training is not None or (workload is not None and workload.training):
+    if step := step_of(model, workload, conventions, training, serving, weights):
         from tfcalc.analysis.training_report import training_memory
-        from tfcalc.footprint.plans import Training
 
-        if serving is not None:
-            raise UsageError("training and serving cannot be combined", "choose one")
-        if conventions.dtype != AUTO:
-            raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
-        if weights:
-            raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
-        workload = (workload or default_run(model)).replaced(phase="train")
-        return training_memory(model, workload, training or Training(), conventions, depth=depth)
+        return training_memory(model, *step, conventions, depth=depth)
     if serving is not None:
         from tfcalc.analysis.serving_report import serving_memory
 
@@ -79,6 +69,30 @@ def memory(
     if workload is not None:
         refuse_idle(workload, ("seq_len", "source_len"), "on a model at rest")
     return at_rest(model, conventions, weights=weights, depth=depth)
+
+
+def step_of(
+    model: Model,
+    workload: Workload | None,
+    conventions: Conventions,
+    training: Training | None,
+    serving: Serving | None,
+    weights: str | None,
+) -> tuple[Workload, Training] | None:
+    """The step that is asked about, if one is. Raises as :func:`memory` for what cannot be asked, or has no effect."""
+    check_arguments(model, workload, conventions)
+    check_plans(training, serving)
+    if training is None and not (workload is not None and workload.training):
+        return None
+    from tfcalc.footprint.plans import Training
+
+    if serving is not None:
+        raise UsageError("training and serving cannot be combined", "choose one")
+    if conventions.dtype != AUTO:
+        raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
+    if weights:
+        raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
+    return (workload or default_run(model)).replaced(phase="train"), training or Training()
 
 
 def at_rest(model: Model, conventions: Conventions, *, weights: str | None = None, depth: int | None = None) -> Report:

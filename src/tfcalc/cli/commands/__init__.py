@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
@@ -48,7 +48,8 @@ def _success(_: Answer) -> int:
 class Command(NamedTuple):
     """``answer`` is what it asks; ``examples`` stand first in its help, and a test runs each.
 
-    ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do.
+    ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do. ``entries`` is
+    its JSON object for those who read few of them, if it has a shorter way to these.
     """
 
     answer: Callable[[Settings], Answer]
@@ -56,6 +57,7 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
     code: Callable[[Answer], int] = _success
     write: Callable[[Any, Settings], None] | None = None
+    entries: Callable[[Settings], Mapping[str, Any]] | None = None
 
     def run(self, settings: Settings) -> int:
         """Answer it, write the answer, and return the exit code."""
