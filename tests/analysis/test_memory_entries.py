@@ -66,11 +66,8 @@ def test_the_entries_of_the_classic_model_are_those_of_the_answer() -> None:
 
 def test_the_entries_of_a_verdict_are_those_of_the_answer() -> None:
     for asked in (
-        {"training": Training(), "workload": Workload(seq_len=64), "budget": of_card("h100")},
-        {"training": Training(), "workload": Workload(seq_len=64), "budget": stated("1GB")},
         {"training": Training(gpus=2), "workload": Workload(seq_len=64), "budget": of_card("2xt4")},
         {"serving": Serving(context=512), "budget": of_card("t4"), "utilization": 0.5},
-        {"serving": Serving(context=512, cache="dynamic"), "budget": stated("80MB")},
         {"weights": "nf4", "budget": stated("80MB")},
     ):
         question: dict[str, Any] = {"margin": 5, **asked}
