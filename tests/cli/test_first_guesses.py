@@ -18,6 +18,7 @@ WORKS = {
     "params llama-3-70b-instruct": "70.6B parameters",
     "params META-LLAMA/meta-llama-3-8b": "8.03B parameters",
     "compare llama-3-8b qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
+    "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
     "params bert-base": "bert-base-uncased",

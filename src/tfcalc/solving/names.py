@@ -21,6 +21,9 @@ OTHER_NAMES = {
     "bytes": "memory",
     "parameters": "params",
 }
+BYTES = "_bytes"
+TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache")
+"""Terms of memory that need not say so; any other does by the end of its key, BYTES."""
 TOTAL = "total"
 """The whole model, in the quantity that was asked for."""
 
@@ -56,6 +59,8 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
 
     >>> meaning("attention", "flops", ()), meaning("memory.weights", "flops", ())
     (Meant(quantity='flops', part='attention'), Meant(quantity='memory', part='weights'))
+    >>> meaning("kv_cache", "flops", ())
+    Meant(quantity='memory', part='kv_cache')
     """
     if name in sizes:
         return Meant("size", name)
@@ -65,6 +70,9 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
         known = OTHER_NAMES.get(quantity, quantity)
         if known in QUANTITIES:
             return Meant(known, "" if part == TOTAL else part)
+    term = name.removesuffix(BYTES)
+    if name.endswith(BYTES) or term in TERMS:
+        return Meant("memory", term)
     return Meant(of, "" if name == TOTAL else name)
 
 
