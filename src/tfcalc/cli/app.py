@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.errors import InvalidModel, TfcalcError
@@ -43,15 +43,18 @@ A value comes from the option, else from the variable TFCALC_<OPTION>
 """
 
 
-def application(called: str | None) -> typer.Typer:
-    """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group."""
+def application(called: str | None, meant: Command | None = None) -> typer.Typer:
+    """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group.
+
+    ``meant`` is what the words of the command line make of it.
+    """
     app = typer.Typer(
         rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
     if called is None:
         app.callback(help=ABOUT)(_about)
     for name in COMMANDS if called is None else [called]:
-        asked = command(name)
+        asked = meant or command(name)
         text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
         app.command(name, help=text, short_help=COMMANDS[name])(_typed(asked.run, asked.options))
     return app
