@@ -12,7 +12,7 @@ from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report import Footer, Report, exact
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
 
 def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int | None) -> Report:
     """The same, each tensor as the format stores it, scales and what is not quantized among them."""
+    from tfcalc.analysis.memory_breakdown import memory_breakdown
     from tfcalc.analysis.serving_memory import buffers_of, tree_for, weight_recipe
     from tfcalc.core.measure import bytes_held
     from tfcalc.footprint.formats.weights import hold
-    from tfcalc.footprint.numbers import of_formulas, of_numbers
     from tfcalc.footprint.plans import Serving
     from tfcalc.symbols import remembering
 
@@ -148,14 +148,7 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     tree = remembering(asked.model).tree(remembering(asked.run))
     stored, buffers = hold(tree_for(recipe, asked.model, asked.run, tree), recipe), buffers_of(tree, recipe)
     both = stored._replace(parts=(*stored.parts, *([buffers] if buffers.own.held else [])))
-    whole = breakdown(
-        of_numbers(both).root(),
-        of_formulas(both).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    whole, used = memory_breakdown(both, depth)
     weights = value_of(stored.total(bytes_held))
     kept = f"; unquantized tensors in {recipe.dtype}"
     return Report(

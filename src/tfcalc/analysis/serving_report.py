@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.at_a_glance import of_serving, serving_summary
 from tfcalc.analysis.effects import SERVING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.analysis.training_plan import of_text_alone
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
-from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.serving.caches import PAGED
-from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report import Footer, Report, exact
 from tfcalc.report.later import each_of
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
@@ -44,14 +44,7 @@ def serving_memory(
     """The peak of serving: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
     workload, plan = resolved(model, workload, plan, conventions)
     found, requests = served(model, workload, plan, conventions.dtype), at_work(workload, plan)
-    whole = breakdown(
-        of_numbers(found.alive).root(),
-        of_formulas(found.alive).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    whole, used = memory_breakdown(found.alive, depth)
     letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
     return Report(
         command="memory",

@@ -10,20 +10,20 @@ from tfcalc.analysis.at_a_glance import of_training, training_summary
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import Peaks, training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
-from tfcalc.core.measure import bytes_held, params
+from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype, resolve_training
-from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import NUMBERS
-from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report import Footer, Report, exact
 from tfcalc.report.later import Later, each_of
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
@@ -92,14 +92,7 @@ def training_memory(
     workload, plan = resolved(model, workload, plan)
     step = training_step(model, workload, plan)
     alive, terms = step.alive, dict(each_of(step, TOTALS))
-    whole = breakdown(
-        of_numbers(alive).root(),
-        of_formulas(alive).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    whole, used = memory_breakdown(alive, depth)
     letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
     return Report(
         command="memory",
