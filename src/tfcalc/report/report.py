@@ -201,13 +201,7 @@ class Report(NamedTuple):
         return InTurn(self._head(), Later({}, self._tree), self.more)
 
     def _head(self) -> dict[str, object]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": self.command,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            **self.totals,
-        }
+        return {**head(self.command, self.model, self.conventions), **self.totals}
 
     def _tree(self) -> dict[str, object]:
         return {"formula": self.whole.written(), "components": [part.to_dict() for part in self.root.parts]}
@@ -301,6 +295,16 @@ class Report(NamedTuple):
         from tfcalc.report.style import Style
 
         return rendered(self.sheet(), "plain", Style())
+
+
+def head(command: str, model: Mapping[str, object], conventions: Mapping[str, object]) -> dict[str, object]:
+    """How the JSON object of a report begins: whose answer it is, about what, by which definitions."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        "model": dict(model),
+        "conventions": dict(conventions),
+    }
 
 
 def breakdown(
