@@ -101,9 +101,9 @@ COMMAND = Command(
     answer,
     (MODEL_ARGUMENT, OF, OVER, PARTS, SHARES, *spreading((*MODEL_OPTIONS, *RUN)), *CONVENTIONS, *SHOW),
     (
-        "tfcalc plot llama-3-8b --of flops --over seq=1k..1024k:x2 --parts attention,ffn",
+        "tfcalc plot llama-3-8b --over seq=1k..1024k:x2 --parts attention,ffn",
         "tfcalc plot --kind encoder --seq 128..4096:x2 --format markdown",
-        "tfcalc plot gpt2 --of params --over d_model=192..1536:x2 --parts attention,ffn,embedding --json",
+        "tfcalc plot gpt2 --of params --over d_model=192..1536:x2 --json",
         "tfcalc plot mixtral-8x7b --over seq=1k..128k:x2 --shares",
     ),
     write=write,
