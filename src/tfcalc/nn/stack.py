@@ -11,7 +11,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.turn_by_turn import bounded
+from tfcalc.nn.turn_by_turn import bounded, bounded_kinds
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.tape.tensor import Tensor
@@ -173,14 +173,21 @@ def _repeated(kinds: list[int], start: int, longest: int) -> Iterator[tuple[int,
 
 
 def _equal(layers: Sequence[Module]) -> Iterator[int]:
-    """A number for each layer, the same for those that are equal; one that stands at many places is compared once."""
-    known: list[Module] = []
+    """A number for each layer, the same for those that are equal; one that stands at many places is compared once.
+
+    Raises InvalidModel where too many are unlike: each of them is counted by itself.
+    """
+    known: dict[int, list[tuple[Module, int]]] = {}
     numbers: dict[int, int] = {}
+    kinds = 0
     for layer in layers:
         if id(layer) not in numbers:
-            numbers[id(layer)] = next((at for at, each in enumerate(known) if each == layer), len(known))
-            if numbers[id(layer)] == len(known):
-                known.append(layer)
+            alike = known.setdefault(layer.fingerprint, [])
+            number = next((at for each, at in alike if each == layer), kinds)
+            if number == kinds:
+                kinds = bounded_kinds(kinds + 1)
+                alike.append((layer, number))
+            numbers[id(layer)] = number
         yield numbers[id(layer)]
 
 

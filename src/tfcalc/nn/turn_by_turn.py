@@ -29,3 +29,13 @@ def bounded(each: Iterable[T], what: str = "layers that differ from their neighb
 def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
     """The numbers of so many turns, or of so many streams. Raises InvalidModel likewise."""
     return bounded(range(value_of(times)), what)
+
+
+def bounded_kinds(count: int) -> int:
+    """So many kinds of layers. Raises InvalidModel where they are too many to count each by itself."""
+    if count > MOST_BY_THEMSELVES:
+        raise InvalidModel(
+            f"more than {MOST_BY_THEMSELVES} layers that are unlike each other are too many to count one by one",
+            f"give at most {MOST_BY_THEMSELVES}",
+        )
+    return count
