@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from tfcalc.analysis.why.chance import ALWAYS, LIKELY, Others
 from tfcalc.analysis.why.given import Given, Reading
 from tfcalc.analysis.why.step import Candidate, Root, State, Step, Taken
 
@@ -13,6 +14,8 @@ LEVELS = (1.5, 2.75, 4.5)
 """How far combinations may depart, one after the other; the first at which any gives the number is the last."""
 BEYOND = 0.5
 """How much further than the simplest that gives the number those may depart that are listed beside it."""
+AS_SIMPLE = 0.25
+"""How much further a combination may depart that is named beside another that gives the same value."""
 BEARS = {1: 1.5, 2: 2.0, 3: 2.75, 4: 3.5, 5: 4.0}
 """How far a combination may depart for a number of so many figures: few figures fit many combinations by chance."""
 EXACT = LEVELS[-1]
@@ -20,10 +23,15 @@ MOST_STEPS = 4
 
 
 class Match(NamedTuple):
-    """A candidate that gives the number, read so."""
+    """A candidate that gives the number, read so; ``others`` give the same value and are about as simple.
+
+    ``chance`` is the share of numbers with as many figures that something as simple would give.
+    """
 
     candidate: Candidate
     reading: Reading
+    chance: float = 0.0
+    others: tuple[Candidate, ...] = ()
 
     @property
     def cost(self) -> float:
@@ -44,25 +52,34 @@ def bears(reading: Reading) -> float:
 
 
 def matches(given: Given, questions: Sequence[Question]) -> list[Match]:
-    """The combinations that give the number, the simplest and then the nearest first."""
+    """The combinations that give the number, the simplest and then the nearest first.
+
+    What is far-fetched, and would give every second number with as many figures, is not among them.
+    """
     most = max(bears(reading) for reading in given.readings)
     for level in (min(level, most) for level in LEVELS):
-        found = list(_found(given, questions, level))
+        found, around = _found(given, questions, level)
         if found:
             furthest = min(match.cost for match in found) + BEYOND
-            found = found if furthest <= level else list(_found(given, questions, furthest))
-            near = (match for match in found if match.cost <= furthest)
-            return sorted(_distinct(near), key=lambda match: _order(given, match))
+            if furthest > level:
+                found, around = _found(given, questions, furthest)
+            rated = (one._replace(chance=around.chance(one.reading, one.cost)) for one in found if one.cost <= furthest)
+            telling = (one for one in rated if one.cost <= ALWAYS or one.chance < LIKELY)
+            return sorted(_distinct(telling), key=lambda match: _order(given, match))
         if level == most:
             break
     return []
 
 
-def _found(given: Given, questions: Sequence[Question], level: float) -> Iterator[Match]:
+def _found(given: Given, questions: Sequence[Question], level: float) -> tuple[list[Match], Others]:
+    """What gives the number within ``level``, and the other values that combinations within it have."""
+    found, around = list[Match](), Others(given)
     for candidate in _all(given, questions, level):
+        around.add(float(candidate.shown), candidate.cost)
         reading = given.reading(candidate.shown)
         if reading is not None and candidate.cost + reading.cost <= min(level, bears(reading)):
-            yield Match(candidate, reading)
+            found.append(Match(candidate, reading))
+    return found, around
 
 
 def nearest(given: Given, questions: Sequence[Question], most: float = 1.5) -> list[Candidate]:
@@ -78,10 +95,13 @@ def _order(given: Given, match: Match) -> tuple[float, Fraction, int]:
 
 
 def _distinct(found: Iterable[Match]) -> list[Match]:
-    """Each value once, by its simplest combination."""
+    """Each value once, by its simplest combination, with those that are about as simple."""
     kept: dict[tuple[Fraction, str], Match] = {}
     for match in sorted(found, key=lambda one: (one.cost, len(one.candidate.taken))):
-        kept.setdefault((match.candidate.value, match.candidate.root.unit), match)
+        key = match.candidate.value, match.candidate.root.unit
+        first = kept.setdefault(key, match)
+        if first is not match and match.cost <= first.cost + AS_SIMPLE:
+            kept[key] = first._replace(others=(*first.others, match.candidate))
     return list(kept.values())
 
 
