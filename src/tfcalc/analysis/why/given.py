@@ -40,6 +40,8 @@ OF_UNIT = {
 
 ROUNDED, CUT, ZEROS = 0.0, 0.75, 0.25
 """What a reading costs: rounded, rounded down, or with zeros at the end that only hold places."""
+WIDEST = 2.0
+"""No reading goes further from the number than this, as a fraction of it: 1 as it is rounded down, 1 to below 2."""
 PLAIN_ZEROS = 3
 """So many zeros at the end of a number in full mean that it is rounded."""
 
@@ -79,6 +81,10 @@ class Given(NamedTuple):
     def is_binary(self) -> bool:
         """Whether the prefix is one of 1,024."""
         return self.power > 0 and self.scale == 1024**self.power
+
+    def about(self, value: float) -> bool:
+        """Whether it is worth asking for a reading of this value: quick, and true somewhat beyond all readings."""
+        return abs(value - float(self.value)) <= float(self.value) * WIDEST
 
     def reading(self, value: Fraction) -> Reading | None:
         """The first reading that takes this value."""

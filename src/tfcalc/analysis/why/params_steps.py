@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -54,10 +54,12 @@ def add(cells: Cells) -> Change[Cell]:
 def scale(of: Callable[[Cell], bool], factor: Fraction) -> Change[Cell]:
     """Count some cells so many times; None where that is no whole number."""
 
+    times, by = factor.numerator, factor.denominator
+
     def change(state: S) -> S | None:
-        if any((size * factor).denominator != 1 for cell, size in state.cells.items() if of(cell)):
+        if any(size * times % by for cell, size in state.cells.items() if of(cell)):
             return None
-        return state.changed(lambda cell, size: int(size * factor) if of(cell) else size)
+        return state.changed(lambda cell, size: size * times // by if of(cell) else size)
 
     return change
 
@@ -67,7 +69,7 @@ def stored(cells: Cells) -> Cells:
     return {cell: size for cell, size in cells.items() if not cell.tied and cell.role != BUFFER}
 
 
-def steps(cells: Cells, known: Facts, extra: Iterator[Step[Cell]]) -> Iterator[Step[Cell]]:
+def steps(cells: Cells, known: Facts, extra: Iterable[Step[Cell]]) -> Iterator[Step[Cell]]:
     """The steps that this model gives reason to, in the order in which they are taken."""
     yield from _embeddings(cells)
     yield from extra

@@ -45,6 +45,10 @@ class Question(NamedTuple):
     roots: Sequence[Root[Any]]
     steps: Sequence[Step[Any]]
 
+    def dearer(self, by: float) -> Question:
+        """The same, each root further away by this."""
+        return self._replace(roots=[root._replace(cost=root.cost + by) for root in self.roots])
+
 
 def bears(reading: Reading) -> float:
     """How far a combination may depart that this reading is taken for."""
@@ -75,8 +79,9 @@ def _found(given: Given, questions: Sequence[Question], level: float) -> tuple[l
     """What gives the number within ``level``, and the other values that combinations within it have."""
     found, around = list[Match](), Others(given)
     for candidate in _all(given, questions, level):
-        around.add(float(candidate.shown), candidate.cost)
-        reading = given.reading(candidate.shown)
+        near = float(candidate.shown)
+        around.add(near, candidate.cost)
+        reading = given.reading(candidate.shown) if given.about(near) else None
         if reading is not None and candidate.cost + reading.cost <= min(level, bears(reading)):
             found.append(Match(candidate, reading))
     return found, around
@@ -125,7 +130,8 @@ def _from(
     most: float,
 ) -> Iterator[Candidate]:
     """This state, and all that steps from ``first`` on lead to."""
-    yield Candidate(state.value, root, taken, cost, state.value)
+    value = state.value
+    yield Candidate(value, root, taken, cost, value)
     if len(taken) >= min(MOST_STEPS, root.deep):
         return
     for place in range(first, len(steps)):
@@ -148,8 +154,10 @@ def _shown(given: Given, candidate: Candidate, most: float) -> Iterator[Candidat
     """The candidate, and the same where prefixes of 1,024 and of 1,000 are confused."""
     yield candidate
     unit, power = candidate.root.unit, given.power
+    if not power:
+        return
     cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
-    if not power or cost > most or (given.is_binary and unit != "bytes"):
+    if cost > most or (given.is_binary and unit != "bytes"):
         return
     binary = NAMED.get(power, f"units of 1,024^{power}")
     decimal = binary.replace("i", "")
