@@ -70,7 +70,8 @@ def why(
     model.check(asked.run)
     looked: list[Question] = []
     for quantities in rounds(given, of, asked):
-        here = {one: [each.dearer(unasked(given, of, one, asked)) for each in questions(one, asked)] for one in quantities}
+        more = {one: unasked(given, of, one, asked) for one in quantities}
+        here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
         found = [match for one in here.values() for match in matches(given, one)]
         if found:
             found.sort(key=lambda match: match.cost)

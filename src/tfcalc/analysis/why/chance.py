@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfcalc.analysis.why.given import Given, Reading
 
-RANGE = 2
-"""Values from 1/RANGE of the number to RANGE times it are the others that it might have met."""
+RANGES = (2.0, 1.1)
+"""Values from a part of the number to so many times it are the others that it might have met: of the wide range and of
+the narrow one, as many departures change a model's number by little, the one where they are denser."""
 LIKELY, RARELY = 0.5, 0.05
 """From LIKELY on a match says nothing about its cause, below RARELY it is evidence."""
 ALWAYS = 1.5
@@ -28,23 +29,29 @@ class Others:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        self._low, self._high = float(given.value) / RANGE, float(given.value) * RANGE
         self._cost: dict[float, float] = {}
-        self._sorted: list[float] = []
+        self._sorted: dict[float, list[float]] = {}
 
     def add(self, value: float, cost: float) -> None:
         """One more combination."""
-        if self._low <= value < self._high and cost < self._cost.get(value, cost + 1):
+        at = float(self._given.value)
+        if at / RANGES[0] <= value < at * RANGES[0] and cost < self._cost.get(value, cost + 1):
             self._cost[value] = cost
-            self._sorted = []
 
     def chance(self, reading: Reading, cost: float) -> float:
         """The share of numbers, written with as many figures, that fit something as simple: from 0 to 1."""
-        if not self._sorted:
-            self._sorted = sorted(self._cost.values())
-        as_simple = bisect_right(self._sorted, cost + 1e-9)
-        each = open_share(self._given.readings, reading) / log(RANGE * RANGE)
-        return 1 - exp(-as_simple * each)
+        each = open_share(self._given.readings, reading)
+        wide, narrow = (self._as_simple(width, cost) for width in RANGES)
+        dense = max(wide / log(RANGES[0] ** 2), (narrow - 1) / log(RANGES[1] ** 2))
+        return 1 - exp(-each * dense)
+
+    def _as_simple(self, width: float, cost: float) -> int:
+        """How many of this range are as simple, the one that was found among them."""
+        if width not in self._sorted:
+            at = float(self._given.value)
+            near = (cost for value, cost in self._cost.items() if at / width <= value < at * width)
+            self._sorted[width] = sorted(near)
+        return bisect_right(self._sorted[width], cost + 1e-9)
 
 
 def open_share(readings: Iterable[Reading], taken: Reading) -> float:

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 ATTENTION, HEAD, REST, LOOKUP, SMALL = "attention products", "output head", "weights", "lookup", "elementwise"
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
 PASSES = {FORWARD: matmul_flops, BACKWARD: matmul_backward_flops, AGAIN: matmul_again_flops}
-PART, ALL, BESIDE, ROUND_N, ROUNDED_TO = 1.0, 1.25, 0.25, 1.0, 3
+PART, ALL, BESIDE, ROUND_N, ROUNDED_TO = 1.0, 1.25, 0.5, 0.75, 3
+OTHER_LENGTH, EXACTLY = 0.75, 0.25
+"""What another sequence costs than the one that was asked; and to count a whole run exactly, which few do."""
 PARTS = {
     **dict.fromkeys(STACKS, "stack"),
     "layer": "layer",
@@ -107,7 +109,10 @@ def roots(
                 tree = run_tree(model, one)
             except TfcalcError:
                 continue
-            yield from _of_run(tree, one, called, tokens, length, rare=0.0 if phase == phases[0] else 0.5)
+            rare = 0.0 if phase == phases[0] else 0.5
+            yield from _of_run(tree, one, called, tokens, length, rare)
+            if tokens is None or length is None:
+                yield from _rules(tree, one, called, tokens, rare + (0.0 if length is None else OTHER_LENGTH))
 
 
 def _of_run(
@@ -118,7 +123,7 @@ def _of_run(
     now = value_of(run.target.tokens)
     sizes = f"{value_of(run.batch_size):,} x {value_of(run.target.length):,} tokens"
     words = "" if length is None and not rare else f"{name}, {sizes}"
-    cost = rare + (0.0 if length is None else 0.75)
+    cost = rare + (0.0 if length is None else OTHER_LENGTH) + (0.0 if tokens is None else EXACTLY)
     flags = f" --seq {value_of(run.target.length)}" if not run.decoding else ""
     flags += f" --batch {run.batch_size}" if run.batch_size != 1 else ""
     flags += " --train" if training else f" --phase {run.phase}" if run.phase != "forward" else ""
@@ -135,7 +140,6 @@ def _of_run(
         counted_all = state._replace(cells={**state.cells, FlopCell(SMALL, FORWARD): small})
         name = f"{run.phase}_{now}_all"
         yield Root(name, more, more, counted_all, f"{command} --count all", cost + 1.0, FLOPS, deep=1)
-    yield from _rules(tree, run, called, tokens, cost)
     if tokens is None:
         yield from of_parts(tree, run, called, cost)
 
@@ -163,10 +167,10 @@ def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost
             more = 0.25 if why else 0.0
             yield Root(name, f"{times} x {size:,} x {over:,}", words, state, command, rare + more, FLOPS, deep=1)
         yield from _with_attention(attention, size, what, over, factor, (f"rule_{factor}nd_{place}", command, rare))
-    for size, said in nominal(n.every, ROUNDED_TO).items():
+    for size, said, rare in nominal(n.every, ROUNDED_TO):
         words = f"{factor}ND, N rounded to {said}"
         state = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(factor))
-        what, named = f"{factor} x {size:,} x {over:,}", (f"rule_{factor}nd_{said}", command, cost + ROUND_N)
+        what, named = f"{factor} x {size:,} x {over:,}", (f"rule_{factor}nd_{said}", command, cost + ROUND_N + rare)
         yield Root(named[0], what, words, state, command, named[2], FLOPS, deep=1)
         yield from _with_attention(attention, size, f"rounded to {said}", over, factor, named)
     shape, unlike = shape_of(tree, run)

@@ -36,7 +36,7 @@ def steps(model: Model, tree: Component, known: Facts) -> Iterator[Step[Cell]]:
 
 
 def _is_table(shape: tuple[object, ...], context: int | None) -> bool:
-    return len(shape) == 2 and context is not None and value_of(shape[0]) >= context  # type: ignore[arg-type]
+    return len(shape) == 2 and context is not None and value_of(shape[0]) >= context
 
 
 def _generates(model: Model) -> bool:

@@ -13,7 +13,8 @@ from tfcalc.core.traced import value_of
 if TYPE_CHECKING:
     from tfcalc.core.component import Component, Node
 
-PART, ALL, TOGETHER = 1.0, 1.25, 1.25
+PART, ALL, TOGETHER, SOME = 1.0, 1.25, 1.25, 2.5
+FEW = (2, 3, 4, 6, 8)
 CALLED = {"attention": "attention", "ffn": "feed-forward network", "moe": "mixture of experts", "layer": "layer"}
 
 
@@ -21,14 +22,17 @@ def roots(tree: Component, vocabulary: int | None, called: str) -> Iterator[Root
     """Each block by itself, and all of its copies together; stacks where there are several."""
     seen = {sum(stored(cells_of(tree, vocabulary)).values())}
     stacks = {node.path for node in tree.walk() if node.component.kind in STACKS}
-    alone = {"model", *STACKS} if len(stacks) < 2 else {"model"}
+    alone = set(STACKS) if len(stacks) < 2 else set[str]()
     for node in tree.walk():
         part, copies = node.component, value_of(node.copies)
         path = node.path.partition(".")[2]
         if not path or part.kind in ("residual", "activation", "attend", "rotary", "buffer", *alone):
             continue
+        if part.kind == "model" and all(stack.startswith(node.path) for stack in stacks):
+            continue
         cells = stored(cells_of(part._replace(copies=1, active=None), vocabulary))
         is_block = part.kind in CALLED
+        inside = cells
         cells = {cell._replace(layer=True): size for cell, size in cells.items()}
         total = sum(cells.values())
         if not total:
@@ -45,7 +49,7 @@ def roots(tree: Component, vocabulary: int | None, called: str) -> Iterator[Root
                 State(cells),
                 command,
                 PART,
-                deep=2 if is_block else int(part.kind in STACKS),
+                deep=2 if is_block else int(any(cell.layer for cell in inside)),
                 is_part=is_block,
             )
         if copies != 1 and total * copies not in seen and part.kind in (*CALLED, "experts"):
@@ -67,6 +71,7 @@ def together(tree: Component, vocabulary: int | None, called: str) -> Iterator[R
         if node.component.kind == "layer":
             yield from _with_norms(node.component, value_of(node.copies), vocabulary, command)
             yield from _first_layer(tree, node, vocabulary, command)
+            yield from _some_layers(node, vocabulary, command)
     yield from _with_projections(tree, vocabulary, command)
 
 
@@ -94,6 +99,17 @@ def _first_layer(tree: Component, layer: Node, vocabulary: int | None, command: 
         words = f"the first layer ({path}) alone, with what only that has"
         cells = {cell._replace(layer=True): size for cell, size in stored(own).items()}
         yield Root(f"part_{path}[0]", words, words, State(cells), command, PART, deep=1)
+
+
+def _some_layers(layer: Node, vocabulary: int | None, command: str) -> Iterator[Root[Cell]]:
+    """The last few layers, as people tune them."""
+    one = stored(cells_of(layer.component._replace(copies=1), vocabulary))
+    path, copies = layer.path.partition(".")[2], value_of(layer.copies)
+    for few in FEW:
+        if few < copies:
+            words = f"{few} of the {copies:,} layers ({path}) alone"
+            cells = {cell._replace(layer=True): size * few for cell, size in one.items()}
+            yield Root(f"part_{path}_{few}", words, words, State(cells), command, SOME, deep=1)
 
 
 def _with_projections(tree: Component, vocabulary: int | None, command: str) -> Iterator[Root[Cell]]:

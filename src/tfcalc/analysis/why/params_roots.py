@@ -75,7 +75,7 @@ def _rounded_experts(cells: Cells, command: str) -> Iterator[Root[Cell]]:
     if routed is None:
         return
     one = sum(size // cell.copies if cell.expert == ROUTED else size for cell, size in stored(cells).items())
-    for size, said in nominal(one).items():
+    for size, said, _ in nominal(one):
         words = (
             f"{routed.copies:,} x {said}: a model with one expert has {one:,} parameters; experts share all the rest"
         )

@@ -176,7 +176,8 @@ class Why:
     def _title(self) -> str:
         if self.reasons:
             first = self.reasons[0]
-            return f"{self.given} {_how_surely(first)} {number(Fraction(first.value))} {UNITS[first.unit]}: {first.cause}"
+            value = f"{number(Fraction(first.value))} {UNITS[first.unit]}"
+            return f"{self.given} {_how_surely(first)} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         near = self.nearest[0]
@@ -191,7 +192,7 @@ class Why:
     def _by_chance(self) -> list[str]:
         """How much the match says, where that is not much."""
         chance = self.reasons[0].chance if self.reasons else None
-        if chance is None or chance < RARELY:
+        if chance is None or chance < RARELY or not self.reasons[0].steps:
             return []
         share = "Nearly every number" if chance > NEARLY else f"{_one_in(chance)} numbers"
         return [f"{share} with so many figures would fit something as simple by chance; more figures tell more"]
@@ -215,7 +216,7 @@ class Why:
 
 
 def _how_surely(one: Reason) -> str:
-    if one.chance is None or one.chance < RARELY:
+    if one.chance is None or one.chance < RARELY or not one.steps:
         return "is"
     return "is probably" if one.chance < LIKELY else "may be"
 

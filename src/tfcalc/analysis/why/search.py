@@ -146,7 +146,7 @@ def _from(
 
 BINARY = {"bytes": 0.5, "params": 1.0, "flops": 1.5}
 """What it costs to write a prefix of 1,000 for one of 1,024; of small numbers, where that changes little, MORE."""
-MORE, SMALL = 1.0, 2
+MORE, SMALL, MIXED = 1.0, 2, 0.5
 NAMED = {1: "KiB", 2: "MiB", 3: "GiB", 4: "TiB", 5: "PiB"}
 
 
@@ -159,17 +159,28 @@ def _shown(given: Given, candidate: Candidate, most: float) -> Iterator[Candidat
     cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
     if cost > most or (given.is_binary and unit != "bytes"):
         return
+    for name, words, ratio, rare in _confused(given, unit):
+        if cost + rare <= most:
+            taken = (*candidate.taken, Taken(name, words, "", ""))
+            yield candidate._replace(shown=candidate.shown * ratio, cost=cost + rare, taken=taken)
+
+
+def _confused(given: Given, unit: str) -> Iterator[tuple[str, str, Fraction, float]]:
+    """How prefixes are confused: an id, words, by what that multiplies the number, and what it costs more."""
+    power = given.power
     binary = NAMED.get(power, f"units of 1,024^{power}")
     decimal = binary.replace("i", "")
-    if given.is_binary:
-        words, ratio = f"{decimal} written as {binary}", Fraction(1024**power, 1000**power)
-    else:
-        words, ratio = f"{binary} written as {decimal}", Fraction(1000**power, 1024**power)
     if unit != "bytes":
         words = f"in units of 2^{10 * power} instead of 10^{3 * power}"
-    last = Taken("binary_units", words, "", "")
-    taken = (*candidate.taken, last)
-    yield candidate._replace(shown=candidate.shown * ratio, cost=cost, taken=taken)
+        yield "binary_units", words, Fraction(1000**power, 1024**power), 0.0
+    elif given.is_binary:
+        yield "binary_units", f"{decimal} written as {binary}", Fraction(1024**power, 1000**power), 0.0
+    else:
+        yield "binary_units", f"{binary} written as {decimal}", Fraction(1000**power, 1024**power), 0.0
+        if power > 1:
+            smaller = NAMED.get(power - 1, "")
+            words = f"1,000 {smaller} written as a {decimal}"
+            yield "mixed_units", words, Fraction(1000 ** (power - 1), 1024 ** (power - 1)), MIXED
 
 
 def written(candidate: Candidate) -> tuple[Taken, ...]:

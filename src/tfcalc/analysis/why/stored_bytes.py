@@ -60,7 +60,6 @@ RARE_FILES = ("q4_1", "q5_0", "q5_1", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l", "q4_
 """llama.cpp's file types that people download; the rare ones cost RARE_FILE more."""
 OLD_BLOCKS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 """Files from before GGUF have every matrix in the same type."""
-NOMINAL = 0.25
 OVERHEAD = Fraction(6, 5)
 
 
@@ -78,12 +77,12 @@ def roots(model: Model, tree: Component, cells: Cells, called: str) -> Iterator[
         state: State[Cell] = State(cells, held.each)
         what = f"{total:,} parameters x {_plain(held.each)} bytes"
         yield Root(held.name, what, words, state, asked, cost, BYTES_UNIT)
-        for size, said in nominal(total).items():
+        for size, said, rare in nominal(total):
             of = f"parameters rounded to {said}"
             round_number: State[Cell] = State({Cell("parameters"): size}, held.each)
             what = f"{size:,} x {_plain(held.each)} bytes"
             name = f"{held.name}_of_{said}"
-            yield Root(name, what, f"{of}, {held.words}", round_number, asked, cost + NOMINAL, BYTES_UNIT, deep=2)
+            yield Root(name, what, f"{of}, {held.words}", round_number, asked, cost + rare, BYTES_UNIT, deep=2)
 
 
 def packed_files(model: Model, tree: Component, called: str) -> Iterator[Root[Cell]]:
