@@ -195,7 +195,7 @@ class Why:
         if chance is None or chance < RARELY or not self.reasons[0].steps:
             return []
         share = "Nearly every number" if chance > NEARLY else f"{_one_in(chance)} numbers"
-        return [f"{share} with so many figures would fit something as simple by chance; more figures tell more"]
+        return [f"{share} with as many figures would fit something as simple by chance; more figures tell more"]
 
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
