@@ -168,7 +168,7 @@ class Why:
             ],
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
-            notes=[*self.notes, *self._by_chance(), *self._commands()],
+            notes=[*self.notes, *self._the_same(), *self._by_chance(), *self._commands()],
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
@@ -186,8 +186,14 @@ class Why:
 
     def _row(self, one: Reason) -> list[Cell]:
         value: Cell = one.value if isinstance(one.value, int) else number(Fraction(one.value))
-        cause = "; or: ".join((one.cause, *one.others))
-        return [value, percent(one.distance), cause, one.arithmetic]
+        return [value, percent(one.distance), one.cause, one.arithmetic]
+
+    def _the_same(self) -> list[str]:
+        """What else gives the first number."""
+        first = self.reasons[0] if self.reasons else None
+        if first is None or not first.others:
+            return []
+        return [f"{number(Fraction(first.value))} is also: {'; or '.join(first.others)}"]
 
     def _by_chance(self) -> list[str]:
         """How much the match says, where that is not much."""
