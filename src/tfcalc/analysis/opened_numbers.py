@@ -25,7 +25,7 @@ from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opened import number
-from tfcalc.report.opening import Constant, Named, Number, Rule
+from tfcalc.report.opening import Constant, Named, Number, Rule, ratio
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -87,7 +87,7 @@ def open_number(keys: Sequence[str], asked: Asked) -> Explanation | Derivation:
     Raises UsageError where there is no number at this path.
     """
     value = number(keys, asked.reach(keys))
-    for way in (_input, _folded, _of_parts, _ruled, _elsewhere, _stated):
+    for way in (_input, _folded, _of_parts, _by_convention, _ruled, _elsewhere, _stated):
         if (found := way(keys, value, asked)) is not None:
             return found
     raise UsageError(f"{'.'.join(keys)} cannot be opened", "open one of the numbers beside it")
@@ -247,6 +247,17 @@ def _of_parts(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | 
         return _derived(keys, value, asked, total_of(terms), terms, ())
     formula = str(entry.get("formula", ""))
     return _told(keys, value, asked, "formula", "its closed form", formula=formula)
+
+
+def _by_convention(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | None:
+    """A row of the same workload counted by other conventions."""
+    if keys[0] != "compared":
+        return None
+    row = asked.reach(keys[:-1])
+    if keys[-1] != "ratio":
+        return _told(keys, value, asked, "formula", f"{row['convention']}: {row['reference']}", formula=row["formula"])
+    terms, others = (tuple(_terms((name,), asked)) for name in (".".join([*keys[:-1], "flops"]), "exact_flops"))
+    return _derived(keys, value, asked, ratio(terms[0].path, over=(others[0].path,)), terms, others)
 
 
 def total_of(terms: Sequence[Term]) -> Rule:

@@ -63,6 +63,10 @@ class Run:
             if any(matches(pattern, entry.name) for pattern in budget.models):
                 yield self._source(entry)
 
+    def named(self, name: str) -> Source:
+        """The model of this name."""
+        return self._source(self.file.models[name])
+
     def _source(self, entry: ModelEntry) -> Source:
         """The model as it is in the working tree. Raises BadFile."""
         if entry.name not in self._sources:

@@ -42,7 +42,9 @@ class OfShapes(Opener):
 
     def _axis(self, axes: Axes, axis: int, name: str) -> Stated:
         letters = axes.letters[axis]
-        meant = (f"{each}: {self.answer.legend[each]}" for each in sorted(letters.free_symbols & set(self.answer.legend)))
+        meant = (
+            f"{each}: {self.answer.legend[each]}" for each in sorted(letters.free_symbols & set(self.answer.legend))
+        )
         return Stated("formula", "; ".join((f"axis {axis + 1} of {name}", *meant)), write(letters))
 
     def _side(self, product: MatrixProduct, side: str, axis: Step = 0) -> Way | None:
@@ -64,7 +66,9 @@ class OfShapes(Opener):
             return ratio(Constant(2, "a multiplication and an addition"), f"{path}.copies", *sizes)
         parts = [Constant(made.copies * _products(each), f"{made.copies} × 2 × {each}") for each in known]
         rest = made.flops - counted
-        further = made.operation if known and len(known) == len(made.products) else f"{made.made_by}: {write(made.formula)}"
+        further = (
+            made.operation if known and len(known) == len(made.products) else f"{made.made_by}: {write(made.formula)}"
+        )
         return total(*parts, *([Constant(rest, further)] if rest else []))
 
 

@@ -112,7 +112,9 @@ def _way(asked: Asked, setting: Setting, name: str, value: int) -> Way:
         keys = [f"{meant.part}_bytes", meant.part] if meant.part else ["peak_bytes", "total_bytes"]
         totals = question.asked().answer
         known = next((key for key in keys if key in totals), "")
-        return question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
+        return (
+            question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
+        )
     key = "total_params" if meant.quantity == "params" else meant.quantity
     if training is not None and meant.quantity != "trainable_params":
         return Parts(asked, setting, meant, value)
@@ -133,7 +135,12 @@ class Parts:
             terms = (Term(f"{prefix}.step", self._step().answer), Term("", setting.tokens, "tokens of the training"))
             both = (*terms, Term("", int(str(tokens)), "tokens of a step"))
             return _derivation(
-                prefix, self.value, both, "⌊{} · {} / {}⌋", setting.model.summary, "a step's FLOPs, for each of its tokens"
+                prefix,
+                self.value,
+                both,
+                "⌊{} · {} / {}⌋",
+                setting.model.summary,
+                "a step's FLOPs, for each of its tokens",
             )
         if further not in ((), ("step",)):
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
@@ -191,4 +198,3 @@ def _derivation(
         conventions={},
         legend={},
     )
-

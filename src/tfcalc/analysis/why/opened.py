@@ -27,9 +27,7 @@ class OfWhy(Opener):
             case ("reasons" | "nearest" as kind, int(place), "distance"):
                 reason = self._reason(kind, place)
                 unit = "the same in the unit that was written"
-                shown = (
-                    f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
-                )
+                shown = f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
                 return Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.answer.given}"),))
         return None
 
