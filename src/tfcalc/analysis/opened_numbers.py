@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.explain import Tree, laid_out, to_open
 from tfcalc.analysis.number_rules import (
@@ -25,7 +25,7 @@ from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opened import number
-from tfcalc.report.opening import Constant, Named, Number, Rule, ratio
+from tfcalc.report.opening import Constant, Named, Number, Rule, ratio, total
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -87,7 +87,7 @@ def open_number(keys: Sequence[str], asked: Asked) -> Explanation | Derivation:
     Raises UsageError where there is no number at this path.
     """
     value = number(keys, asked.reach(keys))
-    for way in (_input, _folded, _of_parts, _by_convention, _ruled, _elsewhere, _stated):
+    for way in (_input, _folded, _of_parts, _listed, _ruled, _partly_trained, _elsewhere, _stated):
         if (found := way(keys, value, asked)) is not None:
             return found
     raise UsageError(f"{'.'.join(keys)} cannot be opened", "open one of the numbers beside it")
@@ -249,15 +249,43 @@ def _of_parts(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | 
     return _told(keys, value, asked, "formula", "its closed form", formula=formula)
 
 
-def _by_convention(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | None:
-    """A row of the same workload counted by other conventions."""
-    if keys[0] != "compared":
+def _listed(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | None:
+    """A row of the workload counted by other conventions, or a change that would fit."""
+    row = asked.reach(keys[:-1]) if keys[0] in ("compared", "changes") else {}
+    own = ".".join(keys[:-1])
+    match keys[0], keys[-1]:
+        case "compared", "ratio":
+            return _by(ratio(f"{own}.flops", over=("exact_flops",)), keys, value, asked)
+        case "compared", "flops":
+            note = f"{row['convention']}: {row['reference']}"
+            return _told(keys, value, asked, "formula", note, formula=row["formula"])
+        case "changes", "headroom_bytes":
+            return _by(total("budget_bytes", less=(f"{own}.total_bytes",)), keys, value, asked)
+        case "changes", "total_bytes":
+            what = f"the same question with {row['flags']}"
+            found = _told(keys, value, asked, "answer", f"total_bytes of {what}")
+            return replace(found, terms=(Term("memory.total_bytes", value, what),))
+    return None
+
+
+def _by(rule: Rule, keys: Sequence[str], value: Number, asked: Asked) -> Derivation | None:
+    """What the rule says, where it gives the number."""
+    terms, others = (tuple(_terms(names, asked)) for names in (rule.terms, rule.others))
+    gives = rule.gives(value, [each.value for each in terms], [each.value for each in others])
+    return _derived(keys, value, asked, rule, terms, others) if gives else None
+
+
+def _partly_trained(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | None:
+    """6ND where some of the parameters are frozen, which are multiplied twice and not three times."""
+    if len(keys) > 1 or not keys[0].startswith("six_nd") or not keys[0].endswith("_flops"):
         return None
-    row = asked.reach(keys[:-1])
-    if keys[-1] != "ratio":
-        return _told(keys, value, asked, "formula", f"{row['convention']}: {row['reference']}", formula=row["formula"])
-    terms, others = (tuple(_terms((name,), asked)) for name in (".".join([*keys[:-1], "flops"]), "exact_flops"))
-    return _derived(keys, value, asked, ratio(terms[0].path, over=(others[0].path,)), terms, others)
+    params, tokens = asked.reach([keys[0].replace("_flops", "_params")]), asked.reach(["training_tokens"])
+    frozen = 4 * params * tokens
+    terms = (
+        Constant(frozen, "4ND: each of N forward, and backward to its input"),
+        Constant(value - frozen, "2TD: T are trained"),
+    )
+    return _by(total(*terms), keys, value, asked)
 
 
 def total_of(terms: Sequence[Term]) -> Rule:
@@ -278,11 +306,10 @@ def _ruled(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | Non
         return _derived(keys, value, asked, total_of(terms), terms, ())
     for rule in rules:
         try:
-            terms, others = (tuple(_terms(names, asked)) for names in (rule.terms, rule.others))
+            if (found := _by(rule, keys, value, asked)) is not None:
+                return found
         except UsageError:
             continue
-        if rule.gives(value, [each.value for each in terms], [each.value for each in others]):
-            return _derived(keys, value, asked, rule, terms, others)
     return None
 
 
@@ -295,7 +322,8 @@ def _terms(names: Sequence[Named], asked: Asked) -> Iterator[Term]:
             for part in asked.answer[entries]:
                 yield Term(asked.path(entries, part["name"], key), part[key])
         else:
-            yield Term(asked.path(name), cast("Number", asked.reach(name.split("."))))
+            keys = name.split(".")
+            yield Term(asked.path(name), number(keys, asked.reach(keys)))
 
 
 def _derived(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -120,9 +121,14 @@ class OfKind:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         tree = self.question.asked(prefix).tree("params")
         said = f"{KINDS.get(self.kind, self.kind)}: parameters of all blocks of this kind of {self.question.called}"
-        return together(prefix, "params", tree, self._keeps, STORED, (said,))
+        kept = {node.path for node in _blocks(tree.node) if node.component.kind == self.kind}
+        return together(prefix, "params", tree, lambda node: node.path in kept, STORED, (said,))
 
-    def _keeps(self, node: Node) -> bool:
-        """Whether it is a block of the kind, or something of the kind that stands in no block."""
-        component = node.component
-        return component.kind == self.kind and (component.kind in BLOCKS or not component.parts)
+
+def _blocks(node: Node) -> Iterator[Node]:
+    """The outermost blocks, and what has no parts: the norms of queries belong to their attention."""
+    if node.component.kind in BLOCKS or not node.component.parts:
+        yield node
+    else:
+        for below in node.below():
+            yield from _blocks(below)
