@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isclose
 from typing import Any, NamedTuple, cast
 
+import typer
+
 from tests.analysis.test_opened_numbers import paths as named_paths
 from tfcalc.analysis.opened_numbers import open_number
 from tfcalc.cli.app import settings_of, with_values
-from tfcalc.cli.commands import command
+from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.commands.opened import asked_about
 from tfcalc.errors import TfcalcError
 from tfcalc.report.derivation import Derivation
@@ -28,6 +30,8 @@ from tfcalc.report.paths import reach
 
 Path = tuple[str, ...]
 Found = Explanation | Derivation
+REFUSED = typer.BadParameter.__mro__[2]
+"""What is raised of a command line that cannot be read: questions of that kind are among those of the schemas."""
 FLOOR = re.compile(r"⌊(.*) / ([^⌊⌋]*)⌋")
 
 
@@ -110,11 +114,12 @@ def main(commands: list[str]) -> int:
     ways: dict[str, Counter[str]] = {}
     for said in dict.fromkeys(map(tuple, lines())):
         words = [word for word in shlex.split(re.sub(r" --format \w+", "", shlex.join(said))) if word != "--json"]
+        words = words if words[0] in COMMANDS else ["overview", *words]
         if words[0] in ELSEWHERE or not SENTENCES.isdisjoint(words) or (commands and words[0] not in commands):
             continue
         try:
             answer = answered(words)
-        except TfcalcError:
+        except (TfcalcError, REFUSED):
             continue
         for keys in answer.paths:
             try:

@@ -12,7 +12,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, reach, split
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.report import Report
@@ -112,7 +112,7 @@ class Question:
         return replace(self.answers[depth], prefix=prefix)
 
     def _asked(self, depth: int | None) -> Asked:
-        from tfcalc.analysis.opened_numbers import Asked
+        from tfcalc.analysis.asked import Asked
 
         said = self._said(depth)
         return Asked(

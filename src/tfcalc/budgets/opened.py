@@ -10,7 +10,7 @@ from tfcalc.budgets.metric import read
 from tfcalc.report.opening import Opener, Way, count, found, given
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.checks import Check, Checked
     from tfcalc.budgets.update import Updated
     from tfcalc.report.derivation import Derivation

@@ -15,7 +15,7 @@ from tfcalc.errors import BadFile
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.configs.published import HFModel

@@ -21,7 +21,7 @@ from tfcalc.printable import quoted
 from tfcalc.settings_file import text_of
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.before import Other
     from tfcalc.budgets.checks import Check
     from tfcalc.budgets.file import BudgetFile

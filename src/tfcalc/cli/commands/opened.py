@@ -15,7 +15,7 @@ from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.report.paths import Step, dotted, reach
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
     from tfcalc.report.opening import Openable
@@ -95,7 +95,7 @@ class ByTransformers(Opener):
 
 def asked_about(name: str, settings: Settings) -> Asked:
     """A question about one model, with its answer."""
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.cli.commands.plans import Plans, memory_plans
 
     said = command(name).answer(settings).to_dict()
