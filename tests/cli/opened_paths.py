@@ -30,7 +30,7 @@ from tfcalc.report.paths import reach
 
 Path = tuple[str, ...]
 Found = Explanation | Derivation
-REFUSED = typer.BadParameter.__mro__[2]
+REFUSED = cast("type[Exception]", typer.BadParameter.__mro__[2])
 """What is raised of a command line that cannot be read: questions of that kind are among those of the schemas."""
 FLOOR = re.compile(r"⌊(.*) / ([^⌊⌋]*)⌋")
 

@@ -110,10 +110,10 @@ def serving_and_cache(model: Model, plan: Serving) -> tuple[int | Unknown, int |
 
     try:
         found = served(model, default_run(model), plan, formulas=False)
+        return found.total, value_of(found.cache.total(bytes_held))
     except InvalidModel as error:
         unknown = Unknown("none: it generates no text", str(error))
         return unknown, unknown
-    return found.total, value_of(found.cache.total(bytes_held))
 
 
 def per_token(step: Report) -> int | float:

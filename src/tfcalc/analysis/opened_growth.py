@@ -8,7 +8,7 @@ from tfcalc.analysis.explain import COUNTS, to_open
 from tfcalc.analysis.pruned import together
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.opening import Opener, Way, found, given
+from tfcalc.report.opening import Opener, Way, found, given, ratio
 
 if TYPE_CHECKING:
     from tfcalc.analysis.growth import Growth
@@ -32,6 +32,10 @@ class OfGrowth(Opener):
                 return given(f"--over: a value of {answer.over}")
             case ("parts", int(part), "amounts", int(place)):
                 return Amount(answer, self.names[part], answer.values[place])
+            case ("parts", int(part), "shares", int(place)):
+                if not answer.whole[place]:
+                    return given("0: the whole has nothing there")
+                return ratio(f"parts.{part}.amounts.{place}", over=(f"whole.{place}",))
             case ("whole", int(place)):
                 return Amount(answer, "", answer.values[place])
             case ("crossings", int(place), "at" | "after"):

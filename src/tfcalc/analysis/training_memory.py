@@ -62,22 +62,15 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
-        return _on_megatron(model, run, plan)
-    check_alone(model, plan)
-    known_error(model)
-    check_loops(model, run)
-    check_offloaded(run, plan)
+        return on_megatron(model, run, plan)
+    check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
-    modules = {node.component.name: node.component.kind for node in sized.walk()}
-    needed = kept(tree, model_, run_, numerics(by, plan), code_of(plan), trainer_of(tree, plan))
-    saved, on_host = (
-        activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
-    )
+    saved, on_host = saved_of(tree, model_, run_, plan)
     recorder = PeakRecorder()
     ran = _step(tree, model_, run_, plan, recorder)
     beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
@@ -96,6 +89,22 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return TrainingStep(live, found, peak, saved, states, beside, passing, on_host, logits)
 
 
+def check_step(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel or UsageError where no step of this plan is known to the tape."""
+    check_alone(model, plan)
+    known_error(model)
+    check_loops(model, run)
+    check_offloaded(run, plan)
+
+
+def saved_of(tree: Component, model: Model, run: Workload, plan: Training) -> tuple[Component, Component]:
+    """What forward saves for backward: on the device, and in the host's memory."""
+    modules = {node.component.name: node.component.kind for node in tree.walk()}
+    needed = kept(tree, model, run, numerics(precision(plan.precision), plan), code_of(plan), trainer_of(tree, plan))
+    on_device, on_host = ([each for each in needed if each.on_host == hosted] for hosted in (False, True))
+    return activations(on_device, modules), activations(on_host, modules)
+
+
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
     """The bytes of the same peak, without what it is made of: several times as fast."""
     return Peaks(model).peak(run, plan)
@@ -107,10 +116,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
-    check_alone(model, plan)
-    known_error(model)
-    check_loops(model, run)
-    check_offloaded(run, plan)
+    check_step(model, run, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
@@ -138,17 +144,22 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
-            return _on_megatron(self.model, run, plan).peak.total
+            return on_megatron(self.model, run, plan).peak.total
         known_error(self.model)
         check_loops(self.model, run)
         check_offloaded(run, plan)
-        sized, states, buffers = self._standing(run, plan)
+        return self.highest(run, plan)[0].total
+
+    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
+        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
+        sized, states, buffers = self.standing(run, plan)
         stay = _gradients_stay(plan)
         key = run, plan.replaced(**off_tape(plan)), stay
         if key not in self.steps:
             self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         ran = self.steps[key]
-        return highest(_phases(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
+        beside = beside_of(buffers, plan, ran.returned)
+        return highest(_phases(plan, states, beside, ran)), beside
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
@@ -158,8 +169,8 @@ class Peaks:
         run, plan = resolve_training(self.model, run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
-            return _on_megatron(self.model, run, plan).peak.total
-        _, states, buffers = self._standing(run, plan)
+            return on_megatron(self.model, run, plan).peak.total
+        _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
             return sum(standing_of(states, Beside(buffers)))
         return highest(_phases(plan, states, Beside(buffers), Step({}, 0))).total
@@ -181,7 +192,7 @@ class Peaks:
         from tfcalc.tape.allocations import AllocationRecorder
 
         run, plan = resolve_training(self.model, run, plan)
-        sized, states, buffers = self._standing(run, plan)
+        sized, states, buffers = self.standing(run, plan)
         recorder = AllocationRecorder()
         model = piece_of(self.model, run, plan)
         ran = _step(sized, model, run, plan, recorder, ends_alone=False)
@@ -190,7 +201,8 @@ class Peaks:
         beside = beside_of(buffers, plan, ran.returned)
         return reserved(states, beside, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
-    def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+    def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+        """The tree of what is trained, the states, and the buffers: nothing runs for them."""
         sized = trained(piece_of(self.model, run, plan).tree(run), plan)
         if plan not in self.states:
             stored = stored_as(self.model, sized)
@@ -198,10 +210,11 @@ class Peaks:
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
 
-def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
-    from tfcalc.analysis.megatron_memory import on_megatron  # a description of its own, which few ask for
+def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """The same by Megatron-LM's code."""
+    from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for
 
-    return on_megatron(model, run, plan)
+    return megatron_memory.on_megatron(model, run, plan)
 
 
 ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}

@@ -117,14 +117,22 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     return found
 
 
+WIDTH = 78
+"""Columns of a line of help; longer lists of words are wrapped in the option's text."""
+
+
 def _parameter(option: Option) -> object:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)
+    words, text = "|".join(option.known), option.help
+    if option.known and len(f"  {', '.join(option.flags)} {words}") > WIDTH:
+        fact, bracket, default = text.partition(" [default")
+        words, text = "WORD", f"{fact}: {', '.join(option.known)}{bracket}{default}"
     metavar = (
         None
         if option.switch
-        else "|".join(option.known)
+        else words
         if option.known
         else "N,N|N..N"
         if option.spreads
@@ -134,4 +142,4 @@ def _parameter(option: Option) -> object:
         if option.amount
         else "TEXT"
     )
-    return typer.Option(None, *option.flags, help=option.help, metavar=metavar, show_default=False)
+    return typer.Option(None, *option.flags, help=text, metavar=metavar, show_default=False)

@@ -35,11 +35,16 @@ class Asker:
         self._models: dict[tuple[int, str | None, object], tuple[Source, Transformer | HFModel]] = {}
 
     def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
-        """The JSON object of the command's answer; options that another command has are not of this one.
+        """The JSON object of the command's answer, whose entries may be found as they are read.
+
+        Options that another command has are not of this one.
 
         Raises what the command raises; UsageError for a value that an option does not take.
         """
-        answer = command(name).answer(self._settings(name, source, options, conventions))
+        asked, settings = command(name), self._settings(name, source, options, conventions)
+        if asked.entries:
+            return asked.entries(settings)
+        answer = asked.answer(settings)
         return answer.entries() if isinstance(answer, Report) else answer.to_dict()
 
     def asked(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Asked:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from tfcalc.analysis.targets import TARGETS, Finder, by_path
+from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.core.component import Node
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
@@ -83,6 +83,8 @@ def parts(root: Node, name: str) -> list[Node]:
     """
     found = list(_parts(root, name)) if name else [root]
     if not found:
+        found = list(_parts(root, meant_by(name)))
+    if not found:
         kinds = {node.component.kind for node in root.walk()}
         known = [word for word, its in KINDS.items() if kinds & set(its)]
         paths = [node.path.partition(".")[2] for node in root.walk()]
@@ -111,7 +113,7 @@ def _finder(name: str) -> Finder:
         return lambda node: node.component.kind in KINDS[name]
     if name == "self_attention":
         return TARGETS["mha"]
-    if name == "cross_attention":
+    if name in ("cross_attention", "cross-mha"):
         return TARGETS["cross-mha"]
     if name in ("encoder", "decoder"):
         return lambda node: name in (node.component.name, node.component.kind)

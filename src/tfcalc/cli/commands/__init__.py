@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
@@ -49,7 +49,8 @@ class Command(NamedTuple):
     """``answer`` is what it asks; ``examples`` stand first in its help, and a test runs each.
 
     ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do. What is asked
-    may depend on the words of the command line: ``by_words`` is the command that they mean.
+    may depend on the words of the command line: ``by_words`` is the command that they mean. ``entries`` is the JSON
+    object for those who read few of its entries, if there is a shorter way to these.
     """
 
     answer: Callable[[Settings], Answer]
@@ -58,6 +59,7 @@ class Command(NamedTuple):
     code: Callable[[Answer], int] = _success
     write: Callable[[Any, Settings], None] | None = None
     by_words: Callable[[Sequence[str]], Command] | None = None
+    entries: Callable[[Settings], Mapping[str, Any]] | None = None
 
     def meant(self, words: Sequence[str]) -> Command:
         """The command that these words mean: this one, or another one that it opens the answer of."""

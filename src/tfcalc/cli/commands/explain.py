@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.explain import COUNTS, explain_part
+from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.question import number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
@@ -60,7 +61,7 @@ OF_A_PART = ("--of", "--steps", "--with-batch")
 PART = (
     TARGET,
     MODEL_ARGUMENT,
-    Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS)),
+    Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
     WITH_BATCH,
     *MODEL_OPTIONS,
@@ -86,7 +87,7 @@ COMMAND = Command(
         "tfcalc explain attention --d-model 768 --heads 12",
         "tfcalc explain attention gpt2",
         "tfcalc explain encoder-layer --of flops --seq 1024",
-        "tfcalc explain activations.transformer.h.attn --model gpt2 --of memory --train --batch 8 --seq 1024",
+        "tfcalc explain activations.transformer.h.attn gpt2 --of memory --train",
         "tfcalc explain output --model transformer-base --of flops --format plain",
         "tfcalc explain ffn --of flops --train --steps",
         "tfcalc explain mha --of time",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PATH = Option(
     "path", (), "COMMAND.PATH of a number of an answer, followed by all that was said to that command", argument=True
 )
-WRITTEN = ("latex", "sympy", "chart", "shares", "answers", "update", "reason")
+WRITTEN = ("latex", "sympy", "chart", "answers", "update", "reason")
 """What decides how another answer is written, or writes a file."""
 NO_NUMBERS = ("schema",)
 

@@ -114,7 +114,7 @@ COMMAND = Command(
     (
         "tfcalc solve 'attention = ffn' --for seq",
         "tfcalc solve 'attention = ffn' --for seq --symbolic --kind encoder",
-        "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12 --layers 12",
+        "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12",
         "tfcalc solve 'memory <= 80GiB' --for batch llama-3-8b --train --seq 4096",
         "tfcalc solve 'attention / total = 1/2' llama-3-8b --for seq",
         "tfcalc solve 'params = 125M' --for d_model,layers --kind decoder",
