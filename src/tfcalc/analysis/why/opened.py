@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.report.opening import Constant, Opener, Rule, Way, total
+from tfcalc.report.opening import Constant, Opener, Rule, Way, found, total
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.reason import Reason, Why
@@ -29,6 +29,10 @@ class OfWhy(Opener):
                 unit = "the same in the unit that was written"
                 shown = f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
                 return Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.answer.given}"),))
+            case ("reasons" | "nearest", int(), "chance"):
+                return found(
+                    "the share of numbers with as many figures that something as simple gives, by counting them"
+                )
         return None
 
     def _reason(self, kind: str, place: int) -> Reason:
