@@ -237,3 +237,56 @@ def test_values_that_are_equal_have_one_fingerprint() -> None:
     assert plain == traced_
     assert plain.fingerprint == traced_.fingerprint
     assert plain.fingerprint != other.fingerprint
+
+
+def _memory(model: object, asked: str, run: Workload | None = None, **more: Any) -> int:
+    """The bytes of this total."""
+    return int(tfcalc.memory(model, run, **more).totals[asked])  # type: ignore[arg-type]
+
+
+def test_a_flat_shard_steps_at_once() -> None:
+    """Lion's two temporaries are as large as a parameter, or as half of all of them: ZeRO-1 on two GPUs takes more."""
+    model, run = tfcalc.from_config({"model_type": "tapas"}), Workload(phase="train", seq_len=8, kernel="flash")
+    one = tfcalc.Training(optimizer="lion")
+    two = one.replaced(zero="1", gpus=2, layout="zero")
+    words, params = 30522 * 768, int(tfcalc.params(model).answer)  # the largest parameter, and all of them
+    assert _memory(model, "temporary_bytes", run, training=one) == 2 * 4 * words
+    shard = _memory(model, "temporary_bytes", run, training=two)
+    assert shard == pytest.approx(2 * 4 * params // 2, abs=16)  # which is filled up
+    assert _memory(model, "peak_bytes", run, training=two) > _memory(model, "peak_bytes", run, training=one)
+
+
+def test_checkpoints_come_on_top_of_gradients() -> None:
+    """SGD's peak is in the first layer's backward, where all others have gradients: what it keeps counts, no more.
+
+    Its norm keeps the layer's input in fp32 either way; a checkpoint keeps it in bf16, too.
+    """
+    model, plan = tfcalc.load("mistral-7b-v0.1"), tfcalc.Training(precision="bf16", optimizer="sgd")
+    run = Workload(phase="train", seq_len=957, kernel="eager")
+    none, full = (
+        _memory(model, "peak_bytes", run.replaced(recompute=word), training=plan) for word in ("none", "full")
+    )
+    assert full - none == 957 * 4096 * 2
+
+
+def test_compressed_caches_are_smaller_where_no_token_waits() -> None:
+    """DeepSeek-V4 compresses 4 or 128 tokens at once; a rest of them is kept as it is, in blocks of a paged cache."""
+    model = tfcalc.load("deepseek-v4-flash")
+    whole, rest, more = (
+        _memory(model, "kv_cache_bytes", serving=tfcalc.Serving(context=context, cache="paged"))
+        for context in (1312, 1311, 1312 + 128)
+    )
+    assert whole < rest
+    assert whole < more
+
+
+def test_flash_attention_keeps_vectors_where_scores_are_fewer() -> None:
+    """At 3 tokens GLM-5's 3 x 3 scores are less than what flash attention keeps instead; at 64 they are not."""
+    model, plan = tfcalc.from_config({"model_type": "glm_moe_dsa"}), tfcalc.Training(precision="bf16")
+
+    def kept(kernel: str, length: int) -> int:
+        run = Workload(phase="train", seq_len=length, kernel=kernel)
+        return _memory(model, "activations_bytes", run, training=plan)
+
+    assert kept("flash", 3) > kept("eager", 3)
+    assert kept("flash", 64) < kept("eager", 64)
