@@ -11,6 +11,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Workload
+from tfcalc.analysis.changes import divisors
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
@@ -21,6 +22,7 @@ from tfcalc.hardware import named
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import Stack, _repeated
+from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
 from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
@@ -290,3 +292,17 @@ def test_flash_attention_keeps_vectors_where_scores_are_fewer() -> None:
 
     assert kept("flash", 3) > kept("eager", 3)
     assert kept("flash", 64) < kept("eager", 64)
+
+
+def test_divisors_are_found_by_their_pairs() -> None:
+    """Half a billion numbers were tried below a prime batch of 999,999,999,989: no answer to whether it fits."""
+    assert divisors(36) == [size for size in range(1, 37) if 36 % size == 0]
+    assert divisors(999_999_999_989) == [1, 999_999_999_989]
+    assert divisors(10**12) == sorted(2**i * 5**j for i in range(13) for j in range(13))
+
+
+@pytest.mark.parametrize(("size", "remedy"), [(999_999_999_989, "nearest: 1"), (12, "nearest: 6, 12")])
+def test_devices_that_share_a_size_are_found_among_those_that_there_are(size: int, remedy: str) -> None:
+    """All numbers up to a prime width of 999,999,999,989 were tried."""
+    with pytest.raises(InvalidModel, match=rf"{remedy}$"):
+        check_even("width", size, "tp", 7)

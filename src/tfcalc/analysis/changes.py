@@ -8,8 +8,10 @@ Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer reque
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
@@ -292,7 +294,8 @@ def _offload(plan: Training) -> list[Change]:
 def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
     """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
     batch, steps = exact(run.batch_size), exact(plan.grad_accum)
-    for micro in dict.fromkeys(_divisor(batch, most) for most in _halves(batch)):
+    sizes = divisors(batch)
+    for micro in dict.fromkeys(sizes[bisect(sizes, most) - 1] for most in _halves(batch)):
         times = steps * (batch // micro)
         yield Change(
             f"batch {micro:,} with gradient accumulation",
@@ -301,8 +304,14 @@ def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
         )
 
 
-def _divisor(number: int, most: int) -> int:
-    return next(size for size in range(most, 0, -1) if number % size == 0)
+def divisors(number: int) -> list[int]:
+    """What divides it, from 1 to itself.
+
+    >>> divisors(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [size for size in range(1, isqrt(number) + 1) if number % size == 0]
+    return sorted({*small, *(number // size for size in small)})
 
 
 def _halves(number: int, multiple: int = 1) -> Iterator[int]:
