@@ -11,7 +11,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Workload
-from tfcalc.analysis.changes import divisors
+from tfcalc.analysis.changes import _smaller_batches
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
@@ -294,11 +294,11 @@ def test_flash_attention_keeps_vectors_where_scores_are_fewer() -> None:
     assert kept("flash", 64) < kept("eager", 64)
 
 
-def test_divisors_are_found_by_their_pairs() -> None:
-    """Half a billion numbers were tried below a prime batch of 999,999,999,989: no answer to whether it fits."""
-    assert divisors(36) == [size for size in range(1, 37) if 36 % size == 0]
-    assert divisors(999_999_999_989) == [1, 999_999_999_989]
-    assert divisors(10**12) == sorted(2**i * 5**j for i in range(13) for j in range(13))
+@pytest.mark.parametrize(("batch", "halved"), [(12, [6, 3, 1]), (999_999_937, [1]), (999_999_999_989, [1])])
+def test_a_smaller_batch_divides_the_batch(batch: int, halved: list[int]) -> None:
+    """Half a billion numbers were tried below a prime batch: no answer to whether it fits."""
+    changes = _smaller_batches(Workload(batch_size=batch), tfcalc.Training())
+    assert [change.values["batch_size"] for change in changes] == halved
 
 
 @pytest.mark.parametrize(("size", "remedy"), [(999_999_999_989, "nearest: 1"), (12, "nearest: 6, 12")])

@@ -11,10 +11,10 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
+from tfcalc.core.divisors import divisors
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.footprint.training.precisions import precision
@@ -302,16 +302,6 @@ def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
             {"batch_size": micro, "grad_accum": times},
             f"batch {micro:,}",
         )
-
-
-def divisors(number: int) -> list[int]:
-    """What divides it, from 1 to itself.
-
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
-    """
-    small = [size for size in range(1, isqrt(number) + 1) if number % size == 0]
-    return sorted({*small, *(number // size for size in small)})
 
 
 def _halves(number: int, multiple: int = 1) -> Iterator[int]:
