@@ -60,7 +60,7 @@ def by_words(words: Sequence[str]) -> Command:
 OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
-    TARGET,
+    TARGET._replace(help=f"{TARGET.help}; or COMMAND.PATH of a number in JSON, followed by that command's words"),
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
@@ -96,6 +96,8 @@ COMMAND = Command(
         "tfcalc explain memory.peak_bytes gpt2 --train --batch 8",
         "tfcalc explain compare.models.1.total_params gpt2 gpt2-medium",
         "tfcalc explain diff.rows.total_params.percent gpt2 gpt2-medium",
+        "tfcalc explain shapes.results.Q.flops mha --batch 2 --seq 5",
+        "tfcalc explain solve.rows.0.sides.0 'params = 125M' --for layers gpt2",
     ),
     by_words=by_words,
 )
