@@ -145,6 +145,8 @@ TAKEN_OFF = ("already freed", "not yet computed")
 
 ANSWER = {"params": "total_params", "flops": "total_flops", "memory": "total_bytes"}
 MAY_BE_NEGATIVE = ("headroom_bytes",)
+FITTED = ("compute_flops", "optimal_params")
+"""Keys of what is given, or fitted, and no whole number."""
 
 
 def whole(text: str, argv: list[str], stdin: bytes = b"") -> dict[str, Any] | None:
@@ -158,7 +160,7 @@ def whole(text: str, argv: list[str], stdin: bytes = b"") -> dict[str, Any] | No
     FOUND.checked["json"] += 1
     for key, value in found.items():
         if key.endswith(("_params", "_flops", "_bytes", "_elements")) or key == "tokens":
-            if key.endswith("flops_per_token") or value is None:
+            if key.endswith("flops_per_token") or value is None or key.startswith(FITTED) or isinstance(value, dict):
                 continue
             if isinstance(value, bool) or not isinstance(value, int):
                 FOUND.bug("json-float", f"{key} {type(value).__name__}", (shown, value))

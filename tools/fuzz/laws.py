@@ -362,7 +362,7 @@ def _lora_params(model: Any, rank: int) -> int:
         node, copies = stack.pop()
         here = copies * node.copies
         weights = node.own.weights
-        one = weights and weights[0].turned and len(weights[0].shape) == 2 and len(node.own.products) == 1
+        one = weights and weights[0].turned and len(weights[0].shape) == 2 and node.own.products
         if one and node.kind not in ("router", "output"):
             total += here * rank * sum(weights[0].shape)
         stack += [(part, here) for part in node.parts if part.kind != "experts"]
@@ -504,6 +504,7 @@ def law_layers(draw: random.Random, name: str, model: Any) -> None:
         or "every" in key
         or "offset" in key
         or "sparse" in key
+        or "layer_ids" in key
         for key in getattr(getattr(model, "reading", None), "seen", ())
     ) and not any("layer_types" in key for key in data)
     if not uniform and counts != sorted(counts):  # which layers have experts may follow from how many there are

@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.families import image_kit
 from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
-from tfcalc.families.layers import around, stack
+from tfcalc.families.layers import stack
 from tfcalc.families.names import GATED, LLAMA_NAMES
 from tfcalc.families.reader_kit import heads
 from tfcalc.nn.basic import Buffer, Linear, Norm, buffer, parameter
@@ -34,6 +34,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Multimodal
 from tfcalc.nn.rope import Rope
 from tfcalc.nn.shared_keys import SharingAttention
+from tfcalc.nn.stack import around
 
 COLOURS = 3
 LIMITS = ("input_min", "input_max", "output_min", "output_max")

@@ -91,13 +91,6 @@ def by_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Mod
     return [made[kind] for kind in kinds]
 
 
-def around(layers: Callable[[Module], Module], parts: Iterable[Module]) -> list[Module]:
-    """A layer around each of these ``parts``, in their order; those around the same part are one module."""
-    parts = list(parts)
-    made = {key: layers(part) for key, part in {id(part): part for part in parts}.items()}
-    return [made[id(part)] for part in parts]
-
-
 def stack(c: Config, layers: Module | Sequence[Module], depth: str = LAYERS, count: Num | None = None) -> Stack:
     """Layers one upon another, or as many equal ones as the field ``depth`` says; it goes by their name."""
     made = (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers)

@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, logits
 from tfcalc.families import layers, seq2seq_kit
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.families.layers import around, gated, multi_head, stack
+from tfcalc.families.layers import gated, multi_head, stack
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -19,6 +19,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.stack import around
 
 Networks = Callable[[Config, str], Sequence[Module]]
 """Makes the networks of a stack's layers, of the config and the stack's name."""

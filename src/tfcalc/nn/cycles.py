@@ -11,7 +11,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack
+from tfcalc.nn.stack import Stack, around
 from tfcalc.nn.tower import Unread
 from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add, scaled
@@ -101,7 +101,7 @@ class Cycles(Module):
 
     def _untrained(self, times: Num) -> Turns:
         stack = self.fast.layers
-        layers = tuple(Unread(layer.name, layer) for layer in stack.layers)
+        layers = tuple(around(lambda layer: Unread(layer.name, layer), stack.layers))
         name = f"{self.fast.name}[no gradient]"
         return UntrainedTurns(name, stack.but(layers=layers), self.fast.norm, times)
 

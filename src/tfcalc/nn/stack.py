@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
@@ -218,3 +218,10 @@ def _first(group: Group) -> Iterator[Group]:
     """The first layer by itself, and the others: what it reads needs no gradient, or is kept anyway."""
     yield group._replace(mark="[first]", copies=1, places=None)
     yield group._replace(mark="[others]", copies=group.copies - 1, under=1)
+
+
+def around(layers: Callable[[Module], Module], parts: Iterable[Module]) -> list[Module]:
+    """A layer around each of these ``parts``, in their order; those around the same part are one module."""
+    parts = list(parts)
+    made = {key: layers(part) for key, part in {id(part): part for part in parts}.items()}
+    return [made[id(part)] for part in parts]
