@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.budgets.hold import IEC
 from tfcalc.report import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -68,11 +69,15 @@ class Check(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed."""
+    """The answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed.
+
+    People read bytes in ``units`` (iec or si).
+    """
 
     file: str
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
+    units: str = IEC
 
     @property
     def exit_code(self) -> int:
