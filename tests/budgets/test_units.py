@@ -44,6 +44,7 @@ def test_the_units_of_a_file_are_those_that_it_pins(quick: Quick, tmp_path: Path
     written(tmp_path, pinned="si")
     for form in ("markdown", "table"):
         assert SI in quick("budget", "--format", form).stdout
+        assert SI in quick("budget", "--format", form, env={"TFCALC_UNITS": "iec"}).stdout
         assert IEC in quick("budget", "--format", form, "--units", "iec").stdout
     other = tmp_path / "settings"
     other.mkdir()

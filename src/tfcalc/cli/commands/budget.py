@@ -15,7 +15,7 @@ from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
 from tfcalc.cli.options import SHOW, UNITS, Option
-from tfcalc.cli.settings import FILE
+from tfcalc.cli.settings import FLAG
 from tfcalc.errors import BadFile, TfcalcError, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.settings_file import text_of
@@ -98,9 +98,9 @@ def _checked(settings: Settings, file: BudgetFile) -> Checked:
 
 
 def _units(settings: Settings, file: BudgetFile) -> str:
-    """What was typed or set, else what the file of budgets pins, else what another settings file says."""
+    """What was typed, else what the file of budgets pins, else what a variable or another settings file says."""
     given, pinned = settings.given.get("units"), str(file.conventions.get("units", ""))
-    return str(given.value) if given and (given.source != FILE or not pinned) else pinned
+    return str(given.value) if given and (given.source == FLAG or not pinned) else pinned
 
 
 def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
