@@ -112,6 +112,7 @@ def test_plans_and_phases_are_those_of_the_other_commands(quick: Quick) -> None:
         ("plot gpt2 --over seq", 2, "has no values"),
         ("plot gpt2 --over seq=8..1", 2, "has no values"),
         ("plot gpt2 --over seq=1,2 --seq 5", 2, "--seq and --over both give seq;"),
+        ("plot gpt2 --over seq=1,2 --shares -q", 2, "--shares has no effect with -q"),
         ("plot gpt2 --of params --over d_model=100,200", 2, "not divisible"),
     ],
 )
@@ -132,6 +133,22 @@ def test_a_chart_is_text_of_the_same_bytes(quick: Quick) -> None:
     assert max(map(len, drawn.splitlines())) <= 80
     assert quick(*line, "--ascii").stdout.isascii()
     assert "\x1b" in quick(*line, "--color", "always").stdout
+
+
+def test_shares_are_in_json_and_alone_in_a_table(quick: Quick) -> None:
+    """Per layer attention takes 4lbh(2h + l) and the feed-forward network 16lbh²: at l = 128 and h = 512
+    (1024 + 128) : 2048 = 0.36 : 0.64, at 1,024 a half each."""
+    line = ["plot", "--kind", "encoder", "--over", "seq=128,1024", "--shares"]
+    answer = json.loads(quick(*line, "--json").stdout)
+    assert [(part["name"], part["shares"]) for part in answer["parts"]] == [
+        ("attention", [0.36, 0.5]),
+        ("ffn", [0.64, 0.5]),
+    ]
+    *_, first, second, _, _ = quick(*line, "--format", "plain").stdout.splitlines()
+    assert first.split()[1:-1] == ["36.0", "%", "64.0", "%"]
+    assert second.split()[1:-1] == ["50.0", "%", "50.0", "%"]
+    plain = json.loads(quick(*line[:-1], "--json").stdout)
+    assert all("shares" not in part for part in plain["parts"])
 
 
 def test_a_specification_has_the_exact_numbers(quick: Quick, tmp_path: Path) -> None:

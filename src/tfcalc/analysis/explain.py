@@ -20,7 +20,6 @@ from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
 from tfcalc.core.items import steps as forward_steps
-from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
@@ -238,7 +237,7 @@ def laid_out(
         unit=UNITS.get(of, of),
         lines=tuple(lines),
         formula=closed,
-        substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
+        sizes={letter: str(size) for letter, size in sizes.items()},
         answer=answer,
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},

@@ -38,7 +38,7 @@ PARTS = Option(
     ("--parts",),
     f"comma-separated parts: {', '.join(TARGETS)}, or paths of the tree [default: attention and ffn or moe]",
 )
-SHARES = Option("shares", ("--shares",), "draw the shares of the whole", switch=True)
+SHARES = Option("shares", ("--shares",), "the shares of the whole: in the chart, the table and JSON", switch=True)
 FORM = "write --over seq=1k..128k:x2"
 
 
@@ -54,7 +54,8 @@ def answer(settings: Settings) -> Growth:
     model = bare.model()
     parts = [part.strip() for part in settings.get("parts", "").split(",") if part.strip()]
     try:
-        return plot(model, name, values, parts, of, bare.workload(model), settings.conventions())
+        shares = settings.get("shares", False)
+        return plot(model, name, values, parts, of, bare.workload(model), settings.conventions(), shares=shares)
     except InvalidModel as error:
         raise UsageError(error.message, error.hint) from None
 
@@ -92,8 +93,9 @@ def _over(settings: Settings, text: str) -> tuple[str, Sequence[int]]:
 def write(answer: Growth, settings: Settings) -> None:
     """A chart, where no other format is asked for."""
     drawn = settings.get("format", "table") == "table" and not settings.get("quiet")
-    if not deliver_chart(lambda: answer.chart(shares=settings.get("shares", False)), settings, always=drawn):
-        settings.refuse(("shares",), "without a chart", {})
+    if not deliver_chart(answer.chart, settings, always=drawn):
+        if settings.get("quiet"):
+            settings.refuse(("shares",), "with -q, which prints where parts cross", {})
         show(answer, settings)
 
 
