@@ -81,12 +81,16 @@ class Asker:
 
 
 def _is_of_another(option: Option, value: object) -> bool:
-    """Whether only other commands that budgets ask take this value of an option, as ``bf16-mixed`` of --precision."""
-    return not readable(option, value) and any(
-        readable(another, value)
-        for name in metric.COMMANDS
-        for another in command(name).options
-        if another.name == option.name
+    """Whether only other commands that budgets ask take this word of an option, as ``bf16-mixed`` of --precision."""
+    return (
+        bool(option.known)
+        and not readable(option, value)
+        and any(
+            readable(another, value)
+            for name in metric.COMMANDS
+            for another in command(name).options
+            if another.name == option.name
+        )
     )
 
 

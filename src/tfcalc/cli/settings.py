@@ -216,16 +216,16 @@ def completed(given: dict[str, Given], options: Iterable[Option], path: Path | N
 
 @contextmanager
 def _unless_of_another(option: Option, value: object, called: str) -> Iterator[None]:
-    """What a variable or a file says is passed over where another command that has this option, too, takes it."""
+    """A word that a variable or a file says is passed over where another command that has this option, too, takes it."""
     try:
         yield
     except UsageError:
+        if not (option.known and isinstance(value, str)):
+            raise
         alike = [another for another in every() if another.name == option.name]
-        if any(readable(another, value) for another in alike):
-            return
-        if option.known and isinstance(value, str):
+        if not any(readable(another, value) for another in alike):
             one_of(called, value, dict.fromkeys(word for another in alike for word in another.known))
-        raise
+            raise
 
 
 @contextmanager
