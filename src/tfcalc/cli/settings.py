@@ -216,7 +216,7 @@ def completed(given: dict[str, Given], options: Iterable[Option], path: Path | N
 
 @contextmanager
 def _unless_of_another(option: Option, value: object, called: str) -> Iterator[None]:
-    """A word that a variable or a file says is passed over where another command that has this option, too, takes it."""
+    """A word of a variable or a file is passed over where another command that has this option, too, takes it."""
     try:
         yield
     except UsageError:
