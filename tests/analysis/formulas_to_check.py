@@ -148,13 +148,18 @@ UNSEEN_WRONG = [
     ("decoder-layer", "12h² + 15h", {}, "cross"),  # cross-attention forgotten
     ("complete", "n(28h² + 32h) + 4h + Vh", {}, "W_vocab"),  # output head tied
     ("complete", "n(28h² + 32h) + 4h + 3Vh", {}, "counted twice"),  # a table too much
-    ("layer", "4had + 3hf + 2h", {"model": "llama-3-8b"}, "W_K"),  # k and v as if of all heads
+    (
+        "layer",
+        "4had + 3hf + 2h",
+        {"model": "llama-3-8b"},
+        "W_K, W_V: counted with a in the place of g",
+    ),  # k and v as if of all heads
     ("encoder-layer", "24lbh² + 4lbh", {"of": "flops"}, "l is missing"),  # quadratic factor forgotten
     ("encoder-layer", "24lbh² + 2l²bh", {"of": "flops"}, "half"),  # scores half
     ("encoder-layer", "2(24lbh² + 4l²bh)", {"of": "flops", "train": 1}, "two thirds"),  # backward only once
     ("encoder-layer", "24lbh² + 4l²bh", {"of": "flops", "train": 1}, "a third"),  # forward only
     ("mha", "4lbh² + 2l²bh", {"of": "flops"}, "multiply-add is 2"),  # MACs
-    ("encoder-layer", "16lbh² + 4l²bh", {"of": "flops"}, "X W"),  # projections of attention forgotten
+    ("encoder-layer", "16lbh² + 4l²bh", {"of": "flops"}, "8lbh² is the projections of attention"),
     ("core", "n(24h² + 26h) + 4h", {}, "cross_attention"),  # cross-attention forgotten in the decoder
 ]
 """Wrong in ways that students are, with a word of the cause, written down before check was asked about any."""
