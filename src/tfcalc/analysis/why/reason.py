@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.why.chance import LIKELY, RARELY
 from tfcalc.analysis.why.search import written
+from tfcalc.analysis.why.step import Taken
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.given import Given
+    from tfcalc.analysis.why.opened import OfWhy
     from tfcalc.analysis.why.search import Match
     from tfcalc.analysis.why.step import Candidate
 
@@ -43,6 +46,9 @@ class Reason:
         command: what prints it, or what the arithmetic starts from.
         distance: how far it is from the number as given, as a fraction of it.
         reading: how the number as given was read: exactly, rounded, rounded down.
+        changes: what the value is the sum of: the number that steps start from, and what each adds; each in words.
+        shown: the value in the unit that was written.
+        given: the number as it was given.
         chance: the share of numbers with as many figures that something as simple gives; None where it was not found.
         others: causes that give the same value and are about as simple.
     """
@@ -55,6 +61,9 @@ class Reason:
     command: str
     distance: float
     reading: str
+    changes: tuple[tuple[int | float, str], ...] = ()
+    shown: int | float = 0
+    given: int | float = 0
     chance: float | None = None
     others: tuple[str, ...] = ()
 
@@ -91,7 +100,22 @@ def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
         command=" ".join([*root.command.split(), *dict.fromkeys(flags)]),
         distance=float((candidate.shown - given.value) / given.value),
         reading=reading,
+        changes=tuple(_changes(candidate)),
+        shown=exact(candidate.shown),
+        given=exact(given.value),
     )
+
+
+def _changes(candidate: Candidate) -> Iterator[tuple[int | float, str]]:
+    """The number that steps start from, and by how much each of them changes it."""
+    root = candidate.root
+    before = root.state.value
+    yield exact(before), f"{root.what}: {root.command}"
+    for one in candidate.taken:
+        if not isinstance(one, Taken):
+            step, after = one
+            yield exact(after.value - before), step.words
+            before = after.value
 
 
 def _cause(candidate: Candidate) -> str:
@@ -206,6 +230,12 @@ class Why:
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
         return [f"Start from: {one.command}" for one in first]
+
+    def opener(self) -> OfWhy:
+        """Where its numbers come from."""
+        from tfcalc.analysis.why.opened import OfWhy
+
+        return OfWhy(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
