@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
+from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
@@ -13,6 +15,7 @@ from tfcalc.analysis.training_plan import (
     check_code,
     check_loops,
     check_offloaded,
+    check_plan,
     code_of,
     gradients_stay,
     known_error,
@@ -68,6 +71,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_loops(model, run)
     check_offloaded(run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
+    peaks = peaks_of(model, run, plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
@@ -79,7 +83,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
     )
     recorder = PeakRecorder()
-    ran = _step(tree, model_, run_, plan, recorder)
+    ran = peaks.steps[peaks.key(run, plan)] = _step(tree, model_, run_, plan, recorder)
     beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
     found = _phases(plan, states, beside, ran)
     peak = highest(found)
@@ -132,6 +136,8 @@ class Peaks:
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
+        self._trees: dict[tuple[object, ...], Component] = {}
+        """What is trained of the model, by workload and by how it is tuned."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -143,12 +149,15 @@ class Peaks:
         check_loops(self.model, run)
         check_offloaded(run, plan)
         sized, states, buffers = self._standing(run, plan)
-        stay = _gradients_stay(plan)
-        key = run, plan.replaced(**off_tape(plan)), stay
+        key = self.key(run, plan)
         if key not in self.steps:
             self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
         ran = self.steps[key]
         return highest(_phases(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
+
+    def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
+        """What the tape sees of them."""
+        return run, plan.replaced(**off_tape(plan)), _gradients_stay(plan)
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
@@ -191,11 +200,21 @@ class Peaks:
         return reserved(states, beside, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
 
     def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
-        sized = trained(piece_of(self.model, run, plan).tree(run), plan)
+        check_plan(plan)
+        asked = run, *(getattr(plan, name) for name in OF_TREE)
+        if asked not in self._trees:
+            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
+        sized = self._trees[asked]
         if plan not in self.states:
             stored = stored_as(self.model, sized)
             self.states[plan] = states_of(stored, stored, plan)
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
+
+
+@lru_cache(maxsize=1)
+def peaks_of(model: Model, _run: Workload, _plan: Training) -> Peaks:
+    """Those of one question, which is resolved: what its report has found need not be found again for its verdict."""
+    return Peaks(model)
 
 
 def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
@@ -207,6 +226,10 @@ def _on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
 ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
 OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
+
+
+OF_TREE = (*TUNING, *OF_ADAPTERS, "tensor_parallel", "sequence_parallel")
+"""Those that decide what of the model is trained, and which piece of it a device has."""
 
 
 def off_tape(plan: Training) -> dict[str, object]:

@@ -12,7 +12,7 @@ from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import Peaks, training_step
+from tfcalc.analysis.training_memory import peaks_of, training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -158,7 +158,7 @@ def _on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dic
         return {}
     from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
 
-    return entries(of_step(Peaks(model), run, plan, allocated))
+    return entries(of_step(peaks_of(model, run, plan), run, plan, allocated))
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:

@@ -162,7 +162,7 @@ def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
     are a row.
     """
     kinds, start = _kinds(groups), 0
-    longest = 1 if any(group.again for group in groups) else len(groups)
+    longest = len(groups)
     while start < len(groups):
         _, period, times = max(_repeated(kinds, start, longest), key=lambda found: found[0])
         yield groups[start : start + period * times], period

@@ -81,7 +81,8 @@ class MemoryTracker:
             self.live += storage.bytes
             if self.since is not None:
                 self.since.append(ref(storage))
-            self._look()
+            if self.live > self.most.total:
+                self._look()
 
     def gone(self, storage: Storage) -> None:
         """So many bytes less."""
