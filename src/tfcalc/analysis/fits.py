@@ -231,7 +231,7 @@ class _Training(_Asked["Training"]):
     def __init__(
         self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
     ) -> None:
-        from tfcalc.analysis.training_memory import peaks_of
+        from tfcalc.analysis.peaks import peaks_of
         from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 

@@ -10,9 +10,10 @@ from tfcalc.analysis.at_a_glance import of_training, training_summary
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.peaks import peaks_of
 from tfcalc.analysis.standing import TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import peaks_of, training_step
+from tfcalc.analysis.training_memory import training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions

@@ -25,7 +25,8 @@ class Group(NamedTuple):
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
     those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would; it may
-    be one of several that do so together, at this ``place`` among so many.
+    be one of several that do so together, at this ``place`` among so many. In a row of layers that repeat, ``turn`` is
+    the number of its repetition.
     """
 
     stack: str
@@ -38,6 +39,7 @@ class Group(NamedTuple):
     under: int = 0
     stands_for: int = 1
     place: tuple[int, int] = (0, 1)
+    turn: int | None = None
 
     @property
     def apart(self) -> bool:
@@ -149,10 +151,10 @@ def _ends(groups: list[Group]) -> Iterator[Group]:
         if between < 2:
             yield from row
         else:
-            standing = row[BELOW * period : (BELOW + 1) * period]
-            yield from row[: BELOW * period]
-            yield from (each._replace(stands_for=between, place=(at, period)) for at, each in enumerate(standing))
-            yield from row[-ABOVE * period :]
+            ends = row[: (BELOW + 1) * period] + row[-ABOVE * period :]
+            for number, each in enumerate(ends):
+                turn, at = divmod(number, period)
+                yield each._replace(stands_for=between if turn == BELOW else 1, place=(at, period), turn=turn)
 
 
 def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:

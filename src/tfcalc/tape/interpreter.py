@@ -62,7 +62,8 @@ class Interpreter(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
         tape = self.tape
-        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for, *layers.place), tape.unit():
+        stand = tape.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
+        with tape.inside(layers.name, layers.copies), stand, tape.unit():
             yield
 
     def like_others(self, x: Tensor) -> bool:
@@ -142,7 +143,7 @@ class Interpreter(Trace):
 
     @staticmethod
     def _reached(inputs: tuple[Tensor | None, ...]) -> bool:
-        for each in inputs:  # a loop is as fast again as any() of a generator, and this is asked of every operation
+        for each in inputs:  # noqa: SIM110  # half as long as any() of a generator, and asked of every operation
             if each is not None and each.node is not None:
                 return True
         return False
