@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden defaults measured presets check-torch cuda explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden defaults measured presets check-torch cuda long explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -51,6 +51,10 @@ OUTPUT ?= real-runs-of-this-gpu.jsonl
 cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers beside; needs PyTorch with CUDA, transformers
 	$(TOOL) tests.cuda.record -o $(OUTPUT)
 	$(TOOL) tests.real_runs --rows $(OUTPUT)
+
+# Tests that take minutes: all formulas of all presets.
+long:
+	$(TOOL) pytest -m long
 
 # The property tests with many new random examples.
 explore:

@@ -34,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skipped["scale"] = "needs the dependency group scale: pip install --group scale"
     if "network" not in str(config.getoption("markexpr")):
         skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
+    if "long" not in str(config.getoption("markexpr")):
+        skipped["long"] = "it takes minutes: make long"
     for item in items:
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):

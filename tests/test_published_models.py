@@ -1,4 +1,4 @@
-"""Every recorded model of tests/oracle/params.public.jsonl: parameters, active ones and buffers, to the last one.
+"""Every model of params.public.jsonl and params.named.jsonl: parameters, active ones and buffers, to the last one.
 
 The rows were recorded from transformers 5.23.0 (see tests/oracle/README.md); none comes from tfcalc.
 """
@@ -18,7 +18,7 @@ from tfcalc.core.number import total
 from tfcalc.core.tensors import tensors
 from tfcalc.workload import Workload
 
-ROWS = recorded("params.public.jsonl")
+ROWS = recorded("params.public.jsonl") + recorded("params.named.jsonl")
 BUFFERS = Measure(lambda cost: total(buffer.size for buffer in cost.buffers), STORED)
 
 

@@ -58,7 +58,7 @@ GENERATED_KINDS = (
     "|budgets"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-WIDTH = "80"
+WIDTH, UNFOLDED = "80", "1000"
 
 
 def refreshed(text: str) -> str:
@@ -73,13 +73,13 @@ def _console(block: str) -> str:
     return "\n".join(f"{line}\n{_output(line.removeprefix('$ '))}" for line in commands)
 
 
-def _output(line: str) -> str:
+def _output(line: str, width: str = WIDTH) -> str:
     name, *arguments = shlex.split(line)
     if name != "tfcalc":
         raise ValueError(f"only tfcalc is run, not {line!r}")
     out, err = io.StringIO(), io.StringIO()
     before = dict(os.environ)
-    os.environ["COLUMNS"] = WIDTH
+    os.environ["COLUMNS"] = width
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             program(arguments)
@@ -114,7 +114,7 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
         case "runs":
             yield from TABLES_OF_RUNS[arguments[0]](*arguments[1:])
         case "answers":
-            yield from answers(lambda command: _output(command).splitlines()[0])
+            yield from answers(lambda command: _output(command, UNFOLDED).splitlines()[0])
         case "course":
             yield from TABLES_OF_COURSE[arguments[0]](*arguments[1:])
         case _:

@@ -131,10 +131,6 @@ class Described:
         """Other names of a size: none."""
         return ()
 
-    def with_present(self, *names: str) -> Self:
-        """A copy in which these sizes are given (as 1), so that each gets a symbol of its own."""
-        return self.replaced(**{name: 1 for name in names if name in self.dimensions()})
-
     def described(self) -> dict[str, object]:
         """The fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tfcalc.analysis.check import check
-from tfcalc.analysis.explain import explain
+from tfcalc.analysis.explain import explain_part
 from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quizzed import Exercise, Grade, Quiz
 from tfcalc.catalog import load
@@ -135,7 +135,7 @@ def _params(draw: Random) -> Drawn:
     model = Transformer(d_model=width, n_heads=heads)
     text = f"How many parameters does {PARTS[target]} {CLASSIC} have with h = {width} and {heads} heads?"
     command = f"tfcalc explain {target} --d-model {width} --heads {heads}"
-    return Drawn(text, explain(target, model).answer, command)
+    return Drawn(text, explain_part(target, model).answer, command)
 
 
 def _params_of_llama(draw: Random) -> Drawn:
@@ -147,7 +147,7 @@ def _params_of_llama(draw: Random) -> Drawn:
         f"How many parameters does one layer of {name} have: h = {size['h']}, {size['a']} heads and {size['g']} "
         f"key-value heads of {size['d']}, a gated FFN of {size['f']}, two RMSNorms, no biases?"
     )
-    return Drawn(text, explain("layer", model).answer, f"tfcalc explain layer --model {name}")
+    return Drawn(text, explain_part("layer", model).answer, f"tfcalc explain layer --model {name}")
 
 
 def _formula_of_flops(draw: Random) -> Drawn:
@@ -162,7 +162,7 @@ def _formula_of_flops(draw: Random) -> Drawn:
 def _macs(draw: Random) -> Drawn:
     target, (width, heads), length = draw.choice(["mha", "ffn"]), draw.choice(WIDTHS), draw.choice([16, 64, 100, 128])
     run, model = Workload(seq_len=length), Transformer(d_model=width, n_heads=heads)
-    flops = explain(target, model, "flops", run).answer
+    flops = explain_part(target, model, "flops", run).answer
     text = (
         f"A profiler counts {flops // 2:,} multiply-adds (MACs) for {PARTS[target]} on {length} tokens with h = "
         f"{width}. How many FLOPs is that?"
@@ -179,7 +179,7 @@ def _training(draw: Random) -> Drawn:
         f"backward) with h = {width}, {heads} heads, {batch} sequences of {length} tokens?"
     )
     sizes = f"--d-model {width} --heads {heads} --batch {batch} --seq {length}"
-    right = explain(target, Transformer(d_model=width, n_heads=heads), "flops", run).answer
+    right = explain_part(target, Transformer(d_model=width, n_heads=heads), "flops", run).answer
     return Drawn(text, right, f"tfcalc explain {target} --of flops --train {sizes}")
 
 
@@ -192,7 +192,7 @@ def _cache(draw: Random) -> Drawn:
         f"How many bytes is the KV cache of one sequence of {context:,} tokens in {name}, with 2 bytes a number: "
         f"{size['n']} layers, {groups} key-value heads of {width}?"
     )
-    right = explain("cache", model, "memory", serving=Serving(context=context)).answer
+    right = explain_part("cache", model, "memory", serving=Serving(context=context)).answer
     return Drawn(text, right, f"tfcalc explain cache --model {name} --of memory --serve --context {context}")
 
 
@@ -204,7 +204,7 @@ def _weights(draw: Random) -> Drawn:
         "embedding, no final norm."
     )
     sizes = f"--kind encoder --d-model {width} --heads {heads} --layers {layers} --final-norm never"
-    return Drawn(text, explain("core", model, "memory").answer, f"tfcalc explain core --of memory {sizes}")
+    return Drawn(text, explain_part("core", model, "memory").answer, f"tfcalc explain core --of memory {sizes}")
 
 
 KINDS: dict[str, tuple[Callable[[Random], Drawn], ...]] = {

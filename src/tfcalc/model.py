@@ -71,10 +71,6 @@ class Model(Sized, Protocol):
         """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
         ...
 
-    def with_present(self, *names: str) -> Self:
-        """The same with these sizes given, so that they get a symbol instead of following from others."""
-        ...
-
     def with_vocabulary(self, vocabulary: Num) -> Self:
         """The same with this vocabulary, where it has none."""
         ...

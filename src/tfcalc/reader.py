@@ -74,7 +74,7 @@ def is_place(name: str) -> bool:
     if name == STANDARD_INPUT:
         return True
     try:
-        return Path(name).exists() or name.endswith(".json") or name.startswith((".", "/", "~"))
+        return Path(name).exists() or name.endswith((".json", "/")) or name.startswith((".", "/", "~"))
     except (OSError, ValueError):  # too long, or a null byte
         return False
 

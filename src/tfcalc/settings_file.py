@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,8 +51,12 @@ def text_of(path: Path) -> str:
     return _decoded(_bytes(path), str(path))
 
 
+@lru_cache(maxsize=2)  # settings and budgets are read of one file
 def table_of(text: str, path: str) -> dict[str, object] | None:
-    """The table of settings in the text of a file; None where a pyproject.toml has none. Raises BadFile."""
+    """The table of settings in the text of a file; None where a pyproject.toml has none. Raises BadFile.
+
+    It is only read, as others are given the same table.
+    """
     if len(text.encode(errors="surrogatepass")) > LARGEST_FILE:
         raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")
     import tomllib

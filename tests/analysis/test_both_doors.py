@@ -22,6 +22,8 @@ from tfcalc import (
     load,
     memory,
     params,
+    plot,
+    sweep,
     why,
 )
 from tfcalc.cli.main import main
@@ -127,6 +129,52 @@ QUESTIONS: dict[str, Asked] = {
 """What is typed, and what is called."""
 
 
+DECODE = Workload(phase="decode")
+SWEPT: dict[str, Asked] = {
+    "sweep --d-model 512,513,768 --layers 6,12": ask(sweep, None, d_model=[[512], [513], [768]], n_layers=[6, 12]),
+    "sweep gpt2 --lora 4,8 --of trainable": ask(sweep, "gpt2", "trainable", training=Training(lora=4), lora=[4, 8]),
+    "sweep llama-3-8b --of flops --phase decode --cached 1k,4k --batch 1..3": ask(
+        sweep, "llama-3-8b", "flops", DECODE, cached=[1024, 4096], batch_size=[[1], [2], [3]]
+    ),
+    "sweep mixtral-8x7b --of memory --dtype int4 --layers 8..32:x2": ask(
+        sweep, "mixtral-8x7b", "memory", None, Conventions(dtype="int4"), n_layers=[8, 16, 32]
+    ),
+    "sweep gpt2 --of memory --train --optimizer sgd --seq 64,1024": ask(
+        sweep, "gpt2", "memory", TRAIN, training=Training(optimizer="sgd"), seq_len=[64, 1024]
+    ),
+    "sweep llama-3-8b --of memory --serve --weights int4 --context 1k,8k": ask(
+        sweep, "llama-3-8b", "memory", serving=Serving(weights="int4"), context=[1024, 8192]
+    ),
+    "sweep qwen3-8b --of cache --kv fp8 --context 1k..4k:x2 --concurrency 1,16": ask(
+        sweep,
+        "qwen3-8b",
+        "cache",
+        serving=Serving(kv="fp8"),
+        context=[[1024], [2048], [4096]],
+        concurrency=[1, 16],
+    ),
+}
+GROWN: dict[str, Asked] = {
+    "plot --kind encoder --over seq=128..4096:x2": lambda: plot(
+        Transformer(kind="encoder"), "seq_len", [128, 256, 512, 1024, 2048, 4096]
+    ),
+    "plot gpt2 --of params --over d_model=192..768:x2 --parts attention,ffn,embedding": ask(
+        plot, "gpt2", "d_model", [192, 384, 768], ["attention", "ffn", "embedding"], "params"
+    ),
+    "plot llama-3-8b --of memory --dtype bf16 --over layers=8,32": ask(
+        plot, "llama-3-8b", "n_layers", [8, 32], (), "memory", None, Conventions(dtype="bf16")
+    ),
+    "plot mixtral-8x7b --over seq=1k..64k:x4 --train --attention causal --shares": ask(
+        plot,
+        "mixtral-8x7b",
+        "seq_len",
+        [1024, 4096, 16384, 65536],
+        workload=TRAIN.replaced(attention="causal"),
+        shares=True,
+    ),
+}
+
+
 def test_there_are_forty_questions() -> None:
     assert len(QUESTIONS) >= 40
 
@@ -143,3 +191,39 @@ def test_the_command_line_and_the_library_agree(
     assert main([*line.split(), "-q"]) in (0, 1)
     answer = getattr(ours, "report", ours)
     assert capsys.readouterr().out.strip() == str(getattr(answer, "answer", answer))
+
+
+@pytest.mark.parametrize("line", SWEPT)
+def test_both_doors_sweep_alike(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The same columns in whatever order the sizes were given, the same points without an answer."""
+    monkeypatch.chdir(tmp_path)
+    ours = SWEPT[line]()
+    assert main([*line.split(), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    columns = {column["name"]: column["values"] for column in answer["columns"]}
+    points = [sorted(map(str, row.items())) for row in _rows(columns)]
+    assert sorted(points) == sorted(sorted(map(str, row.items())) for row in _rows(ours.to_dict()))
+    assert {column["name"]: column["unit"] for column in answer["columns"]} == ours.units
+    assert [each["message"] for each in answer["refused"]] == [each.error.message for each in ours.refused]
+    assert main([*line.split(), "-q"]) == 0
+    said = ["-" if value is None else str(value) for value in columns[ours.key]]
+    assert capsys.readouterr().out.split() == said
+
+
+def _rows(columns: dict[str, list[int | None]]) -> list[dict[str, int | None]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("line", GROWN)
+def test_both_doors_plot_alike(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ours = GROWN[line]()
+    assert main([*line.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(ours.to_dict()))
+    if not ours.shares:
+        assert main([*line.split(), "-q"]) == 0
+        assert capsys.readouterr().out.split() == ([str(each.at) for each in ours.crossings] or ["none"])

@@ -121,6 +121,39 @@ def formula_of_one_by(letter: Any) -> Any:
     return 1 / letter
 
 
+NUMBERS = {
+    "mha 1,050,624": (True, "yes: 1,050,624 (4h² + 4h with h = 512)"),  # 4·512² + 4·512
+    "mha 4*768^2+4*768 --d-model 768 --heads 12": (True, "yes: 2,362,368 (4h² + 4h with h = 768)"),
+    "mha 787,968": (False, "262,656 more; 262,656 is W_O and b_O"),  # 512² + 512
+    "mha 1,048,576": (False, "2,048 more; 2,048 is the biases"),  # 4·512
+    "mha 2,099,712": (False, "it is the number of ffn"),  # 8·512² + 5·512
+    "mha 10,536,960 --of flops --batch 2 --seq 5": (False, "it is half of the right one: a multiply-add is 2 FLOPs"),
+    "mha 21,073,920 --of flops --batch 2 --seq 5": (True, "yes: 21,073,920 (4lbh(2h + l) with h = 512, b = 2, l = 5)"),
+    "layer 218,112,000 llama-3-8b": (True, "yes: 218,112,000"),  # formulas.md, section 12
+    "complete 124,000,000 gpt2": (False, "124,439,808"),
+}
+
+
+@pytest.mark.parametrize("words", NUMBERS)
+def test_a_number_is_compared_at_the_sizes_of_the_model(tfcalc: Program, words: str) -> None:
+    right, said = NUMBERS[words]
+    done = tfcalc("check", *words.split(), "-q")
+    assert (done.returncode, said in done.stdout) == (not right, True), done.stdout
+
+
+def test_a_formula_in_the_letters_of_another_notation_is_told_so(tfcalc: Program) -> None:
+    """d is the width of a head here, and the hidden size in many texts."""
+    said = "no: 4h² + 4h is right; in the letters of --notation bsld yours is the same"
+    assert tfcalc("check", "mha", "4d^2 + 4d", "-q").stdout.strip() == said
+    assert tfcalc("check", "mha", "4d^2 + 4d", "--notation", "bsld").returncode == 0
+    assert "--notation" not in tfcalc("check", "mha", "4d^2 + 4d", "--letters", "d=x,h=d", "-q").stdout
+
+
+def test_an_approximate_formula_is_right_where_that_is_asked_for(tfcalc: Program) -> None:
+    assert tfcalc("check", "decoder-layer", "16h^2", "--approx", "-q").stdout == "yes: 16h²\n"
+    assert tfcalc("check", "decoder-layer", "10h^2", "--approx", "-q").returncode == 1
+
+
 def test_the_command(tfcalc: Program) -> None:
     done = tfcalc("check", "mha", "3*d**2 + 4*d", "--notation", "bsld", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (1, "no: 4d² + 4d is d² more; d² is W_O\n", "")

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 
 from tests.examples import examples
 from tests.laws.models import models_and_runs
-from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, explain, flops, memory, params
+from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, flops, memory, params
+from tfcalc.analysis.explain import explain_part as explain
 from tfcalc.conventions import DTYPES
 from tfcalc.symbols import values
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc import Transformer, Workload, catalog, explain, formula
+from tfcalc import Transformer, Workload, catalog, formula
+from tfcalc.analysis.explain import explain_part as explain
 
 DECODE = Workload(phase="decode", cached=8)
 CASES = [

@@ -10,8 +10,14 @@ import pytest
 
 import tfcalc
 from tfcalc import Serving, Training, Workload
+from tfcalc.analysis.serving_memory import at_work
 from tfcalc.arrays.evaluation import reach
+from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbols
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_serving
+from tfcalc.footprint.serving.cache_formats import cache_format
+from tfcalc.footprint.serving.caches import cache
 
 PRESETS = ("llama-3-8b", "gpt2", "mixtral-8x7b", "t5-small", "gemma-2-2b", "falcon-7b")
 TRAIN = Workload(phase="train")
@@ -77,6 +83,34 @@ def test_each_point_is_a_single_answer(name: str, case: str) -> None:
     for row, found in enumerate(swept.to_dict()[swept.key]):
         at = {size: int(values[row]) for size, values in sizes.items()}
         assert found == singly(single, model, at), at
+
+
+CACHES = {
+    "llama-3-8b": Serving(),
+    "gemma-2-2b": Serving(cache="dynamic", kv="fp8"),  # every other layer keeps a window
+    "deepseek-v2-lite": Serving(block=32),
+    "gpt2": Serving(cache="static"),
+}
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_caches_are_those_of_single_answers(name: str) -> None:
+    """At 250 random points of each: its layers' caches, added up in a run with these whole numbers; at three of them,
+    the whole answer, which takes 20 times as long."""
+    model, plan, rng = tfcalc.load(name), CACHES[name], np.random.default_rng(1015)
+    requests, contexts = rng.integers(1, 200, 250), rng.integers(1, 20_000, 250)
+    swept = tfcalc.sweep(model, "cache", serving=plan, concurrency=requests, context=contexts).values.tolist()
+    points = [
+        plan.replaced(concurrency=b, context=c) for b, c in zip(requests.tolist(), contexts.tolist(), strict=True)
+    ]
+    for found, point in zip(swept, points, strict=True):
+        run, one = resolve_serving(model, Workload(), point)
+        tree = model.tree(at_work(run, one))
+        block = value_of(one.block)
+        held = cache(tree, how=one.cache, format=cache_format(one.kv), longest=one.context, block_size=block)
+        assert found == held.total(bytes_held), point
+    for found, point in zip(swept[:3], points, strict=False):
+        assert found == tfcalc.memory(model, serving=point).totals["kv_cache_bytes"], point
 
 
 def test_points_of_no_model_have_no_answer() -> None:

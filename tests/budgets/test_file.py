@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.budgets.files import GOOD, MISTAKES, WHOLE
-from tfcalc.budgets.file import BudgetFile, find, matches, read_budgets
+from tfcalc.budgets.file import BudgetFile, find, read_budgets
 from tfcalc.budgets.limits import Amount
 from tfcalc.cli.budget_options import known_options
 from tfcalc.errors import BadFile
@@ -112,14 +112,6 @@ def test_the_nearest_file_is_found(tmp_path: Path) -> None:
     assert find(below) == tmp_path / "tfcalc.toml"
     (tmp_path / "a" / "pyproject.toml").write_text("[tool.tfcalc]\nversion = 1\n")
     assert find(below) == tmp_path / "a" / "pyproject.toml"
-
-
-def test_a_pattern_is_a_glob_or_the_name_itself() -> None:
-    assert matches("chat*", "chat-long")
-    assert matches("[x]", "[x]")
-    assert matches("[xy]", "y")
-    assert not matches("chat", "chat-long")
-    assert not matches("CHAT", "chat")
 
 
 def test_the_example_of_the_page_is_read() -> None:

@@ -96,7 +96,7 @@ TREE = {
         ("components.b.params", "'b' is not in components; known: a"),  # there are two: only 1 and 2 tell them apart
         ("components.a.parms", "'parms' is not in components.a; did you mean params?"),
         ("components.a", "components.a is no number but has parts; known: name, params, parts"),
-        ("total_params.x", "'x' is not in total_params, which has no parts; name the metric without it"),
+        ("total_params.x", "'x' is not in total_params, which has no parts; leave it out"),
         ("peak_phase", "peak_phase has no value here; name a key with a number"),
     ],
 )

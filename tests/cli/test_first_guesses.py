@@ -18,6 +18,7 @@ WORKS = {
     "params llama-3-70b-instruct": "70.6B parameters",
     "params META-LLAMA/meta-llama-3-8b": "8.03B parameters",
     "compare llama-3-8b qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
+    "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
     "params bert-base": "bert-base-uncased",
@@ -59,3 +60,62 @@ def test_a_first_guess_is_answered_with_the_right_word(tfcalc: Program, line: st
 
 def test_llama3_is_no_llama_30b(tfcalc: Program) -> None:
     assert "llama-30b" not in tfcalc("params", "llama3").stderr
+
+
+PARTS = {
+    "attn": "4h² + 4h",
+    "multi-head-attention": "4h² + 4h",
+    "self_attention": "4h² + 4h",
+    "feed-forward": "8h² + 5h",
+    "MLP": "8h² + 5h",
+    "LayerNorm": "2h",
+    "EncoderLayer": "12h² + 13h",
+    "block": "12h² + 13h",
+    "lm_head": "Vh",
+    "embeddings": "Vh",
+    "model": "n(28h² + 32h) + (4 + 2V)h",
+}
+"""What texts and PyTorch call the parts: those forms that tests/oracle/textbook.json has."""
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_known_by_the_names_of_texts(tfcalc: Program, part: str) -> None:
+    assert tfcalc("formula", part, "-q").stdout.strip() == PARTS[part]
+
+
+def test_a_path_comes_before_what_others_call_it(tfcalc: Program) -> None:
+    """LlamaForCausalLM has a part named model: all but the head, 8,030,261,248 - 128,256 · 4,096."""
+    assert tfcalc("explain", "model", "llama-3-8b", "-q").stdout.strip() == "7504924672"
+
+
+def test_conditions_know_these_names_too(tfcalc: Program) -> None:
+    assert tfcalc("solve", "mlp = attn", "--of", "flops", "--for", "seq", "-q").stdout.strip() == "342"
+
+
+HINTS = {
+    "explain W_O": "it is a row of explain attention",
+    "explain softmax": "it is a row of explain sdpa --of flops --count all",
+    "explain heads": "all heads together are attention",
+    "explain embedding": "--vocab-size 32000",
+    "params no/such/folder/": "does not exist",
+    "formula ffn --of quantities": "--of 'quantities' is not known",
+}
+
+
+@pytest.mark.parametrize("line", HINTS)
+def test_what_is_no_part_is_answered_with_where_it_is(tfcalc: Program, line: str) -> None:
+    found = tfcalc(*line.split())
+    assert (found.returncode in (2, 3), found.stdout, found.stderr.count("\n")) == (True, "", 1)
+    assert HINTS[line] in found.stderr
+
+
+@pytest.mark.parametrize(("word", "meant"), [("parameters", "8h² + 5h"), ("FLOP", "16lbh²"), ("complexity", "O(lh²)")])
+def test_a_quantity_is_known_by_other_words(tfcalc: Program, word: str, meant: str) -> None:
+    assert tfcalc("formula", "ffn", "--of", word, "-q").stdout.strip() == meant
+
+
+@pytest.mark.parametrize("command", ["params", "memory", "explain", "solve", "plot", "sweep", "design"])
+def test_help_fits_80_columns(tfcalc: Program, command: str) -> None:
+    found = tfcalc(command, "--help", env={"COLUMNS": "80"})
+    assert found.returncode == 0
+    assert [line for line in found.stdout.splitlines() if len(line) > 80] == []

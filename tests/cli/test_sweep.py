@@ -97,7 +97,7 @@ def test_plans_and_phases_are_those_of_the_other_commands(quick: Quick) -> None:
     ("line", "code", "said"),
     [
         ("sweep gpt2", 2, "no option has several values"),
-        ("sweep gpt2 --seq 1,2", 2, "--seq 1 has no effect on params"),
+        ("sweep gpt2 --of params --seq 1,2", 2, "--seq 1 has no effect on params"),
         ("sweep gpt2 --of memory --train --dtype bf16,fp32 --seq 1,2", 2, "'bf16,fp32' is not known"),
         ("sweep gpt2 --of flops --seq 1..20000", 2, "a table of 20,000 points is too long"),
         ("sweep gpt2 --of flops --seq 1..10000 --batch 1..10000", 2, "100,000,000 points are too many"),
@@ -105,10 +105,14 @@ def test_plans_and_phases_are_those_of_the_other_commands(quick: Quick) -> None:
         ("sweep gpt2 --of flops --seq 1,2 --json -o x.vl.json", 2, "has no effect with -o x.vl.json"),
         ("params gpt2 --layers 1,2..3", 2, "is not a number"),
         ("plot gpt2", 2, "no size to plot over"),
+        ("plot gpt2 --seq 1,2 --batch 1,2", 2, "--batch and --seq have several values"),
+        ("plot gpt2 --over d_model=768,1536 --seq 1,2", 2, "--seq and --over have several values"),
+        ("plot gpt2 --seq 5", 2, "no size to plot over"),
         ("plot gpt2 --over sequ=1,2", 2, "did you mean seq"),
         ("plot gpt2 --over seq", 2, "has no values"),
         ("plot gpt2 --over seq=8..1", 2, "has no values"),
-        ("plot gpt2 --over seq=1,2 --seq 5", 2, "--seq and --over both give seq_len"),
+        ("plot gpt2 --over seq=1,2 --seq 5", 2, "--seq and --over both give seq;"),
+        ("plot gpt2 --over seq=1,2 --shares -q", 2, "--shares has no effect with -q"),
         ("plot gpt2 --of params --over d_model=100,200", 2, "not divisible"),
     ],
 )
@@ -129,6 +133,22 @@ def test_a_chart_is_text_of_the_same_bytes(quick: Quick) -> None:
     assert max(map(len, drawn.splitlines())) <= 80
     assert quick(*line, "--ascii").stdout.isascii()
     assert "\x1b" in quick(*line, "--color", "always").stdout
+
+
+def test_shares_are_in_json_and_alone_in_a_table(quick: Quick) -> None:
+    """Per layer attention takes 4lbh(2h + l) and the feed-forward network 16lbh²: at l = 128 and h = 512
+    (1024 + 128) : 2048 = 0.36 : 0.64, at 1,024 a half each."""
+    line = ["plot", "--kind", "encoder", "--over", "seq=128,1024", "--shares"]
+    answer = json.loads(quick(*line, "--json").stdout)
+    assert [(part["name"], part["shares"]) for part in answer["parts"]] == [
+        ("attention", [0.36, 0.5]),
+        ("ffn", [0.64, 0.5]),
+    ]
+    *_, first, second, _, _ = quick(*line, "--format", "plain").stdout.splitlines()
+    assert first.split()[1:-1] == ["36.0", "%", "64.0", "%"]
+    assert second.split()[1:-1] == ["50.0", "%", "50.0", "%"]
+    plain = json.loads(quick(*line[:-1], "--json").stdout)
+    assert all("shares" not in part for part in plain["parts"])
 
 
 def test_a_specification_has_the_exact_numbers(quick: Quick, tmp_path: Path) -> None:
@@ -182,3 +202,16 @@ def test_an_extra_that_is_missing_is_named(
     said = capsys.readouterr()
     assert said.out == ""
     assert f"is not installed; pip install 'tfcalc[{extra}]'" in said.err
+
+
+def test_a_length_that_is_swept_asks_for_flops(quick: Quick) -> None:
+    line = ("sweep", "gpt2", "--seq", "1k,2k", "--json")
+    assert quick(*line).stdout == quick(*line, "--of", "flops").stdout
+
+
+@pytest.mark.parametrize("over", ["seq=128..4k:x2", "d_model=192,384"])
+def test_a_size_with_several_values_is_what_the_plot_is_over(quick: Quick, over: str) -> None:
+    name, _, values = over.partition("=")
+    said = quick("plot", "gpt2", "--over", over, "--json").stdout
+    assert json.loads(said)
+    assert quick("plot", "gpt2", f"--{name.replace('_', '-')}", values, "--json").stdout == said

@@ -117,7 +117,7 @@ def test_bytes_know_that_they_are() -> None:
         ("params = ", "at character 8: '=' needs a factor after it"),
         ("= 3", "at character 1: '=' needs a factor before it"),
         ("params = 3 = ", "at character 12: '=' needs a factor after it"),
-        ("share = 30%", "at character 11: '%' is no part"),
+        ("share = 30 %", "at character 12: '%' is no part"),
         ("params = 1e40", "'1e40' is too large"),
         ("params = 99999999999999999999999999T", "too large"),
     ],

@@ -74,6 +74,7 @@ FURTHER = (
     "sweep gpt2 --of memory --train --seq 64,128 --batch 1..2",
     "sweep --d-model 512,513",
     "plot --kind encoder --over seq=128..4096:x2",
+    "plot mixtral-8x7b --over seq=1k,2k --shares",
     "params lama-3-8b",
     "params --d-model 513",
     "params /",

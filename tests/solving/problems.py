@@ -46,6 +46,8 @@ MOST = 90
 """Sizes that are tried."""
 MOST_SLOW = 24
 """The same of the memory of training and serving, which takes longer."""
+SLOW = 20
+"""Seconds of a problem, with all sizes tried, from which it is shown."""
 
 Ask = Callable[[int], Mapping[str, int]]
 
@@ -286,21 +288,31 @@ def main(count: int, seed: int) -> int:
     """So many problems; the exit code is 1 where one was answered otherwise."""
     draw, wrong, kinds, started = random.Random(seed), 0, dict[str, int](), time.time()
     exact = both = 0
+    models = set[str]()
     for number in range(count):
         asked = problem(draw)
+        models.add(getattr(asked.given["model"], "name", "classic"))
+        began = time.process_time()
         told = difference(asked)
+        if (took := time.process_time() - began) > SLOW:
+            print(f"#{number} {asked.condition!r} for {asked.unknown}: {took:.0f} s; {asked.given}", flush=True)
         kinds[asked.unknown] = kinds.get(asked.unknown, 0) + 1
         held = [asked.holds(size) for size in asked.sizes[:: max(len(asked.sizes) // 12, 1)]]
         both += True in held and False in held
         exact += asked.sign == "="
         if (number + 1) % 50 == 0:
-            print(f"{number + 1} problems, {wrong} answered otherwise before", flush=True)
+            print(
+                f"{number + 1} problems, {wrong} answered otherwise before, {time.time() - started:.0f} s", flush=True
+            )
         if told:
             wrong += 1
             model = asked.given["model"]
-            print(f"#{number} {asked.condition!r} for {asked.unknown}: {told}; {model.summary} {asked.given}")
+            print(
+                f"#{number} {asked.condition!r} for {asked.unknown}: {told}; {model.summary} {asked.given}", flush=True
+            )
     print(f"{count} problems in {time.time() - started:.0f} s, {wrong} answered otherwise")
     print(f"{both} with an end among the sizes tried, {exact} equations; {kinds}")
+    print(f"{len(models)} models: {', '.join(sorted(models))}")
     return int(wrong > 0)
 
 

@@ -185,5 +185,21 @@ def test_a_size_that_changes_nothing_is_told_with_those_that_do() -> None:
         solve("params = 125M", "heads")
     with pytest.raises(UsageError, match="add --train"):
         solve("memory <= 1GB", "gpus")
+    with pytest.raises(UsageError, match="in kv_cache at rest; add --train or --serve"):
+        solve("kv_cache <= 1GB", "layers", load("gpt2"))
     with pytest.raises(UsageError, match="did you mean layers"):
         solve("params <= 1B", "layrs")
+
+
+def test_a_term_of_memory_needs_no_more_than_its_name() -> None:
+    """32 layers keep keys and values of 8 heads of 128 in 2 bytes: 131,072 bytes a token, 81,920 times in 10 GiB."""
+    for name in ("kv_cache", "kv_cache_bytes", "memory.kv_cache"):
+        found = solved(f"{name} <= 10GiB", "context", load("llama-3-8b"), serving=Serving(context=8192))
+        assert found.value == 10 * 2**30 // (2 * 32 * 8 * 128 * 2) == 81_920
+
+
+def test_a_share_may_be_in_per_cent() -> None:
+    """Attention is half of all where n(8h² + 4lh) = n16h² + 2Vh, so l = 2h + V/(2n)."""
+    half = solved("attention / total = 50%", "seq", load("gpt2"))
+    assert half.value == 2 * 768 + 50_257 // (2 * 12) == 3_630
+    assert solved("attention = 50% total", "seq", load("gpt2")).closed == half.closed == "l = (4nh + V)/(2n)"

@@ -28,11 +28,19 @@ def read(entries: Mapping[str, int], allocated: int) -> OnCard | None:
     return OnCard(*(Figure(*(told[f"{name}{end}_bytes"] for end in ("", "_low", "_high"))) for name in OnCard._fields))
 
 
+ENDS = ("low", "high")
+KEYS = (
+    *(f"{name}_bytes" for name in OnCard._fields if name != "allocated"),
+    *(f"{name}_{end}_bytes" for name in OnCard._fields for end in ENDS),
+)
+"""What the figures are called in the JSON; that of what is allocated is the peak itself."""
+
+
 def entries(found: OnCard) -> dict[str, int]:
     """As they stand in the JSON."""
     figures = found._asdict().items()
     told = {f"{name}_bytes": figure.bytes for name, figure in figures if name != "allocated"}
-    ends = {f"{name}_{end}_bytes": getattr(figure, end) for name, figure in figures for end in ("low", "high")}
+    ends = {f"{name}_{end}_bytes": getattr(figure, end) for name, figure in figures for end in ENDS}
     return dict(sorted((told | ends).items()))
 
 

@@ -14,12 +14,12 @@ from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.conventions import Conventions
-from tfcalc.core.letters import spelled
+from tfcalc.core.letters import NOTATIONS, spelled
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled
-from tfcalc.report import polynomial
-from tfcalc.symbols import own_letters, spellings, with_symbols
+from tfcalc.report import exact, polynomial
+from tfcalc.symbols import own_letters, spellings, values, with_symbols
 from tfcalc.workload import PAIRS, Workload
 
 if TYPE_CHECKING:
@@ -38,16 +38,18 @@ def check(
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
+    approx: bool = False,
     general: bool = False,
     notation: str = "lbhn",
     letters: Mapping[str, str] | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
 ) -> Check:
-    """Compare a formula with tfcalc's own, and name what differs.
+    """Compare a formula, or a number, with tfcalc's own, and name what differs.
 
-    Two formulas are equal where they are the same polynomial once both are multiplied out. The text is read by a
-    grammar of its own (:mod:`tfcalc.expressions`): nothing in it is executed.
+    Two formulas are equal where they are the same polynomial once both are multiplied out. A number without letters is
+    compared with what the right formula is at the sizes of the model and the workload. The text is read by a grammar of
+    its own (:mod:`tfcalc.expressions`): nothing in it is executed.
 
     Args:
         target: as in :func:`~tfcalc.formula`.
@@ -56,6 +58,7 @@ def check(
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
         workload: phase and structure of what is run; its sizes are letters.
         conventions: which operations are counted, and the number format of weights at rest.
+        approx: without biases and norms.
         general: give a letter of its own to each size that follows from others by default (f instead of 4h).
         notation: the letters of the text: ``lbhn``, ``bsld`` or ``names``.
         letters: other letters for some of them: ``{"h": "d", "l": "n"}``.
@@ -78,7 +81,16 @@ def check(
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
     model = with_some_vocabulary(model, target) if hasattr(model, "tree") else model
     own = formula(
-        target, of, model, run, conventions, general=general, notation=notation, training=training, serving=serving
+        target,
+        of,
+        model,
+        run,
+        conventions,
+        approx=approx,
+        general=general,
+        notation=notation,
+        training=training,
+        serving=serving,
     )
     written, names = _names(model, run or Workload(), own.legend, notation, letters or {})
     meaning = _meaning(model, run or Workload(), own.legend, general=general)
@@ -87,18 +99,32 @@ def check(
     yours = expanded(read, {name: meaning[letter] for name, letter in names.items()})
     yours = Ratio(growth(yours.top)) if own.order and yours.top != settled(own.closed) else yours
     right = settled(own.closed)
+    known = {letter: exact(size) for letter, size in values(model, run or Workload()).items()}
+    sizes = {letter: known[letter] for letter in own.legend if letter in known}
+    a_number = not yours.top.free_symbols and set() < right.free_symbols <= set(sizes) and not own.order
+    if a_number:
+        right = polynomial(right.at(sizes))
     difference = yours - Ratio(right)
     causes: tuple[Cause, ...] = ()
     share: Ratio | None = None
     instead = ""
     if difference.top.terms and of in COUNTS:
         tree = to_open(model, of, run, conventions, training=training, serving=serving, general=general)
-        lines = [line._replace(formula=settled(line.formula)) for line in opened(target, of, tree).lines]
+        lines = [
+            line._replace(formula=polynomial(line.value) if a_number else settled(line.formula))
+            for line in opened(target, of, tree).lines
+        ]
         if sum((line.formula for line in lines), start=Polynomial({})) == right:
             causes = causes_of(difference, lines)
         if len(causes) != 1 or causes[0].cost > FAR_FETCHED:
-            share = proportion(yours, right)
+            share = None if a_number else proportion(yours, right)
             instead = "" if share else _of_another_question(yours, target, of, tree, conventions, general=general)
+    other = ""
+    if difference.top.terms and not (a_number or letters or own.order):
+        others = (name for name in NOTATIONS if name != notation)
+        other = next(
+            (name for name in others if _is(right, text, model, run or Workload(), own.legend, name, meaning)), ""
+        )
     return Check(
         target=target,
         path=own.path,
@@ -106,10 +132,13 @@ def check(
         text=text,
         yours=yours,
         right=right,
+        closed=own.closed if a_number else None,
+        sizes=sizes if a_number else {},
         order=own.order,
         causes=() if instead or share else causes,
         share=share,
         instead=instead,
+        notation=other,
         letters=written,
         legend=own.legend,
         model=own.model,
@@ -146,6 +175,24 @@ def _meaning(model: Model, run: Workload, legend: Iterable[str], *, general: boo
     return found
 
 
+def _is(
+    right: Polynomial,
+    text: str,
+    model: Model,
+    run: Workload,
+    legend: Iterable[str],
+    notation: str,
+    meaning: Mapping[str, Polynomial],
+) -> bool:
+    """Whether a text is the right formula if it is read in the letters of a notation."""
+    _, names = _names(model, run, legend, notation, {})
+    try:
+        yours = expanded(read_formula(text, names), {name: meaning[letter] for name, letter in names.items()})
+    except UsageError:
+        return False
+    return yours == Ratio(right)
+
+
 def _of_another_question(
     yours: Ratio,
     target: str,
@@ -163,11 +210,13 @@ def _of_another_question(
         measure = measure_of(of, run, by)
         for name in TARGETS:
             try:
-                node = find(tree.twin, name)
+                node = find(tree.twin if yours.top.free_symbols else tree.node, name)
             except UsageError:
                 continue
-            if node.component.each(measure) == yours.top:
+            if polynomial(node.component.each(measure)) == yours.top:
                 return f"of {name}"
+    if not yours.top.free_symbols:
+        return ""
     questions = [(f"of the {QUANTITIES[other]}", other, run) for other in ("params", "flops", "memory") if other != of]
     if of == "flops":
         questions += [(f"with --attention {pairs}", of, run.replaced(attention=pairs)) for pairs in PAIRS]

@@ -36,10 +36,13 @@ class Check:
     Attributes:
         text: the formula as it was typed.
         yours: the same multiplied out, over a whole number.
-        right: the right one.
+        right: the right one; where a number was given, its value.
+        closed: where a number was given, the right formula.
+        sizes: the sizes at which it has that value.
         causes: which parts of the model the difference is.
         share: by what the right formula would have to be multiplied, where that is one product.
         instead: another question that the formula answers.
+        notation: in whose letters the formula would be right.
         letters: how each letter is written.
     """
 
@@ -49,10 +52,13 @@ class Check:
     text: str
     yours: Ratio
     right: Polynomial
+    closed: Polynomial | None
+    sizes: Mapping[str, int]
     order: bool
     causes: tuple[Cause, ...]
     share: Ratio | None
     instead: str
+    notation: str
     letters: Mapping[str, str]
     legend: Mapping[str, str]
     model: Mapping[str, object]
@@ -82,9 +88,11 @@ class Check:
     def verdict(self, letters: Mapping[str, str] | None = None) -> str:
         """One line: yes, or by how much it differs and what that is."""
         letters = self.letters if letters is None else letters
-        right = self._order(write(self.right, letters=letters))
+        right = self._right(letters)
         if self.correct:
             return f"yes: {right}"
+        if self.notation:
+            return f"no: {right} is right; in the letters of --notation {self.notation} yours is the same"
         more, less = ratio_text(self.missing, letters), ratio_text(self.extra, letters)
         if not self.extra.top.terms:
             found = f"no: {right} is {more} more"
@@ -94,6 +102,14 @@ class Check:
             found = f"no: {right} is right; {more} is missing, {less} is too much"
         return "; ".join([found, *self.reasons(letters)])
 
+    def _right(self, letters: Mapping[str, str]) -> str:
+        """``4h² + 4h``; of a number ``1,050,624 (4h² + 4h with h = 512)``."""
+        right = self._order(ratio_text(Ratio(self.right), letters))
+        if self.closed is None:
+            return right
+        at = ", ".join(f"{letters.get(letter, letter)} = {size:,}" for letter, size in self.sizes.items())
+        return f"{right} ({write(self.closed, letters=letters)} with {at})"
+
     def _order(self, text: str) -> str:
         return f"O({text})" if self.order else text
 
@@ -102,12 +118,13 @@ class Check:
         found = [_in_words(cause, self.of, letters) for cause in self.causes]
         if self.share is not None:
             found.append(f"it is the right one times {ratio_text(self.share, letters)}")
-        return [*found, f"it is the formula {self.instead}"] if self.instead else found
+        what = "formula" if self.closed is None else "number"
+        return [*found, f"it is the {what} {self.instead}"] if self.instead else found
 
     def sheet(self) -> Sheet:
         """The verdict; below it both formulas and what differs."""
         yours = self._order(ratio_text(self.yours, self.letters))
-        rows: list[list[Cell]] = [["yours", yours], ["right", self._order(write(self.right, letters=self.letters))]]
+        rows: list[list[Cell]] = [["yours", yours], ["right", self._right(self.letters)]]
         for name, part in (("missing", self.missing), ("too much", self.extra)):
             if part.top.terms:
                 rows.append([name, ratio_text(part, self.letters)])
@@ -152,6 +169,7 @@ class Check:
             ],
             "proportion": None if self.share is None else ratio_text(self.share, own),
             "instead": self.instead,
+            "notation": self.notation,
             "legend": dict(self.legend),
         }
 
@@ -160,9 +178,14 @@ class Check:
 
 
 def ratio_text(ratio: Ratio, letters: Mapping[str, str]) -> str:
-    """``4h²``, ``3h/2``, ``(2h + 1)/3``."""
-    text = write(ratio.top, letters=letters)
+    """``4h²``, ``3h/2``, ``(2h + 1)/3``, ``1,050,624``."""
+    text = _grouped(ratio.top, letters)
     return text if ratio.bottom == 1 else f"{bracketed(text)}/{ratio.bottom}"
+
+
+def _grouped(number: Polynomial, letters: Mapping[str, str]) -> str:
+    """A formula; a number alone in groups of three digits."""
+    return write(number, letters=letters) if number.free_symbols else f"{number.terms.get((), 0):,}"
 
 
 def _signed(number: Ratio, sign: int) -> Ratio:
@@ -182,7 +205,7 @@ def _in_words(cause: Cause, of: str, letters: Mapping[str, str]) -> str:
     named = _named(cause.parts)
     for other in cause.others[:MOST_OTHERS]:
         named += f", or {_named(other)}"
-    times, size = cause.times, write(cause.number, letters=letters)
+    times, size = cause.times, _grouped(cause.number, letters)
     whole = cause.is_all
     if times == NEVER:
         return "everything is missing" if whole else f"{size} is {named}"
@@ -202,7 +225,8 @@ def _in_words(cause: Cause, of: str, letters: Mapping[str, str]) -> str:
         return f"{size} is {named}, counted twice"
     if times.number == Fraction(1, 2) and all(name in named for name in SCORES):
         return f"of {named} half was counted, as for a causal mask"
-    return f"{named} was counted as {OFTEN[times.number]} its {size}"
+    were, its = ("were", "their") if len(cause.parts) > 1 or named.endswith("s") else ("was", "its")
+    return f"{named} {were} counted as {OFTEN[times.number]} {its} {size}"
 
 
 def _named(parts: tuple[Part, ...]) -> str:

@@ -34,7 +34,7 @@ class Subject(NamedTuple):
     tuning: Tuning | None = None
 
     def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
-        """The breakdown of one quantity, down to the blocks, or as far as any ``depth`` may reach."""
+        """The breakdown of one quantity, down to the layers, or as far as any ``depth`` may reach."""
         return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
 
     def legend(self, entry: Entry) -> dict[str, str]:

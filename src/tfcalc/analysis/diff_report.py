@@ -16,6 +16,7 @@ from tfcalc.report.sheet import Cell, Column, Sheet
 if TYPE_CHECKING:
     from tfcalc.analysis.changed_fields import Field
     from tfcalc.analysis.diff import Moved
+    from tfcalc.analysis.opened_diff import OfDiff
     from tfcalc.analysis.totals import Operand
     from tfcalc.workload import Workload
 
@@ -64,6 +65,12 @@ class Diff:
     def row(self, key: str) -> Row:
         """The row of this key."""
         return next(row for row in self.rows if row.key == key)
+
+    def opener(self) -> OfDiff:
+        """Where its numbers come from."""
+        from tfcalc.analysis.opened_diff import OfDiff
+
+        return OfDiff(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: both models, what differs, and what each field moved."""

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import check_arguments, check_plans, subject
 from tfcalc.analysis.matrices import by_head, note_of
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, growth
+from tfcalc.analysis.question import Question, number_path, open_question
 from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import find, find_term, others
 from tfcalc.conventions import Conventions
@@ -19,13 +20,13 @@ from tfcalc.core.component import RUN, STORED, Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
 from tfcalc.core.items import steps as forward_steps
-from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
+from tfcalc.report.paths import dotted
 from tfcalc.report.sheet import Factors
 from tfcalc.symbols import legend, values
 from tfcalc.workload import Workload
@@ -33,6 +34,8 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.report.derivation import Derivation
+    from tfcalc.report.opening import Openable
 
 COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED, "time": RUN}
 """What can be opened, and which copies it counts."""
@@ -41,6 +44,60 @@ UNITS = {"memory": "bytes", "time": "steps"}
 
 
 def explain(
+    target: str,
+    model: Model | Openable | None = None,
+    of: str = "params",
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    steps: bool = False,
+    with_batch: bool = False,
+) -> Explanation | Derivation:
+    """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
+
+    Args:
+        target: a part of the model: a name (``attention``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree
+            (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
+            or a path inside one. Or a number, by its path in an answer's ``to_dict()``: ``flops_per_token``,
+            ``memory.peak_bytes``; of another answer than params, flops, memory and overview ``models[1].total_params``.
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer. Or the answer that has the number: what
+            :func:`~tfcalc.compare`, :func:`~tfcalc.diff` and other questions return.
+        of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes), or ``time``: the growth of each step.
+        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        conventions: which operations are counted, and the number format of weights at rest.
+        training: with ``of="memory"``, explain a training step; also where the workload trains.
+        serving: with ``of="memory"``, explain serving.
+        steps: of the FLOPs of a training step, one line for the forward product and for each gradient: X W, dX and dW.
+        with_batch: of time, the growth of the whole batch rather than of one sequence.
+
+    Returns:
+        An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
+        Of a number that is no such sum a derivation: ``how`` it follows from its ``terms``, or a ``note`` who gave it.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the target or the quantity is not known, the target has none of it, or there is no such number.
+
+    >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
+    [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
+    >>> explain("flops_per_token", Transformer(d_model=768, n_heads=12)).substituted
+    '190253629440 / 512'
+    """
+    if model is not None and hasattr(model, "opener"):
+        return _of_answer(target, model)
+    chosen = Transformer() if model is None else model
+    if (path := number_path(target, of)) is not None:
+        check_arguments(chosen, workload, conventions)
+        check_plans(training, serving)
+        by = conventions or Conventions()
+        return open_question(path, Question(path[0], chosen, workload, by, training, serving))
+    plans: dict[str, Any] = {"training": training, "serving": serving}
+    return explain_part(target, chosen, of, workload, conventions, **plans, steps=steps, with_batch=with_batch)
+
+
+def explain_part(
     target: str,
     model: Model | None = None,
     of: str = "params",
@@ -52,31 +109,7 @@ def explain(
     steps: bool = False,
     with_batch: bool = False,
 ) -> Explanation:
-    """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
-
-    Args:
-        target: a part of the model: a name (``attention``, ``ffn``, ``layer``, ``complete``, …) or a path of the tree
-            (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
-            or a path inside one.
-        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
-        of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes), or ``time``: the growth of each step.
-        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
-        conventions: which operations are counted, and the number format of weights at rest.
-        training: with ``of="memory"``, explain a training step; also where the workload trains.
-        serving: with ``of="memory"``, explain serving.
-        steps: of the FLOPs of a training step, one line for the forward product and for each gradient: X W, dX and dW.
-        with_batch: of time, the growth of the whole batch rather than of one sequence.
-
-    Returns:
-        An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
-
-    Raises:
-        InvalidModel: the model, or the model on this workload, makes no sense.
-        UsageError: the target or the quantity is not known, or the target has none of it.
-
-    >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
-    [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
-    """
+    """A part of a model, as :func:`explain` opens it; arguments and what is raised are the same."""
     tree = to_open(model, of, workload, conventions, training=training, serving=serving)
     if steps:
         if of != "flops" or not tree.run.training:
@@ -97,6 +130,13 @@ def explain(
         lambda line: growth(line, with_batch=with_batch, bound_heads=False),
         lambda whole: growth(whole, with_batch=with_batch),
     )
+
+
+def _of_answer(target: str, answer: Any) -> Explanation | Derivation:
+    """The number at this path of an answer; the command may stand in front of it."""
+    from tfcalc.report.opened import open_answer
+
+    return open_answer(answer, dotted(target).removeprefix(f"{answer.to_dict()['command']}.").split("."))
 
 
 def to_open(
@@ -197,7 +237,7 @@ def laid_out(
         unit=UNITS.get(of, of),
         lines=tuple(lines),
         formula=closed,
-        substituted=write(closed, letters={letter: str(size) for letter, size in sizes.items()}),
+        sizes={letter: str(size) for letter, size in sizes.items()},
         answer=answer,
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.at_a_glance import called
 from tfcalc.analysis.budget import UTILIZATION, Budget, of_card, stated
 from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
-from tfcalc.analysis.common import asked_run, default_run
+from tfcalc.analysis.common import asked_run, check_plans, default_run
 from tfcalc.analysis.memory import memory
 from tfcalc.analysis.remedies import Remedy, Room, remedies
 from tfcalc.analysis.sizes import Size, largest_of
@@ -88,8 +88,41 @@ def fits(
     >>> found.fits, found.headroom
     (False, -76562176)
     """
-    budget = _budget(budget, gpu)
-    conventions = conventions or Conventions()
+    question = Question(workload, training, serving, weights)
+    budget, question = asked_of(model, _budget(budget, gpu), question, margin, utilization)
+    return held_against(model, budget, question, margin, conventions or Conventions()).fit()
+
+
+class Question(NamedTuple):
+    """What a model is to do, in the words of :func:`memory`."""
+
+    workload: Workload | None = None
+    training: Training | None = None
+    serving: Serving | None = None
+    weights: str | None = None
+
+
+def held_against(
+    model: Model, budget: Budget, question: Question, margin: int, conventions: Conventions
+) -> _Asked[Any]:
+    """What answers it. Raises as :func:`memory`."""
+    workload, training, serving, weights = question
+    report = memory(model, workload, conventions, training=training, serving=serving, weights=weights)
+    run = workload or default_run(model)
+    if training is not None:
+        return _Training(model, budget, margin, report, run, training)
+    if serving is None:
+        return _AtRest(model, budget, margin, report, default_run(model), Storage(weights or "", conventions.dtype))
+    run, serving = resolve_serving(model, run, serving)
+    return _Serving(model, budget, margin, report, run, serving, conventions.dtype)
+
+
+def asked_of(
+    model: Model, budget: Budget, question: Question, margin: int, utilization: float | None
+) -> tuple[Budget, Question]:
+    """How much of the budget can be used, and what is asked on its GPUs. Raises UsageError as :func:`fits`."""
+    workload, training, serving, _ = question
+    check_plans(training, serving)
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
@@ -97,18 +130,12 @@ def fits(
 
         run = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         plan = _on_gpus(training or Training(), budget)
-        report = memory(model, run, conventions, training=plan, serving=serving, weights=weights)
-        return _Training(model, budget, margin, report, run, plan).fit()
+        return budget, question._replace(workload=run, training=plan)
     if budget.gpus != 1:
         raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
-    report = memory(model, workload, conventions, serving=serving, weights=weights)
-    if serving is None:
-        storage = Storage(weights or "", conventions.dtype)
-        return _AtRest(model, budget, margin, report, default_run(model), storage).fit()
-    if budget.card and (utilization is not None or serving.cache == "paged"):
+    if serving and budget.card and (utilization is not None or serving.cache == "paged"):
         budget = budget.utilized(UTILIZATION if utilization is None else utilization)
-    run, serving = resolve_serving(model, workload or default_run(model), serving)
-    return _Serving(model, budget, margin, report, run, serving, conventions.dtype).fit()
+    return budget, question
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
@@ -158,12 +185,12 @@ class _Asked(Generic[P]):
         """What was asked, in a line."""
         return self.report.summary.subtitle if self.report.summary else self.report.heading
 
-    def fit(self) -> Fit:
-        """The answer."""
+    def fit(self, *, changes: bool = True) -> Fit:
+        """The answer; ``changes`` that would make it fit are searched unless nobody reads them."""
         found = tuple(largest_of(size, self.room) for size in self.sizes())
         room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
-        if not (self.runs and room.holds(self.report.answer)):
+        if changes and not (self.runs and room.holds(self.report.answer)):
             need, least = self._with_change(self.peak), self._with_change(self._least)
             others = remedies(self.ways(), self.combined, need, room, least)
         flags = tuple(self._flags(each.change) for each in others)

@@ -62,7 +62,7 @@ def flops(
         model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
         workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
         conventions: which operations are counted: matrix products (default), or ``count="all"``.
-        depth: levels of the breakdown; by default down to the blocks.
+        depth: levels of the breakdown; by default down to the layers.
         training: LoRA's adapters, or modules that are frozen, which need no gradients of their weights.
 
     Returns:

@@ -53,7 +53,10 @@ class Crossing(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """The amounts of ``parts`` and of the ``whole`` at each of the ``values`` of a size (``over``)."""
+    """The amounts of ``parts`` and of the ``whole`` at each of the ``values`` of a size (``over``).
+
+    With ``shares`` charts and tables show the shares of the whole alone, and JSON has them beside the amounts.
+    """
 
     of: str
     over: str
@@ -66,6 +69,7 @@ class Growth:
     model: Mapping[str, object]
     conventions: Mapping[str, object]
     units: str
+    shares: bool = False
 
     @property
     def unit(self) -> str:
@@ -83,7 +87,10 @@ class Growth:
             "over": self.over,
             "values": list(self.values),
             "unit": self.unit,
-            "parts": [{"name": name, "amounts": list(amounts)} for name, amounts in self.parts.items()],
+            "parts": [
+                {"name": name, "amounts": list(amounts)} | ({"shares": self._shares(amounts)} if self.shares else {})
+                for name, amounts in self.parts.items()
+            ],
             "whole": list(self.whole),
             "crossings": [
                 {
@@ -101,16 +108,17 @@ class Growth:
         """The answer for people."""
         columns = [Column(self.over)]
         for name in self.parts:
-            columns += [Column(name), Column("share")]
+            columns += [Column(name)] if self.shares else [Column(name), Column("share")]
         rows: list[list[Cell]] = []
         for place, (value, whole) in enumerate(zip(self.values, self.whole, strict=True)):
             row: list[Cell] = [Tokens(value) if self.length else value]
             for amounts in self.parts.values():
-                row += [self._cell(amounts[place]), Share(amounts[place], whole)]
+                share = Share(amounts[place], whole)
+                row += [share] if self.shares else [self._cell(amounts[place]), share]
             rows.append([*row, self._cell(whole)])
         notes = [f"{each.words}{self._exactly(each)}" for each in self.crossings]
         return Sheet(
-            title=f"{QUANTITIES[self.of]} over {self.over}",
+            title=f"{'shares of ' * self.shares}{QUANTITIES[self.of]} over {self.over}",
             subtitle=self.heading,
             columns=[*columns, Column("whole")],
             rows=rows,
@@ -124,10 +132,11 @@ class Growth:
     def _exactly(self, crossing: Crossing) -> str:
         return f": {crossing.amounts[0]:,} and {crossing.amounts[1]:,}"
 
-    def chart(self, *, shares: bool = False) -> Chart:
-        """A curve for each part, of its amounts or its ``shares`` of the whole; crossings are marked."""
+    def chart(self) -> Chart:
+        """A curve for each part, of its amounts or its shares of the whole; where amounts cross is marked."""
+        shares = self.shares
         curves = [
-            Curve(name, tuple(zip(self.values, self._drawn(amounts, shares), strict=True)))
+            Curve(name, tuple(zip(self.values, self._shares(amounts) if shares else amounts, strict=True)))
             for name, amounts in self.parts.items()
         ]
         marks = [] if shares else [Mark(each.at, each.amounts[0], each.words) for each in self.crossings]
@@ -142,9 +151,7 @@ class Growth:
             units=self.units,
         )
 
-    def _drawn(self, amounts: Sequence[int], shares: bool) -> Sequence[float]:
-        if not shares:
-            return amounts
+    def _shares(self, amounts: Sequence[int]) -> list[float]:
         return [Share(amount, whole).fraction for amount, whole in zip(amounts, self.whole, strict=True)]
 
 
@@ -156,6 +163,8 @@ def plot(
     of: str = "flops",
     workload: Workload | None = None,
     conventions: Conventions | None = None,
+    *,
+    shares: bool = False,
 ) -> Growth:
     """Count parts of ``model`` at each of the ``values`` of one size.
 
@@ -168,6 +177,7 @@ def plot(
         of: ``params``, ``flops`` or ``memory`` (bytes of the model at rest).
         workload: phase, sequences and their lengths in tokens, where these do not grow.
         conventions: which operations are counted, and the number format of the weights.
+        shares: show the parts' shares of the whole.
 
     Returns:
         The amounts of each part and of the whole, and where a part passes another: exactly, by bisection between two
@@ -205,6 +215,7 @@ def plot(
         model.described(),
         {name: value for name, value in described.items() if name != over},
         counted.conventions.units,
+        shares,
     )
 
 

@@ -12,7 +12,7 @@ from tfcalc.core.measure import held_bytes, weight_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report import Footer, Report, exact
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def memory(
         training: number formats, optimizer, adapters, and over how many GPUs; see :class:`~tfcalc.Training`.
         serving: formats of weights and cache, context in tokens, requests at once; see :class:`~tfcalc.Serving`.
         weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
-        depth: levels of the breakdown; by default down to the blocks.
+        depth: levels of the breakdown; by default down to the layers.
 
     Returns:
         A report: ``answer`` is the number of bytes (the peak of a step, or of serving), ``totals`` the terms.
@@ -57,21 +57,11 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
-    check_arguments(model, workload, conventions)
-    check_plans(training, serving)
     conventions = conventions or Conventions()
-    if training is not None or (workload is not None and workload.training):
+    if step := step_of(model, workload, conventions, training, serving, weights):
         from tfcalc.analysis.training_report import training_memory
-        from tfcalc.footprint.plans import Training
 
-        if serving is not None:
-            raise UsageError("training and serving cannot be combined", "choose one")
-        if conventions.dtype != AUTO:
-            raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
-        if weights:
-            raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
-        workload = (workload or default_run(model)).replaced(phase="train")
-        return training_memory(model, workload, training or Training(), conventions, depth=depth)
+        return training_memory(model, *step, conventions, depth=depth)
     if serving is not None:
         from tfcalc.analysis.serving_report import serving_memory
 
@@ -79,6 +69,30 @@ def memory(
     if workload is not None:
         refuse_idle(workload, ("seq_len", "source_len"), "on a model at rest")
     return at_rest(model, conventions, weights=weights, depth=depth)
+
+
+def step_of(
+    model: Model,
+    workload: Workload | None,
+    conventions: Conventions,
+    training: Training | None,
+    serving: Serving | None,
+    weights: str | None,
+) -> tuple[Workload, Training] | None:
+    """The step that is asked about, if one is. Raises as :func:`memory` for what cannot be asked, or has no effect."""
+    check_arguments(model, workload, conventions)
+    check_plans(training, serving)
+    if training is None and not (workload is not None and workload.training):
+        return None
+    from tfcalc.footprint.plans import Training
+
+    if serving is not None:
+        raise UsageError("training and serving cannot be combined", "choose one")
+    if conventions.dtype != AUTO:
+        raise UsageError(f"--dtype {conventions.dtype} has no effect on training", "give --precision")
+    if weights:
+        raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
+    return (workload or default_run(model)).replaced(phase="train"), training or Training()
 
 
 def at_rest(model: Model, conventions: Conventions, *, weights: str | None = None, depth: int | None = None) -> Report:
@@ -123,10 +137,10 @@ def at_rest(model: Model, conventions: Conventions, *, weights: str | None = Non
 
 def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int | None) -> Report:
     """The same, each tensor as the format stores it, scales and what is not quantized among them."""
+    from tfcalc.analysis.memory_breakdown import memory_breakdown
     from tfcalc.analysis.serving_memory import buffers_of, tree_for, weight_recipe
     from tfcalc.core.measure import bytes_held
     from tfcalc.footprint.formats.weights import hold
-    from tfcalc.footprint.numbers import of_formulas, of_numbers
     from tfcalc.footprint.plans import Serving
     from tfcalc.symbols import remembering
 
@@ -134,14 +148,7 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     tree = remembering(asked.model).tree(remembering(asked.run))
     stored, buffers = hold(tree_for(recipe, asked.model, asked.run, tree), recipe), buffers_of(tree, recipe)
     both = stored._replace(parts=(*stored.parts, *([buffers] if buffers.own.held else [])))
-    whole = breakdown(
-        of_numbers(both).root(),
-        of_formulas(both).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    whole, used = memory_breakdown(both, depth)
     weights = value_of(stored.total(bytes_held))
     kept = f"; unquantized tensors in {recipe.dtype}"
     return Report(

@@ -6,73 +6,12 @@ A term is a path in the answer (``components[].bytes`` is that key of each of it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isclose, prod
 from typing import NamedTuple
 
 from tfcalc.core.component import ACTIVE, RUN, STORED
 from tfcalc.core.items import Passes
 from tfcalc.hardware import CONTEXT
-
-Number = int | float
-
-
-class Constant(NamedTuple):
-    """A number that no answer has."""
-
-    value: Number
-    what: str
-
-
-Named = str | Constant
-
-
-class Rule(NamedTuple):
-    """``sum``: the ``terms`` less the ``others``; ``ratio``: their product over that of the others.
-
-    ``floor`` and ``remainder`` are those of the ratio.
-    """
-
-    how: str
-    terms: tuple[Named, ...]
-    others: tuple[Named, ...] = ()
-
-    def at(self, terms: list[Number], others: list[Number]) -> Number:
-        """What the terms make."""
-        match self.how:
-            case "sum":
-                return sum(terms) - sum(others)
-            case "floor":
-                return prod(terms) // prod(others)
-            case "remainder":
-                return prod(terms) % prod(others)
-            case _:
-                return prod(terms) / prod(others) if others else prod(terms)
-
-    def gives(self, value: Number, terms: list[Number], others: list[Number]) -> bool:
-        """Whether they make this number."""
-        if self.how != "sum" and others and not prod(others):
-            return False
-        found = self.at(terms, others)
-        return found == value or (isinstance(found, float) and isclose(found, value, rel_tol=1e-12))
-
-    def written(self, terms: list[str], others: list[str]) -> str:
-        """``total_flops / tokens``."""
-        if self.how == "sum":
-            return " + ".join(terms) + "".join(f" - {each}" for each in others)
-        over, under = " · ".join(terms), " · ".join(others)
-        both = f"{over} / ({under})" if len(others) > 1 else f"{over} / {under}" if others else over
-        return {"floor": f"⌊{both}⌋", "remainder": f"{over} mod {under}"}.get(self.how, both)
-
-
-def total(*terms: Named, less: tuple[Named, ...] = ()) -> Rule:
-    """The sum of the terms, ``less`` these."""
-    return Rule("sum", terms, less)
-
-
-def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:
-    """The product of the terms ``over`` that of these."""
-    return Rule("ratio", terms, over)
-
+from tfcalc.report.opening import Constant, Rule, ratio, total
 
 RULES: Mapping[str, Mapping[str, tuple[Rule, ...]]] = {
     "params": {

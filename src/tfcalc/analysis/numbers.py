@@ -58,11 +58,28 @@ def own_name(model: Model) -> str:
     return own.format.name if own else own_dtype(model)
 
 
+class Growth(NamedTuple):
+    """The bytes that so many ``tokens`` add to the cache of a request: by the path of each mixer that has one."""
+
+    tokens: int
+    by_mixer: dict[str, int]
+
+    @property
+    def per_token(self) -> int:
+        """Of a token, in all layers."""
+        return sum(self.by_mixer.values()) // self.tokens
+
+
 def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
     """The bytes that a token adds to the cache of a request, in all layers, before a window is full; a state adds none.
 
     Raises InvalidModel for a model that writes no text.
     """
+    return cache_growth(model, workload, plan).per_token
+
+
+def cache_growth(model: Model, workload: Workload, plan: Serving) -> Growth:
+    """The same layer by layer, for as many tokens as all of them store together. Raises InvalidModel."""
     from tfcalc.analysis.serving_memory import at_work
     from tfcalc.footprint.serving.cache_formats import cache_format
     from tfcalc.footprint.serving.caches import Allocation, Mixer, held, mixers
@@ -73,15 +90,13 @@ def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
     found = mixers(model.tree(requests))
     growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
     tokens = lcm(*(value_of(one.every) for one in growing))
-    alone = [
-        Mixer(
-            mixer.path,
-            mixer.copies,
-            tuple(one._replace(tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing),
-        )
-        for mixer in found
-    ]
-    return value_of(held(alone, Allocation(), cache_format(plan.kv)).total(bytes_held)) // tokens
+    by_mixer: dict[str, int] = {}
+    for mixer in found:
+        kept = tuple(one._replace(tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing)
+        alone = Mixer(mixer.path, mixer.copies, kept)
+        amount = value_of(held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held))
+        by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
+    return Growth(tokens, by_mixer)
 
 
 def serving_context(model: Model, workload: Workload) -> int:
@@ -95,10 +110,10 @@ def serving_and_cache(model: Model, plan: Serving) -> tuple[int | Unknown, int |
 
     try:
         found = served(model, default_run(model), plan, formulas=False)
+        return found.total, value_of(found.cache.total(bytes_held))
     except InvalidModel as error:
         unknown = Unknown("none: it generates no text", str(error))
         return unknown, unknown
-    return found.total, value_of(found.cache.total(bytes_held))
 
 
 def per_token(step: Report) -> int | float:

@@ -14,11 +14,7 @@ from tfcalc.analysis.number_rules import (
     GIVEN,
     RULES,
     TERMS,
-    Constant,
     Fold,
-    Named,
-    Number,
-    Rule,
 )
 from tfcalc.analysis.params import TABLES
 from tfcalc.core.component import NOTHING, Component, Node
@@ -27,8 +23,9 @@ from tfcalc.core.items import Item, buffers, held, in_bytes, stored, trained
 from tfcalc.core.measure import SMALLEST_BUFFER
 from tfcalc.defaults import AUTO, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.opened import number
+from tfcalc.report.opening import Constant, Named, Number, Rule
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -45,7 +42,8 @@ Reach = Callable[[Sequence[str]], Any]
 class Asked:
     """A question, and its answer: what it was asked of, its JSON, and where each option was ``given``, by its name.
 
-    Trees are built once, however many numbers are opened.
+    Its numbers are called by paths that begin with ``prefix``, the command where nothing else is given. Trees are built
+    once, however many numbers are opened.
     """
 
     command: str
@@ -58,7 +56,12 @@ class Asked:
     serving: Serving | None
     given: Mapping[str, str]
     named: str
+    prefix: str = ""
     trees: dict[str, Tree] = field(default_factory=dict)
+
+    def path(self, *keys: str) -> str:
+        """What a number of the answer is called."""
+        return ".".join([self.prefix or self.command, *keys])
 
     def tree(self, of: str) -> Tree:
         """What a quantity is the sum of."""
@@ -83,11 +86,7 @@ def open_number(keys: Sequence[str], asked: Asked) -> Explanation | Derivation:
 
     Raises UsageError where there is no number at this path.
     """
-    value = asked.reach(keys)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        parts = isinstance(value, Mapping | list)
-        said = "has parts" if parts else quoted(value)
-        raise UsageError(f"{'.'.join(keys)} is no number but {said}", "name a key with a number")
+    value = number(keys, asked.reach(keys))
     for way in (_input, _folded, _of_parts, _ruled, _elsewhere, _stated):
         if (found := way(keys, value, asked)) is not None:
             return found
@@ -147,7 +146,7 @@ def _sum(keys: Sequence[str], value: Number, asked: Asked, fold: Fold) -> Explan
     if fold.items == "embedded":
         tree = tree._replace(node=_only(tree.node), twin=_only(tree.twin))
     node, twin = _pair(keys, asked, tree)
-    target = _path(keys, asked)
+    target = asked.path(*keys)
     found = laid_out(target, of, tree, node, twin, fold.counts, together=True)
     if found.answer != value:
         raise _Differs
@@ -227,7 +226,7 @@ def _term(keys: Sequence[str], value: Number, asked: Asked) -> Explanation | Non
     called = (name, TERMS.get(name, name))
     for node, twin in zip(tree.node.below(), tree.twin.below(), strict=True):
         if node.component.name in called:
-            found = laid_out(_path(keys, asked), "memory", tree, node, twin, 0, together=True)
+            found = laid_out(asked.path(*keys), "memory", tree, node, twin, 0, together=True)
             return found if found.answer == value else None
     return None
 
@@ -241,10 +240,10 @@ def _of_parts(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | 
         return None
     entry = asked.reach(keys[:-1])
     parts = [(str(part["name"]), part.get(keys[-1])) for part in entry.get("parts", [])]
-    numbers = [number for _, number in parts if isinstance(number, int | float)]
-    above, of = ".".join([asked.command, *keys[:-1]]), keys[-1]
+    numbers = [amount for _, amount in parts if isinstance(amount, int | float)]
+    above, of = asked.path(*keys[:-1]), keys[-1]
     if parts and len(numbers) == len(parts) and sum(numbers) == value:
-        terms = tuple(Term(f"{above}.{name}.{of}", number) for (name, _), number in zip(parts, numbers, strict=True))
+        terms = tuple(Term(f"{above}.{name}.{of}", amount) for (name, _), amount in zip(parts, numbers, strict=True))
         return _derived(keys, value, asked, total_of(terms), terms, ())
     formula = str(entry.get("formula", ""))
     return _told(keys, value, asked, "formula", "its closed form", formula=formula)
@@ -261,8 +260,8 @@ def _ruled(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | Non
     if len(keys) > 1 and keys[0] == "timeline" and keys[-1] == "peak_bytes":
         beside = asked.reach(keys[:-1])
         terms = tuple(
-            Term(".".join([asked.command, *keys[:-1], name]), number)
-            for name, number in beside.items()
+            Term(asked.path(*keys[:-1], name), amount)
+            for name, amount in beside.items()
             if name.endswith("_bytes") and name != "peak_bytes"
         )
         return _derived(keys, value, asked, total_of(terms), terms, ())
@@ -283,9 +282,9 @@ def _terms(names: Sequence[Named], asked: Asked) -> Iterator[Term]:
         elif "[]" in name:
             entries, _, key = name.partition("[].")
             for part in asked.answer[entries]:
-                yield Term(f"{asked.command}.{entries}.{part['name']}.{key}", part[key])
+                yield Term(asked.path(entries, part["name"], key), part[key])
         else:
-            yield Term(f"{asked.command}.{name}", cast("Number", asked.reach(name.split("."))))
+            yield Term(asked.path(name), cast("Number", asked.reach(name.split("."))))
 
 
 def _derived(
@@ -296,14 +295,14 @@ def _derived(
     return replace(
         _told(keys, value, asked, rule.how, "; ".join(notes)),
         terms=both,
-        formula=rule.written([_short(each) for each in terms], [_short(each) for each in others]),
+        formula=rule.written([_short(each, asked) for each in terms], [_short(each, asked) for each in others]),
         substituted=rule.written([str(each.value) for each in terms], [str(each.value) for each in others]),
     )
 
 
-def _short(term: Term) -> str:
+def _short(term: Term, asked: Asked) -> str:
     """The key alone, without its command; a component's with the end of its path."""
-    return ".".join(term.path.split(".")[1:]) if term.path else str(term.value)
+    return term.path.removeprefix(asked.path("")) if term.path else str(term.value)
 
 
 # --- what other commands answer, and what is found in other ways
@@ -334,14 +333,10 @@ def _stated(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | No
     return None
 
 
-def _path(keys: Sequence[str], asked: Asked) -> str:
-    return ".".join([asked.command, *keys])
-
-
 def _told(keys: Sequence[str], value: Number, asked: Asked, how: str, note: str, *, formula: str = "") -> Derivation:
     return Derivation(
         heading=asked.model.summary,
-        path=_path(keys, asked),
+        path=asked.path(*keys),
         of=asked.command,
         value=value,
         how=how,

@@ -34,7 +34,7 @@ def params(
     Args:
         model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
         workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
-        depth: levels of the breakdown; by default down to the blocks.
+        depth: levels of the breakdown; by default down to the layers.
         approx: also give the count without biases and norms (12h² per encoder layer).
         training: LoRA's adapters, or modules that are frozen: then the parameters that are trained are the answer.
 
@@ -103,7 +103,7 @@ def params(
         notes=tuple(notes),
         footer=Footer(
             assumes=("transformers' defaults for missing fields (--assumptions)",) if assumed else (),
-            see_also=("--formulas", "--depth 4", "--json"),
+            see_also=("--formulas", *(["--depth 4"] if depth is None else []), "--json"),
             assumptions=(*in_words("params", asked.run, by), *sharing[1:], *assumed),
         ),
     )

@@ -73,12 +73,17 @@ class Peaks:
         known_error(self.model)
         check_loops(self.model, run)
         check_offloaded(run, plan)
-        sized, states, buffers = self._standing(run, plan)
+        return self.highest(run, plan)[0].total
+
+    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
+        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
+        sized, states, buffers = self.standing(run, plan)
         key = self.key(run, plan)
         if key not in self.steps:
             self.steps[key] = step_of(sized, piece_of(self.model, run, plan), run, plan)
         ran = self.steps[key]
-        return highest(phases_of(plan, states, beside_of(buffers, plan, ran.returned), ran)).total
+        beside = beside_of(buffers, plan, ran.returned)
+        return highest(phases_of(plan, states, beside, ran)), beside
 
     def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
         """What the tape sees of them."""
@@ -98,7 +103,7 @@ class Peaks:
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
-        _, states, buffers = self._standing(run, plan)
+        _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
             return sum(standing_of(states, Beside(buffers)))
         return highest(phases_of(plan, states, Beside(buffers), Step({}, 0))).total
@@ -120,7 +125,7 @@ class Peaks:
         from tfcalc.tape.repeated import repeated
 
         run, plan = resolve_training(self.model, run, plan)
-        sized, states, buffers = self._standing(run, plan)
+        sized, states, buffers = self.standing(run, plan)
         key, model = self.key(run, plan), piece_of(self.model, run, plan)
         if key not in self.noted:
             recorder = AllocationRecorder()
@@ -136,7 +141,8 @@ class Peaks:
         beside = beside_of(buffers, plan, ran.returned)
         return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
 
-    def _standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+    def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+        """The tree of what is trained, the states, and the buffers: nothing runs for them."""
         check_plan(plan)
         asked = run, *(getattr(plan, name) for name in OF_TREE)
         if asked not in self._trees:
@@ -163,9 +169,9 @@ def peaks_of(model: Model, run: Workload, plan: Training) -> Peaks:
 
 def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     """The step by Megatron-LM's code."""
-    from tfcalc.analysis.megatron_memory import on_megatron as answered  # a description of its own, which few ask for
+    from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for
 
-    return answered(model, run, plan)
+    return megatron_memory.on_megatron(model, run, plan)
 
 
 ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}

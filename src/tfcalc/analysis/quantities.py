@@ -21,6 +21,16 @@ QUANTITIES = {
 }
 """What each is called in print."""
 
+OTHER_WORDS = {
+    "parameters": "params",
+    "parameter": "params",
+    "flop": "flops",
+    "bytes": "memory",
+    "complexity": "time",
+    "time-complexity": "time",
+}
+"""What people type for them."""
+
 
 def measure_of(of: str, run: Workload, by: Conventions) -> Measure:
     """How the quantity is measured on this workload, by these definitions. Raises UsageError for an unknown one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
@@ -27,6 +29,8 @@ from tfcalc.tape.numerics import Numerics
 from tfcalc.workload import EITHER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -43,15 +47,33 @@ class PhasePeak(NamedTuple):
     temporary: int | None
 
 
-class Served(NamedTuple):
-    """A served model's memory: what is alive at the peak, and the phases; ``recipe`` is that of the weights."""
+@dataclass(frozen=True)
+class Served:
+    """A served model's memory: weights by their ``recipe``, the cache and the buffers; and what is live beside them.
 
-    alive: Component
+    The model runs when somebody reads the latter.
+    """
+
     weights: Component
     cache: Component
     buffers: Component
-    moments: list[PhasePeak]
     recipe: Recipe
+    run: Callable[[], Iterable[PhasePeak]]
+
+    @cached_property
+    def moments(self) -> list[PhasePeak]:
+        """The phases, each when it holds most."""
+        return list(self.run())
+
+    @cached_property
+    def alive(self) -> Component:
+        """What is alive at the peak."""
+        passing = max(moment.temporary or 0 for moment in self.moments)
+        parts = [self.weights, self.buffers, self.cache]
+        if passing:
+            lump = Held("temporary", (Traced(passing, symbol(TEMPORARY)),), 8)
+            parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
+        return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
 
     @property
     def peak(self) -> PhasePeak:
@@ -79,14 +101,7 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
-    moments = list(_moments(model, requests, plan, recipe))
-    passing = max(moment.temporary or 0 for moment in moments)
-    parts = [weights, buffers, held]
-    if passing:
-        lump = Held("temporary", (Traced(passing, symbol(TEMPORARY)),), 8)
-        parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
-    alive = Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
-    return Served(alive, weights, held, buffers, moments, recipe)
+    return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
 
 
 def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.at_a_glance import of_serving, serving_summary
 from tfcalc.analysis.effects import SERVING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.analysis.training_plan import of_text_alone
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
-from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.serving.caches import PAGED
-from tfcalc.report import Footer, Report, breakdown, exact
+from tfcalc.report import Footer, Report, exact
+from tfcalc.report.later import each_of
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
@@ -41,18 +42,9 @@ def serving_memory(
     depth: int | None = None,
 ) -> Report:
     """The peak of serving: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
-    refuse_idle(workload, SERVING, "with --serve")
-    refuse_idle_source(model, workload)
-    workload, plan = resolve_serving(model, workload, plan, conventions.dtype)
+    workload, plan = resolved(model, workload, plan, conventions)
     found, requests = served(model, workload, plan, conventions.dtype), at_work(workload, plan)
-    whole = breakdown(
-        of_numbers(found.alive).root(),
-        of_formulas(found.alive).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    whole, used = memory_breakdown(found.alive, depth)
     letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
     return Report(
         command="memory",
@@ -60,9 +52,9 @@ def serving_memory(
         title=f"peak, in {found.peak.phase}",
         unit="bytes",
         answer=found.total,
-        totals=_totals(found),
+        totals=dict(each_of(found, TOTALS)),
         model=model.described(),
-        conventions={**stated(requests, plan, found), "units": conventions.units},
+        conventions=in_full(requests, plan, found, conventions),
         whole=whole,
         depth=depth,
         legend=legend(used, model, requests) | letters,
@@ -82,20 +74,26 @@ def serving_memory(
     )
 
 
-def _totals(found: Served) -> dict[str, int | str]:
-    weights, cache, buffers = (value_of(each.total(bytes_held)) for each in (found.weights, found.cache, found.buffers))
-    return {
-        "total_bytes": found.total,
-        "peak_bytes": found.total,
-        "peak_phase": found.peak.phase,
-        "weights_bytes": weights,
-        "gradients_bytes": 0,
-        "optimizer_bytes": 0,
-        "activations_bytes": 0,
-        "kv_cache_bytes": cache,
-        "buffers_bytes": buffers,
-        "temporary_bytes": found.peak.temporary or 0,
-    }
+def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conventions) -> tuple[Workload, Serving]:
+    """What is served and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    refuse_idle(workload, SERVING, "with --serve")
+    refuse_idle_source(model, workload)
+    return resolve_serving(model, workload, plan, conventions.dtype)
+
+
+TOTALS: Mapping[str, Callable[[Served], int | str]] = {
+    "total_bytes": lambda found: found.total,
+    "peak_bytes": lambda found: found.total,
+    "peak_phase": lambda found: found.peak.phase,
+    "weights_bytes": lambda found: value_of(found.weights.total(bytes_held)),
+    "gradients_bytes": lambda _: 0,
+    "optimizer_bytes": lambda _: 0,
+    "activations_bytes": lambda _: 0,
+    "kv_cache_bytes": lambda found: value_of(found.cache.total(bytes_held)),
+    "buffers_bytes": lambda found: value_of(found.buffers.total(bytes_held)),
+    "temporary_bytes": lambda found: found.peak.temporary or 0,
+}
+"""The terms of serving, each by itself."""
 
 
 def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
@@ -113,6 +111,11 @@ def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
         "attention_kernel": run.kernel,
         "not_counted": NOT_COUNTED,
     }
+
+
+def in_full(run: Workload, plan: Serving, found: Served, conventions: Conventions) -> dict[str, object]:
+    """The same with the units."""
+    return {**stated(run, plan, found), "units": conventions.units}
 
 
 def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.opened_comparison import OfComparison
     from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
 
@@ -102,9 +103,19 @@ class Comparison:
         """What the operands are called."""
         return tuple(operand.name for operand in self.operands)
 
+    @property
+    def shown(self) -> list[Row]:
+        """The rows that were asked for."""
+        return [row for row in self.rows if row.differs or not self.only_differences]
+
+    def opener(self) -> OfComparison:
+        """Where its numbers come from."""
+        from tfcalc.analysis.opened_comparison import OfComparison
+
+        return OfComparison(self)
+
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: what each model has, and how it differs from the first."""
-        rows = [row for row in self.rows if row.differs or not self.only_differences]
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "compare",
@@ -133,7 +144,7 @@ class Comparison:
                     "ratios": [row.ratio(place) for place in range(len(row.values))],
                     "reasons": [value.reason if isinstance(value, Unknown) else "" for value in row.values],
                 }
-                for row in rows
+                for row in self.shown
             ],
         }
 
@@ -205,7 +216,6 @@ class Comparison:
 
     def _detailed(self) -> Sheet:
         """The same for programs: every row, in full."""
-        rows = [row for row in self.rows if row.differs or not self.only_differences]
         others = range(1, len(self.names))
         return Sheet(
             title=self._title(),
@@ -223,7 +233,7 @@ class Comparison:
                     *(plain(value) for value in row.values),
                     *(cell for place in others for cell in (row.difference(place), row.ratio(place))),
                 ]
-                for row in rows
+                for row in self.shown
             ],
             quiet=self._title(),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.analysis.alive import term
 from tfcalc.analysis.training_plan import has_buckets, placement_of, trained_in
@@ -30,6 +30,35 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
     from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
+
+
+class Step(Protocol):
+    """A step whose terms are told: of all that is found, or of each by itself when it is read."""
+
+    @property
+    def peak(self) -> Phase:
+        """The phase that holds most."""
+        ...
+
+    @property
+    def placed(self) -> Placed:
+        """The states."""
+        ...
+
+    @property
+    def beside(self) -> Beside:
+        """What stands beside them."""
+        ...
+
+    @property
+    def saved(self) -> Component:
+        """What is kept for backward."""
+        ...
+
+    @property
+    def saved_on_host(self) -> Component:
+        """The same in the host's memory."""
+        ...
 
 
 class TrainingStep(NamedTuple):

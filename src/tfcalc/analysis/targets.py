@@ -82,12 +82,72 @@ TARGETS: dict[str, Finder] = {
 }
 """Names for parts that most models have; the first one that fits is taken."""
 
+OTHER_NAMES = {
+    "attn": "attention",
+    "selfattn": "attention",
+    "selfattention": "attention",
+    "multiheadattention": "attention",
+    "crossattn": "cross-mha",
+    "crossattention": "cross-mha",
+    "multiheadcrossattention": "cross-mha",
+    "scaleddotproductattention": "sdpa",
+    "mlp": "ffn",
+    "feedforward": "ffn",
+    "feedforwardnetwork": "ffn",
+    "norm": "ln",
+    "layernorm": "ln",
+    "rmsnorm": "ln",
+    "encoderlayer": "encoder-layer",
+    "transformerencoderlayer": "encoder-layer",
+    "decoderlayer": "decoder-layer",
+    "transformerdecoderlayer": "decoder-layer",
+    "block": "layer",
+    "embeddings": "embedding",
+    "lmhead": "output",
+    "outputhead": "output",
+    "model": "complete",
+}
+"""What texts, papers and PyTorch call these parts, in small letters without hyphens; a path of the tree comes first."""
+
+NO_PARTS = {
+    **dict.fromkeys(("wq", "wk", "wv", "wo", "wqkv", "bq", "bk", "bv", "bo"), "it is a row of explain attention"),
+    **dict.fromkeys(("w1", "w2", "b1", "b2"), "it is a row of explain ffn"),
+    **dict.fromkeys(("relu", "gelu", "activation"), "it is a row of explain ffn --of flops --count all"),
+    **dict.fromkeys(("softmax", "scores", "qk"), "it is a row of explain sdpa --of flops --count all"),
+    **dict.fromkeys(("head", "heads"), "all heads together are attention; the head that makes logits is output"),
+    "dropout": "it has no parameters; explain layer --of flops --train --count all has its operations",
+    "residual": "it has no parameters; explain layer --of flops --count all has its operations",
+}
+"""What is inside a part, and where it is shown."""
+
+
+def _letters(name: str) -> str:
+    """In small letters, without hyphens: ``Feed-Forward`` and ``feed_forward`` are feedforward."""
+    return name.lower().replace("-", "").replace("_", "")
+
+
+def meant_by(name: str) -> str:
+    """Our name of a part that others call so; any other name as it is.
+
+    >>> meant_by("Feed-Forward"), meant_by("ffn")
+    ('ffn', 'ffn')
+    """
+    return OTHER_NAMES.get(_letters(name), name)
+
+
+def _finder(root: Node, target: str) -> Finder:
+    """Which nodes a target names: by its own name, by a path, or as others call it."""
+    fits = TARGETS.get(target) or by_path(target)
+    other = meant_by(target)
+    return fits if other == target or any(fits(node) for node in root.walk()) else TARGETS[other]
+
+
 NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
 
 
 def needs_vocabulary(target: str) -> bool:
     """Whether a model has such a part only if it has a vocabulary."""
-    return target.split(".")[0] in NEED_VOCABULARY
+    return meant_by(target).split(".")[0] in NEED_VOCABULARY
 
 
 SOME_VOCABULARY = 2
@@ -107,7 +167,7 @@ def find(root: Node, target: str) -> Node:
     >>> find(Transformer().tree(Workload()).root(), "cross-mha").path
     'core.decoder.layer.cross_attention'
     """
-    fits = TARGETS.get(target) or by_path(target)
+    fits = _finder(root, target)
     fitting = [node for node in root.walk() if fits(node)]
     for node in fitting:
         if FIRST not in node.path or FIRST in target:
@@ -115,14 +175,15 @@ def find(root: Node, target: str) -> Node:
     if fitting:
         return fitting[0]
     paths = [node.path for node in root.walk()]
-    if target in TARGETS or needs_vocabulary(target):
+    if meant_by(target) in TARGETS or needs_vocabulary(target):
         parts = f"its parts: {', '.join(_blocks(root))}"
-        wanted = "give it a vocabulary (vocab_size), or choose of " if needs_vocabulary(target) else ""
+        wanted = "give it a vocabulary (--vocab-size 32000), or choose of " if needs_vocabulary(target) else ""
         raise UsageError(f"target {target!r} is not part of this model", wanted + parts)
     if target in QUANTITIES:
         raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
     close = nearest(target, [*TARGETS, *paths])
-    raise UsageError(f"target {target!r} is not known", close if "mean" in close else f"known: {', '.join(TARGETS)}")
+    hint = NO_PARTS.get(_letters(target)) or (close if "mean" in close else f"known: {', '.join(TARGETS)}")
+    raise UsageError(f"target {target!r} is not known", hint)
 
 
 def find_term(root: Node, target: str) -> Node:
@@ -148,7 +209,7 @@ def find_term(root: Node, target: str) -> Node:
 
 def others(root: Node, target: str, found: Node) -> list[str]:
     """What was meant beside what was found: how often the model has it, and where else there is such a part."""
-    fits = TARGETS.get(target) or by_path(target)
+    fits = _finder(root, target)
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]
     called = "layers" if found.component.kind == "layer" else "modules"

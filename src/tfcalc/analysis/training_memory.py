@@ -54,10 +54,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
-    check_alone(model, plan)
-    known_error(model)
-    check_loops(model, run)
-    check_offloaded(run, plan)
+    check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     peaks = peaks_of(model, run, plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
@@ -65,11 +62,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     sized = trained(model.tree(run), plan)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
-    modules = {node.component.name: node.component.kind for node in sized.walk()}
-    needed = kept(tree, model_, run_, numerics(by, plan), code_of(plan), trainer_of(tree, plan))
-    saved, on_host = (
-        activations((each for each in needed if each.on_host == hosted), modules) for hosted in (False, True)
-    )
+    saved, on_host = saved_of(tree, model_, run_, plan)
     recorder = StepRecorder()
     ran = step_of(tree, model_, run_, plan, recorder)
     peaks.knows(run, plan, ran, recorder.noted)
@@ -89,16 +82,29 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return TrainingStep(live, found, peak, saved, states, beside, passing, on_host, logits)
 
 
+def check_step(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel or UsageError where no step of this plan is known to the tape."""
+    check_alone(model, plan)
+    known_error(model)
+    check_loops(model, run)
+    check_offloaded(run, plan)
+
+
+def saved_of(tree: Component, model: Model, run: Workload, plan: Training) -> tuple[Component, Component]:
+    """What forward saves for backward: on the device, and in the host's memory."""
+    modules = {node.component.name: node.component.kind for node in tree.walk()}
+    needed = kept(tree, model, run, numerics(precision(plan.precision), plan), code_of(plan), trainer_of(tree, plan))
+    on_device, on_host = ([each for each in needed if each.on_host == hosted] for hosted in (False, True))
+    return activations(on_device, modules), activations(on_host, modules)
+
+
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
-    check_alone(model, plan)
-    known_error(model)
-    check_loops(model, run)
-    check_offloaded(run, plan)
+    check_step(model, run, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import LETTERS
@@ -10,22 +10,22 @@ from tfcalc.analysis.at_a_glance import of_training, training_summary
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.peaks import peaks_of
-from tfcalc.analysis.standing import TrainingStep, bytes_in
+from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
-from tfcalc.core.measure import bytes_held, params
+from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype, resolve_training
-from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import NUMBERS
-from tfcalc.report import Footer, Report, breakdown, exact
-from tfcalc.report.later import Later
+from tfcalc.report import Footer, Report, exact
+from tfcalc.report.later import Later, each_of
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
@@ -90,21 +90,10 @@ def training_memory(
     model: Model, workload: Workload, plan: Training, conventions: Conventions, *, depth: int | None = None
 ) -> Report:
     """The peak of a training step: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
-    workload = asked_run(model, workload)
-    model.check(workload)
-    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
-    refuse_idle_source(model, workload)
-    workload, plan = resolve_training(model, workload, plan)
+    workload, plan = resolved(model, workload, plan)
     step = training_step(model, workload, plan)
-    alive, terms = step.alive, totals(step)
-    whole = breakdown(
-        of_numbers(alive).root(),
-        of_formulas(alive).root(),
-        bytes_held,
-        {"bytes": bytes_held},
-        inside_blocks=depth is not None,
-    )
-    used = frozenset().union(*(part.formula.free_symbols for part in whole.walk()))
+    alive, terms = step.alive, dict(each_of(step, TOTALS))
+    whole, used = memory_breakdown(alive, depth)
     letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
     return Report(
         command="memory",
@@ -114,7 +103,7 @@ def training_memory(
         answer=step.peak.total,
         totals=terms,
         model=model.described(),
-        conventions={**stated(workload, plan), "units": conventions.units, "not_counted": NOT_COUNTED},
+        conventions=in_full(workload, plan, conventions),
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
@@ -126,7 +115,7 @@ def training_memory(
         ),
         more=Later(
             {"timeline": [described(phase) for phase in step.phases]},
-            lambda: _on_card(model, workload, plan, step.peak.total),
+            lambda: on_card(model, workload, plan, step.peak.total),
         ),
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
@@ -145,6 +134,15 @@ def training_memory(
     )
 
 
+def resolved(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+    """What is run and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    workload = asked_run(model, workload)
+    model.check(workload)
+    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    refuse_idle_source(model, workload)
+    return resolve_training(model, workload, plan)
+
+
 def _between_gpus(plan: Training) -> tuple[str, ...]:
     """What GPUs exchange gradients and weights in, as far as it is not counted."""
     if plan.gpus == 1:
@@ -153,7 +151,7 @@ def _between_gpus(plan: Training) -> tuple[str, ...]:
     return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
 
 
-def _on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
+def on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
     """What a card shows of it, where its allocations are known in their order."""
     if plan.backend == MEGATRON:
         return {}
@@ -229,28 +227,25 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     yield from of_text_alone(model)
 
 
-def totals(step: TrainingStep) -> dict[str, int | str]:
-    """The terms, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
-    states = step.placed.device
-    weights, gradients, master, optimizer = map(bytes_in, states)
-    return {
-        "total_bytes": step.peak.total,
-        "peak_bytes": step.peak.total,
-        "peak_phase": JSON_PHASE.get(step.peak.name, step.peak.name),
-        "weights_bytes": weights,
-        "master_weights_bytes": master,
-        "gradients_bytes": gradients,
-        "optimizer_bytes": optimizer,
-        "activations_bytes": bytes_in(step.saved),
-        "kv_cache_bytes": 0,
-        "buffers_bytes": bytes_in(step.beside.buffers),
-        "workspaces_bytes": bytes_in(step.beside.workspaces),
-        "outputs_bytes": bytes_in(step.beside.outputs),
-        "gathered_bytes": step.peak.gathered,
-        "communication_bytes": bytes_in(step.placed.communication),
-        "temporary_bytes": step.peak.temporary,
-        "host_bytes": sum(map(bytes_in, (*step.placed.host, step.saved_on_host))),
-    }
+TOTALS: Mapping[str, Callable[[Step], int | str]] = {
+    "total_bytes": lambda step: step.peak.total,
+    "peak_bytes": lambda step: step.peak.total,
+    "peak_phase": lambda step: JSON_PHASE.get(step.peak.name, step.peak.name),
+    "weights_bytes": lambda step: bytes_in(step.placed.device.weights),
+    "master_weights_bytes": lambda step: bytes_in(step.placed.device.master),
+    "gradients_bytes": lambda step: bytes_in(step.placed.device.gradients),
+    "optimizer_bytes": lambda step: bytes_in(step.placed.device.optimizer),
+    "activations_bytes": lambda step: bytes_in(step.saved),
+    "kv_cache_bytes": lambda _: 0,
+    "buffers_bytes": lambda step: bytes_in(step.beside.buffers),
+    "workspaces_bytes": lambda step: bytes_in(step.beside.workspaces),
+    "outputs_bytes": lambda step: bytes_in(step.beside.outputs),
+    "gathered_bytes": lambda step: step.peak.gathered,
+    "communication_bytes": lambda step: bytes_in(step.placed.communication),
+    "temporary_bytes": lambda step: step.peak.temporary,
+    "host_bytes": lambda step: sum(map(bytes_in, (*step.placed.host, step.saved_on_host))),
+}
+"""The terms of a step, each by itself; ``total_bytes`` is the peak, as they are never all live at once."""
 
 
 def described(phase: Phase) -> dict[str, object]:
@@ -288,6 +283,11 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
         "micro_batches": plan.grad_accum,
     }
+
+
+def in_full(run: Workload, plan: Training, conventions: Conventions) -> dict[str, object]:
+    """The same with the units, and with what is not counted."""
+    return {**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED}
 
 
 def of_loop(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:

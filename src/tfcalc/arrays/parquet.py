@@ -10,8 +10,6 @@ from tfcalc.errors import Unavailable
 if TYPE_CHECKING:
     from tfcalc.arrays.table import Table
 
-ENDING = ".parquet"
-
 
 def parquet(table: Table) -> bytes:
     """The file's bytes; the unit of a column is in the metadata of its field. Raises Unavailable without pyarrow."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,11 +66,6 @@ def find(folder: Path) -> Path | None:
     """The settings file that is nearest above ``folder``. Raises BadFile where it cannot be read."""
     found = settings_file.find(folder)
     return found.path if found else None
-
-
-def matches(pattern: str, name: str) -> bool:
-    """Whether a model's name is the ``pattern`` itself, or one that it stands for: ``chat*``, ``[ab]-?b``."""
-    return pattern == name or fnmatchcase(name, pattern)
 
 
 def read_budgets(text: str, path: str, known: KnownOptions | None = None) -> BudgetFile:

@@ -7,9 +7,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tfcalc import settings_file
-from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario, matches
+from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario
 from tfcalc.budgets.keys import LONGEST_NAME, MODEL, MOST, TOP, VERSION
 from tfcalc.budgets.one_budget import budget
+from tfcalc.budgets.patterns import Names
 from tfcalc.budgets.places import lines
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
@@ -174,10 +175,11 @@ def called(path: str, number: int, line: int) -> str:
 def _check_names(budgets: Collection[Budget], models: Collection[str], scenarios: Collection[str], path: str) -> None:
     """Raise BadFile where a budget is for a model or a scenario that the file does not have, or stands there twice."""
     seen: dict[tuple[object, ...], int] = {}
+    names = Names(models)
     for number, one in enumerate(budgets, 1):
         place = called(path, number, one.line)
         for pattern in one.models:
-            if not any(matches(pattern, name) for name in models):
+            if not names.of(pattern):
                 hint = nearest(pattern, models) if models else "add [models.NAME] with its config"
                 raise BadFile(f"{place}: model {quoted(pattern)} matches none of [models]", hint)
         if one.scenario is not None and one.scenario not in scenarios:

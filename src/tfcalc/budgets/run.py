@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.before import Before
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, Check, Checked, Place
-from tfcalc.budgets.file import matches
 from tfcalc.budgets.hold import Told, bound, over, sentence
 from tfcalc.budgets.keys import ERROR
 from tfcalc.budgets.limits import RELATIVE, Amount
 from tfcalc.budgets.metric import Metric, read
 from tfcalc.budgets.moved import culprit, line_of
+from tfcalc.budgets.patterns import Names
 from tfcalc.budgets.sources import Source, here
 from tfcalc.errors import BadFile, TfcalcError, Unavailable
 
@@ -44,8 +44,10 @@ class Run:
     def __init__(self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*") -> None:
         self.file, self.folder, self.numbers, self.other = file, folder, numbers, other
         self.name = shown(Path(file.path))
-        self.models = [entry for name, entry in file.models.items() if matches(pattern, name)]
+        self.models = {name: file.models[name] for name in Names(file.models).of_any([pattern])}
+        self._names = Names(self.models)
         self._sources: dict[str, Source] = {}
+        self._found: dict[tuple[str, str, str | None], Number] = {}
 
     def checked(self, today: date) -> Checked:
         """The answer: every limit held, on this day."""
@@ -59,9 +61,8 @@ class Run:
 
     def of(self, budget: Budget) -> Iterator[Source]:
         """The models that a budget is for."""
-        for entry in self.models:
-            if any(matches(pattern, entry.name) for pattern in budget.models):
-                yield self._source(entry)
+        for name in self._names.of_any(budget.models):
+            yield self._source(self.models[name])
 
     def _source(self, entry: ModelEntry) -> Source:
         """The model as it is in the working tree. Raises BadFile."""
@@ -74,6 +75,12 @@ class Run:
 
     def number(self, budget: Budget, source: Source) -> Number:
         """The number of the model as it is. Raises BadFile where it has none, with the place of the budget."""
+        key = (source.entry.name, budget.metric, budget.scenario)
+        if key not in self._found:
+            self._found[key] = self._number(budget, source)
+        return self._found[key]
+
+    def _number(self, budget: Budget, source: Source) -> Number:
         try:
             return self.numbers.of(source, read(budget.metric), budget.scenario, self.file.conventions)
         except Unavailable:

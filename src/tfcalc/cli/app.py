@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.errors import InvalidModel, TfcalcError
@@ -43,15 +43,18 @@ A value comes from the option, else from the variable TFCALC_<OPTION>
 """
 
 
-def application(called: str | None) -> typer.Typer:
-    """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group."""
+def application(called: str | None, meant: Command | None = None) -> typer.Typer:
+    """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group.
+
+    ``meant`` is what the words of the command line make of it.
+    """
     app = typer.Typer(
         rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
     if called is None:
         app.callback(help=ABOUT)(_about)
     for name in COMMANDS if called is None else [called]:
-        asked = command(name)
+        asked = meant or command(name)
         text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
         app.command(name, help=text, short_help=COMMANDS[name])(_typed(asked.run, asked.options))
     return app
@@ -114,14 +117,22 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     return found
 
 
+WIDTH = 78
+"""Columns of a line of help; longer lists of words are wrapped in the option's text."""
+
+
 def _parameter(option: Option) -> object:
     """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)
+    words, text = "|".join(option.known), option.help
+    if option.known and len(f"  {', '.join(option.flags)} {words}") > WIDTH:
+        fact, bracket, default = text.partition(" [default")
+        words, text = "WORD", f"{fact}: {', '.join(option.known)}{bracket}{default}"
     metavar = (
         None
         if option.switch
-        else "|".join(option.known)
+        else words
         if option.known
         else "N,N|N..N"
         if option.spreads
@@ -131,4 +142,4 @@ def _parameter(option: Option) -> object:
         if option.amount
         else "TEXT"
     )
-    return typer.Option(None, *option.flags, help=option.help, metavar=metavar, show_default=False)
+    return typer.Option(None, *option.flags, help=text, metavar=metavar, show_default=False)

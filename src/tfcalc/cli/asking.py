@@ -34,7 +34,9 @@ class Asker:
         self._models: dict[tuple[int, str | None, object], tuple[Source, Transformer | HFModel]] = {}
 
     def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
-        """The JSON object of the command's answer; options that another command has are not of this one.
+        """The JSON object of the command's answer, whose entries may be found as they are read.
+
+        Options that another command has are not of this one.
 
         Raises what the command raises; UsageError for a value that an option does not take.
         """
@@ -51,6 +53,8 @@ class Asker:
         given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
         settings = completed(given, asked.options)
         settings.named = model
+        if asked.entries:
+            return asked.entries(settings)
         answer = asked.answer(settings)
         return answer.entries() if isinstance(answer, Report) else answer.to_dict()
 

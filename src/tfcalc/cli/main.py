@@ -119,9 +119,10 @@ def _typer(asked: list[str], called: str | None) -> int:
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
-        words = with_values(asked[1:], command(called).options) if called else asked
+        meant = command(called).meant(asked[1:]) if called else None
+        words = with_values(asked[1:], meant.options) if meant else asked
         name = f"tfcalc {called}" if called else "tfcalc"
-        code = application(called)(words, prog_name=name, standalone_mode=False)
+        code = application(called, meant)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:

@@ -96,7 +96,7 @@ READ_AS = (
 MODEL_FIELDS = tuple(of_fields(Transformer))
 MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS)
 DEPTH = Option(
-    "depth", ("--depth",), "levels of the breakdown shown [default: down to the blocks]", number=True, least=0
+    "depth", ("--depth",), "levels of the breakdown shown [default: down to the layers]", number=True, least=0
 )
 RUN = (
     *of_fields(Workload),

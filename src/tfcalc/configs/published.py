@@ -261,10 +261,6 @@ class HFModel:
         """What tfcalc calls the size at this path: ``d_model`` for ``hidden_size``."""
         return tuple(ours for ours, theirs in SAME_AS.items() if name.removeprefix("text_config.") in theirs)
 
-    def with_present(self, *names: str) -> HFModel:
-        """Itself: every size of a config is given."""
-        return self
-
     def with_vocabulary(self, vocabulary: Num) -> HFModel:
         """Itself: a config has the vocabulary that it has."""
         return self

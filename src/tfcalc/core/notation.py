@@ -16,7 +16,7 @@ from tfcalc.core.terms import terms
 
 
 class Script(NamedTuple):
-    """How the pieces of a formula are put on paper."""
+    """How the pieces of a formula are put on paper; ``apart`` puts its sign for a product between any two factors."""
 
     symbol: Callable[[str], str]
     power: Callable[[str, int], str]
@@ -24,6 +24,7 @@ class Script(NamedTuple):
     floor: tuple[str, str]
     minimum: tuple[str, str] = ("min(", ")")
     cross: str = " × "
+    apart: bool = False
 
 
 def _superscript(base: str, power: int) -> str:
@@ -31,7 +32,7 @@ def _superscript(base: str, power: int) -> str:
 
 
 def _latex_symbol(letter: str) -> str:
-    if len(letter) == 1:
+    if len(letter) == 1 or letter.isdigit():
         return letter
     head, _, index = letter.partition("_")
     return f"{head}_{{{index.replace('_', ',')}}}" if len(head) == 1 else r"\mathrm{" + letter.replace("_", r"\_") + "}"
@@ -46,7 +47,9 @@ LATEX = Script(
     (r"\left\lfloor ", r"\right\rfloor "),
     (r"\min(", ")"),
     r" \times ",
+    apart=True,
 )
+LATEX_OF_NUMBERS = LATEX._replace(times=r" \cdot ")
 SCRIPTS = {"text": UNICODE, "ascii": ASCII, "latex": LATEX}
 
 
@@ -255,7 +258,7 @@ class _Writer(NamedTuple):
         """Its letters, each a piece; as one piece with a sign between them where they would read as a word."""
         pieces = [self.power(atom, power) for atom, power in _arranged(powers)]
         letters = [atom for atom, _ in powers if isinstance(atom, str)]
-        if len(letters) > 2 and self.script is not LATEX and not all(map(_runs_together, letters)):
+        if len(letters) > 2 and not self.script.apart and not all(map(_runs_together, letters)):
             return [self.script.times.join(pieces)]
         return pieces
 
@@ -268,8 +271,8 @@ class _Writer(NamedTuple):
 
     def join(self, pieces: list[str]) -> str:
         """Letters stand side by side; longer names need a sign on either side, numbers before them, LaTeX a space."""
-        if self.script is LATEX:
-            return " ".join(pieces)
+        if self.script.apart:
+            return self.script.times.join(pieces)
         text = pieces[0] if pieces else ""
         numeric = any(piece[0].isdigit() for piece in pieces[1:])
         for before, after in pairwise(pieces):

@@ -18,6 +18,7 @@ DIGITS = 40
 """Characters of a number."""
 
 LARGEST_EXPONENT_OF_TEN = 30
+PERCENT = "%"
 NUMBER, QUANTITY, NAME, SIGN, COMPARE, POWER, END = "number", "quantity", "name", "sign", "compare", "power", "end"
 
 SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -87,9 +88,7 @@ def tokens(text: str, names: Collection[str] | None, *, conditions: bool = False
         elif kind == NUMBER:
             unit = _unit(text, place) if conditions else ""
             place += len(unit)
-            yield (
-                _quantity(text, word, unit, start) if unit else Token(NUMBER, word, start + 1, _read(text, word, start))
-            )
+            yield (_quantity if unit else _number)(text, word, unit, start)
         elif kind == POWER:
             yield Token(POWER, word.translate(SUPERSCRIPTS), start + 1)
         else:
@@ -110,11 +109,17 @@ def _read(text: str, number: str, start: int) -> Fraction:
 
 def _unit(text: str, place: int) -> str:
     found = _BYTES_UNIT.match(text, place) or _COUNT_UNIT.match(text, place)
-    return found[0] if found else ""
+    return found[0] if found else PERCENT if text.startswith(PERCENT, place) else ""
+
+
+def _number(text: str, number: str, _unit: str, start: int) -> Token:
+    return Token(NUMBER, number, start + 1, _read(text, number, start))
 
 
 def _quantity(text: str, number: str, unit: str, start: int) -> Token:
     written = number + unit
+    if unit == PERCENT:
+        return Token(QUANTITY, written, start + 1, _read(text, number, start) / 100)
     in_bytes = unit.endswith(("B", "b")) and len(unit) > 1
     try:
         _read(text, number, start)

@@ -30,10 +30,10 @@ from tfcalc.ops.distances import (
     plus_vector,
     rows_by_distance,
     times_factors,
-    with_distances,
     with_vectors,
 )
 from tfcalc.ops.keeping import read_before
+from tfcalc.ops.relative import with_distances
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -43,24 +43,6 @@ def with_vectors(x: Tensor, name: str, product: str, width: Num, pairs: Pairs, e
     return x.trace.call(Call(name, (x,), x.shape, x.dtype, products, work, leaf=Leaf(name, "attend")))
 
 
-def with_distances(q: Tensor, name: str, distances: Num, scores: Num) -> Tensor:
-    """``Q Rᵀ``: each head's query with a vector for each of ``distances``, added to its ``scores``.
-
-    ====================  =======================================================================
-    parameters            none: R is made by a map of its own, or is a table
-    forward FLOPs         ``2·t·r·a·d`` for r distances
-    backward FLOPs        twice that
-    elementwise FLOPs     ``a`` per score for the addition; backward 1
-    ====================  =======================================================================
-
-    Source: Dai et al. 2019 (Transformer-XL, arXiv 1901.02860), section 3.3, terms (b) and (d).
-    """
-    batch, heads, length, width = q.shape
-    products = (MatMul("Q Rᵀ", (2, batch * length, distances, heads, width), (q, q)),)
-    work = (Elementwise("+ Q Rᵀ", heads * scores, forward=1, backward=1),)
-    return q.trace.call(Call(name, (q,), q.shape, q.dtype, products, work, leaf=Leaf(name, "attend")))
-
-
 def times_factors(q: Tensor, scores: Num) -> Tensor:
     """``(Q Kᵀ)·w[j − i]``: 1 multiplication per score; backward 3 (g·w, g·score, its sum). No parameters of its own.
 

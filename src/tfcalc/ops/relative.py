@@ -1,4 +1,4 @@
-"""What attention's scores add for how far a key stands from its query."""
+"""Queries that are compared with a vector for each distance to a key, beside the keys themselves."""
 
 from __future__ import annotations
 
@@ -23,14 +23,25 @@ def relative_scores(name: str, q: Tensor, r: Tensor, scores: Num) -> None:
     Source: Dai et al. 2019 (Transformer-XL, arXiv 1901.02860), section 3.3, terms (b) and (d).
     """
     length, batch, heads, width = q.shape
-    call = Call(
+    made = _compared(name, (q, r), (length * batch, r.shape[0], heads, width), scores)
+    q.trace.count(made._replace(saves_result=True))
+
+
+def with_distances(q: Tensor, name: str, distances: Num, scores: Num) -> Tensor:
+    """``Q Rᵀ`` as in :func:`relative_scores`, to so many ``distances``, of queries of b × a × l × d."""
+    batch, heads, length, width = q.shape
+    return q.trace.call(_compared(name, (q,), (batch * length, distances, heads, width), scores))
+
+
+def _compared(name: str, inputs: tuple[Tensor, ...], sizes: tuple[Num, Num, Num, Num], scores: Num) -> Call:
+    """``Q Rᵀ`` of tokens, distances, heads and a head's width, and its addition to each head's scores."""
+    q, r = inputs[0], inputs[-1]
+    return Call(
         name,
-        (q, r),
+        inputs,
         q.shape,
         q.dtype,
-        products=(MatMul("Q Rᵀ", (2, length * batch, r.shape[0], heads, width), (q, r)),),
-        elementwise=(Elementwise("+ Q Rᵀ", heads * scores, forward=1, backward=1),),
+        products=(MatMul("Q Rᵀ", (2, *sizes), (q, r)),),
+        elementwise=(Elementwise("+ Q Rᵀ", sizes[2] * scores, forward=1, backward=1),),
         leaf=Leaf(name, "attend"),
-        saves_result=True,
     )
-    q.trace.count(call)

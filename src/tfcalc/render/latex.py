@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.sheet import Cell, Factors, Matrices, Order, Sheet, for_people
+from tfcalc.report.sheet import Cell, Factors, InNumbers, Matrices, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
+FORMULAS = Polynomial | Order | Factors | InNumbers | Matrices
 ESCAPED = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -46,7 +47,7 @@ def render(sheet: Sheet, style: Style) -> str:
 
 def _cell(cell: Cell, math: Style) -> str:
     text = for_people(cell, math)
-    return f"${text}$" if isinstance(cell, Polynomial | Order | Factors | Matrices) else text.translate(ESCAPED)
+    return f"${text}$" if isinstance(cell, FORMULAS) else text.translate(ESCAPED)
 
 
 def _row(cells: list[str]) -> str:

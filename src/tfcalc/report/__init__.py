@@ -1,6 +1,17 @@
 """What an answer is made of: a breakdown with formulas, laid out as a sheet, before it has a format."""
 
-from tfcalc.report.report import BLOCKS, SCHEMA_VERSION, Entry, Footer, Report, Summary, breakdown, exact, polynomial
+from tfcalc.report.report import (
+    BLOCKS,
+    SCHEMA_VERSION,
+    Entry,
+    Footer,
+    Report,
+    Summary,
+    breakdown,
+    exact,
+    head,
+    polynomial,
+)
 
 __all__ = [
     "BLOCKS",
@@ -11,5 +22,6 @@ __all__ = [
     "Summary",
     "breakdown",
     "exact",
+    "head",
     "polynomial",
 ]

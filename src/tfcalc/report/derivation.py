@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.report.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.report.style import Style
+
+if TYPE_CHECKING:
+    from tfcalc.report.explanation import Line
 
 Number = int | float
 
@@ -36,8 +39,8 @@ class Derivation:
         path: the number, as ``COMMAND.key.key``.
         of: the command whose answer has it.
         value: it.
-        how: ``sum``, ``ratio``, ``floor``, ``remainder`` of its ``terms``; ``answer`` of another command; ``given``;
-            ``formula``, of sizes alone; or ``found`` by a simulation or a search.
+        how: a rule by which its ``terms`` make it, as :class:`~tfcalc.report.opening.Rule` has them; ``answer`` of
+            another command; ``given``; ``count``; ``formula``, of sizes alone; or ``found`` by a search.
         terms: what it follows from.
         formula: the terms put together.
         substituted: the same in numbers.
@@ -57,6 +60,16 @@ class Derivation:
     model: dict[str, object]
     conventions: dict[str, object]
     legend: Mapping[str, str]
+
+    @property
+    def answer(self) -> Number:
+        """The number, as explanations have it."""
+        return self.value
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """None: it is no sum of matrices."""
+        return ()
 
     def sheet(self) -> Sheet:
         """A row for each term, and the number."""

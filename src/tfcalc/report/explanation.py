@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.report import SCHEMA_VERSION
-from tfcalc.report.sheet import Cell, Column, Factors, Order, Sheet, for_people
+from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
 Growth = Callable[[Polynomial], Polynomial]
@@ -45,7 +45,8 @@ class Explanation:
         unit: the suffix of its JSON key.
         lines: one per matrix or group of equal ones: names, factors in symbols and numbers, formula and value.
         formula: the sum of the lines' formulas.
-        substituted: the same with sizes instead of letters.
+        sizes: what each letter stands for.
+        substituted: the formula with sizes instead of letters.
         answer: the exact sum.
         legend: the meaning of each letter.
     """
@@ -58,13 +59,18 @@ class Explanation:
     unit: str
     lines: tuple[Line, ...]
     formula: Polynomial
-    substituted: str
+    sizes: Mapping[str, str]
     answer: int
     legend: Mapping[str, str]
     model: dict[str, object]
     conventions: dict[str, object]
     notes: tuple[str, ...]
     order: Polynomial | None = None
+
+    @property
+    def substituted(self) -> str:
+        """The formula with sizes instead of letters, as text."""
+        return Style().in_numbers(self.formula, self.sizes)
 
     def growing(self, each: Growth, whole: Growth) -> Explanation:
         """The same with what ``each`` line grows like, and the ``whole``."""
@@ -85,7 +91,7 @@ class Explanation:
             for line in lines:
                 rows.append([", ".join(line.names), line.symbols, line.numbers, line.formula, line.value])
                 depths.append(1 if where else 0)
-        rows.append(["sum", "", self.substituted, self.formula, self.answer])
+        rows.append(["sum", "", InNumbers(self.formula, self.sizes), self.formula, self.answer])
         if self.order is not None:
             return self._growth([*depths, 0])
         remarks = dict.fromkeys(f"{', '.join(line.names)}: {line.note}" for line in self.lines if line.note)

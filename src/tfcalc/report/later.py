@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Later(Mapping[str, Any]):
@@ -30,6 +32,39 @@ class Later(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.found)
+
+
+class OneByOne(Mapping[str, Any]):
+    """Entries that are each found when it is read, and not again.
+
+    >>> asked = OneByOne({"peak": lambda: print("found") or 7, "never": lambda: 1 / 0})
+    >>> asked["peak"], asked["peak"], "never" in asked
+    found
+    (7, 7, True)
+    """
+
+    def __init__(self, finds: Mapping[str, Callable[[], Any]]) -> None:
+        self.finds = finds
+        self.found: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.found:
+            self.found[key] = self.finds[key]()
+        return self.found[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.finds
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.finds)
+
+    def __len__(self) -> int:
+        return len(self.finds)
+
+
+def each_of(asked: T, entries: Mapping[str, Callable[[T], Any]]) -> OneByOne:
+    """What each of the entries says of what is asked about."""
+    return OneByOne({name: partial(find, asked) for name, find in entries.items()})
 
 
 class InTurn(Mapping[str, Any]):

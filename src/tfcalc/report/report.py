@@ -70,7 +70,7 @@ class Entry(NamedTuple):
         return self.value // self.counted if self.counted else 0
 
     def pruned(self, depth: int | None) -> "Entry":
-        """This entry with so many levels below the root; without a number, down to the blocks."""
+        """This entry with so many levels below the root; without a number, down to the layers."""
         ends = self.kind in BLOCKS if depth is None else self.depth >= depth
         return self._replace(parts=() if ends else tuple(part.pruned(depth) for part in self.parts))
 
@@ -144,7 +144,7 @@ class Report(NamedTuple):
         model: the model's fields, as in the JSON.
         conventions: the definitions behind the numbers, as in the JSON.
         whole: the breakdown, each entry with its path, copies, value and formula.
-        depth: levels of the breakdown that are shown; None for down to the blocks.
+        depth: levels of the breakdown that are shown; None for down to the layers.
         notes: remarks about this answer.
         footer: what the answer assumes, what it does not count, and what to ask next.
         summary: the table that is shown instead of the breakdown, if any.
@@ -201,13 +201,7 @@ class Report(NamedTuple):
         return InTurn(self._head(), Later({}, self._tree), self.more)
 
     def _head(self) -> dict[str, object]:
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": self.command,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            **self.totals,
-        }
+        return {**head(self.command, self.model, self.conventions), **self.totals}
 
     def _tree(self) -> dict[str, object]:
         return {"formula": self.whole.written(), "components": [part.to_dict() for part in self.root.parts]}
@@ -301,6 +295,16 @@ class Report(NamedTuple):
         from tfcalc.report.style import Style
 
         return rendered(self.sheet(), "plain", Style())
+
+
+def head(command: str, model: Mapping[str, object], conventions: Mapping[str, object]) -> dict[str, object]:
+    """How the JSON object of a report begins: whose answer it is, about what, by which definitions."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": command,
+        "model": dict(model),
+        "conventions": dict(conventions),
+    }
 
 
 def breakdown(

@@ -52,6 +52,13 @@ class Factors(NamedTuple):
     each: tuple[Polynomial | int, ...]
 
 
+class InNumbers(NamedTuple):
+    """A formula with ``sizes`` in the place of its letters, ``12·768² + 13·768``."""
+
+    formula: Polynomial
+    sizes: Mapping[str, str]
+
+
 class Matrices(NamedTuple):
     """A sum of which each matrix is a term of its own, ``h(ad) + 2h(gd) + (ad)h``."""
 
@@ -93,6 +100,7 @@ Cell = (
     | InUnit
     | Times
     | Factors
+    | InNumbers
     | Matrices
     | Rounded
     | Short
@@ -202,6 +210,8 @@ def for_people(cell: Cell, style: Style) -> str:
             return style.formula(cell)
         case Factors():
             return _spelt(cell, style)
+        case InNumbers():
+            return style.in_numbers(cell.formula, cell.sizes)
         case Matrices():
             return " + ".join(style.tensor([*term.copies, *term.each]) for term in cell.terms)
         case Order():
@@ -229,7 +239,7 @@ def for_programs(cell: Cell, style: Style) -> str:
     match cell:
         case None:
             return ""
-        case Polynomial() | Order() | Factors() | Matrices():
+        case Polynomial() | Order() | Factors() | InNumbers() | Matrices():
             return for_people(cell, style.plain())
         case Share():
             return f"{cell.fraction:.6f}"
@@ -244,10 +254,10 @@ def for_programs(cell: Cell, style: Style) -> str:
 
 
 def _spelt(cell: Factors, style: Style) -> str:
-    """``3 × (h × h)``."""
+    """``3 × (h × h)``; a single number is 1."""
     copies = [count for count in cell.copies if count != 1]
-    if not copies or len(cell.each) == 1:
-        return style.product([*copies, *cell.each])
+    if not copies or len(cell.each) <= 1:
+        return style.product([*copies, *cell.each] or [1])
     return style.product([*copies, 1]).removesuffix("1") + f"({style.product(cell.each)})"
 
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.core.letters import spelled
-from tfcalc.core.notation import SCRIPTS, write, write_product, write_tensor
+from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.ascii import in_ascii
 
@@ -29,6 +29,11 @@ class Style(NamedTuple):
     def formula(self, number: Polynomial | int, *, factored: bool | None = None) -> str:
         """A closed form in this script and notation; ``factored`` as in :func:`tfcalc.core.notation.write`."""
         return write(number, script=SCRIPTS[self.script], letters=self._letters(number), factored=factored)
+
+    def in_numbers(self, formula: Polynomial, sizes: Mapping[str, str]) -> str:
+        """A closed form with sizes in the place of letters: ``12·768² + 13·768``."""
+        script = LATEX_OF_NUMBERS if self.script == "latex" else SCRIPTS[self.script]
+        return write(formula, script=script, letters=sizes)
 
     def product(self, factors: Iterable[Polynomial | int]) -> str:
         """Factors with a sign between them: ``(n - 1) × 4h × h``."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PLAIN = Style()
 LONGEST_TITLE = 48
 """Characters of a closed form that stands in the title."""
-LONGEST_FRACTION = 14
+LONGEST_FRACTION = 7
 """Characters of a fraction that a table shows as it is."""
 
 

@@ -19,7 +19,7 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
-from tfcalc.solving.names import Meant, meaning, parts
+from tfcalc.solving.names import TERMS, Meant, meaning, parts
 from tfcalc.solving.unknowns import LETTER_OF_TOKENS, Setting, Unknown, words
 from tfcalc.symbols import values, with_symbols
 
@@ -144,6 +144,8 @@ class Asked:
     @property
     def _by_tree(self) -> bool:
         """Whether memory is that of the weights as a plain format stores them, which the tree has."""
+        if any(meant.quantity == "memory" and meant.part in TERMS for meant in self.meant.values()):
+            return False
         own = own_format(self.setting.model) if self.conventions.dtype == "auto" else None
         return not self.memory_runs and self.weights is None and (own is None or own.format.plain)
 

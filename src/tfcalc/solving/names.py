@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from tfcalc.analysis.targets import TARGETS, Finder, by_path
+from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.core.component import Node
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
@@ -21,6 +21,9 @@ OTHER_NAMES = {
     "bytes": "memory",
     "parameters": "params",
 }
+BYTES = "_bytes"
+TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache")
+"""Terms of memory that need not say so; any other does by the end of its key, BYTES."""
 TOTAL = "total"
 """The whole model, in the quantity that was asked for."""
 
@@ -56,6 +59,8 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
 
     >>> meaning("attention", "flops", ()), meaning("memory.weights", "flops", ())
     (Meant(quantity='flops', part='attention'), Meant(quantity='memory', part='weights'))
+    >>> meaning("kv_cache", "flops", ())
+    Meant(quantity='memory', part='kv_cache')
     """
     if name in sizes:
         return Meant("size", name)
@@ -65,6 +70,9 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
         known = OTHER_NAMES.get(quantity, quantity)
         if known in QUANTITIES:
             return Meant(known, "" if part == TOTAL else part)
+    term = name.removesuffix(BYTES)
+    if name.endswith(BYTES) or term in TERMS:
+        return Meant("memory", term)
     return Meant(of, "" if name == TOTAL else name)
 
 
@@ -74,6 +82,8 @@ def parts(root: Node, name: str) -> list[Node]:
     Raises UsageError with the nearest names, where there is none.
     """
     found = list(_parts(root, name)) if name else [root]
+    if not found:
+        found = list(_parts(root, meant_by(name)))
     if not found:
         kinds = {node.component.kind for node in root.walk()}
         known = [word for word, its in KINDS.items() if kinds & set(its)]
@@ -103,7 +113,7 @@ def _finder(name: str) -> Finder:
         return lambda node: node.component.kind in KINDS[name]
     if name == "self_attention":
         return TARGETS["mha"]
-    if name == "cross_attention":
+    if name in ("cross_attention", "cross-mha"):
         return TARGETS["cross-mha"]
     if name in ("encoder", "decoder"):
         return lambda node: name in (node.component.name, node.component.kind)

@@ -228,6 +228,8 @@ class Single:
         told = f"{self.unknown.word} changes nothing in {' and '.join(sorted(names)) or 'it'}"
         if self.unknown.name == "gpus":
             return UsageError(told, "shard with --zero 3, or --fsdp")
+        if "memory" in self.asked.quantities and not self.asked.memory_runs:
+            return UsageError(f"{told} at rest", "add --train or --serve")
         return UsageError(told, f"solve for {', '.join(used)}" if used else "solve for another size")
 
     def _crossings(

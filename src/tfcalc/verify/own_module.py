@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.analysis.explain import explain
+from tfcalc.analysis.explain import explain_part
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.families.transformer import Transformer
 from tfcalc.verify.module_answer import ModuleCheck, Pass
@@ -49,7 +49,7 @@ def compared(place: str, said: Mapping[str, Any], model: Model, target: str, cal
     rows: tuple[Any, ...] = ()
     path = ""
     if target:
-        expected = explain(target, model)
+        expected = explain_part(target, model)
         path = expected.path
         rows = side_by_side(expected.lines, parameters)
         notes += _would_agree(target, model, sum(one.params for one in parameters), expected)
@@ -81,7 +81,7 @@ def _would_agree(target: str, model: Model, total: int, expected: Explanation) -
         return []
     for option, changes in TOGGLES:
         try:
-            if explain(target, model.replaced(**changes)).answer == total:
+            if explain_part(target, model.replaced(**changes)).answer == total:
                 return [f"The count agrees with {option}"]
         except (InvalidModel, UsageError):
             continue
@@ -108,4 +108,4 @@ def _flops(target: str, model: Model, inputs: Sequence[Mapping[str, Any]], own: 
 
 
 def _forward(target: str, model: Model, batch: int, length: int) -> int:
-    return explain(target, model, "flops", Workload(batch_size=batch, seq_len=length)).answer
+    return explain_part(target, model, "flops", Workload(batch_size=batch, seq_len=length)).answer

@@ -116,6 +116,14 @@ def test_none_is_a_negative_answer(tfcalc: Program) -> None:
     assert done.stdout.startswith("NONE: no shape with these constraints has parameters 1B")
 
 
+def test_a_budget_that_no_shape_is_near_is_a_negative_answer(tfcalc: Program) -> None:
+    done = tfcalc("design", "--flops", "1e21")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.startswith("NONE: no shape comes near FLOPs 1e+21; the nearest:")
+    assert "not of a whole training, which is --compute 1e+21" in done.stdout
+    assert tfcalc("design", "--params", "10").returncode == 1
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [

@@ -16,6 +16,8 @@ from tfcalc.units import grouped, short, short_bytes
 UNITS = {"params": "params", "flops": "flops", "memory": "bytes"}
 CALLED = {"params": "parameters", "flops": "FLOPs", "memory": "memory"}
 TILE = 64
+NEAR = 2
+"""A shape that is so many times above the budget, or below it, does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,13 @@ class Designed:
 
     @property
     def exit_code(self) -> int:
-        """1 where no shape meets the constraints."""
-        return 0 if self.candidates else 1
+        """1 where no shape that meets the constraints comes near the budget."""
+        return 0 if self._near else 1
+
+    @property
+    def _near(self) -> bool:
+        amounts = [each.amount for each in self.candidates[:1]]
+        return any(self.budget <= NEAR * amount and amount <= NEAR * self.budget for amount in amounts)
 
     def command(self, candidate: Candidate) -> str:
         """The command that builds a shape, and counts its parameters."""
@@ -97,7 +104,7 @@ class Designed:
             return Sheet(
                 f"NONE: no shape with these constraints has {wanted}", (), (), "none", self.family.base.summary
             )
-        best = self.candidates[0]
+        best, none = self.candidates[0], "" if self._near else f"NONE: no shape comes near {wanted}; the nearest: "
         sizes = [self.family.whole(each.sizes) for each in self.candidates]
         columns = [
             Column("layers"),
@@ -129,13 +136,13 @@ class Designed:
         idle = [7] if self.of == "params" else []
         idle += [place for place in (3, 5) if all(row[place] is None for row in rows)]
         return Sheet(
-            title=f"{best.depth} layers of {sizes[0]['d_model']:,}: {self._exactly(best.amount)}, "
+            title=f"{none}{best.depth} layers of {sizes[0]['d_model']:,}: {self._exactly(best.amount)}, "
             f"{_off(best.amount, self.budget)} off {self._amount(self.budget)}",
             subtitle=self.family.base.summary,
             columns=columns,
             rows=rows,
             quiet=self.answer,
-            notes=[self.answer, *self._about_vocabulary(), *self._broken()],
+            notes=[self.answer, *self._about_training(), *self._about_vocabulary(), *self._broken()],
             see_also=("--multiple-of", "--aspect", "--json", "--assumptions"),
             assumptions=[f"{each.name}: {each.rule} ({each.source})" for each in PRACTICES],
         ).without(idle)
@@ -151,6 +158,11 @@ class Designed:
     def _broken(self) -> list[str]:
         named = {name for each in self.candidates for name in each.breaks}
         return [f"against {each.name}: {each.rule}" for each in PRACTICES if each.name in named]
+
+    def _about_training(self) -> list[str]:
+        if self._near or self.of != "flops" or self.candidates[0].amount > self.budget:
+            return []
+        return [f"FLOPs of the workload, not of a whole training, which is --compute {self.budget:.4g}"]
 
     def _about_vocabulary(self) -> list[str]:
         vocabulary = self.vocabulary

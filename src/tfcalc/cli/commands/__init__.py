@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
     from tfcalc.cli.settings import Settings
@@ -48,7 +48,9 @@ def _success(_: Answer) -> int:
 class Command(NamedTuple):
     """``answer`` is what it asks; ``examples`` stand first in its help, and a test runs each.
 
-    ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do.
+    ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do. What is asked
+    may depend on the words of the command line: ``by_words`` is the command that they mean. ``entries`` is the JSON
+    object for those who read few of its entries, if there is a shorter way to these.
     """
 
     answer: Callable[[Settings], Answer]
@@ -56,6 +58,12 @@ class Command(NamedTuple):
     examples: tuple[str, ...]
     code: Callable[[Answer], int] = _success
     write: Callable[[Any, Settings], None] | None = None
+    by_words: Callable[[Sequence[str]], Command] | None = None
+    entries: Callable[[Settings], Mapping[str, Any]] | None = None
+
+    def meant(self, words: Sequence[str]) -> Command:
+        """The command that these words mean: this one, or another one that it opens the answer of."""
+        return self if self.by_words is None else self.by_words(words)
 
     def run(self, settings: Settings) -> int:
         """Answer it, write the answer, and return the exit code."""

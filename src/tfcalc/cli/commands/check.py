@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
-from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.formula import LETTERS, TARGET, aimed, letters_of
 from tfcalc.cli.commands.plans import PLANS, plans_for
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
 
 NEGATIVE = 1
-FORMULA = Option("formula", (), "the formula to check, in quotes: '4h^2 + 4h'", argument=True)
-OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
+FORMULA = Option("formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h'", argument=True)
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
+APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True)
 GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
 
 
@@ -39,6 +40,7 @@ def answer(settings: Settings) -> Check:
         model,
         asked.workload or run,
         settings.conventions(),
+        approx=settings.get("approx", False),
         general=settings.get("general", False),
         notation=settings.get("notation", "lbhn"),
         letters=letters_of(settings.get("letters")),
@@ -53,13 +55,28 @@ def _code(answer: Answer) -> int:
 
 COMMAND = Command(
     answer,
-    (TARGET, FORMULA, MODEL_ARGUMENT, OF, GENERAL, LETTERS, *MODEL_OPTIONS, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (
+        TARGET,
+        FORMULA,
+        MODEL_ARGUMENT,
+        OF,
+        APPROX,
+        GENERAL,
+        LETTERS,
+        *MODEL_OPTIONS,
+        *RUN,
+        *PLANS,
+        *COUNT,
+        *DTYPE,
+        *SHOW,
+    ),
     (
         "tfcalc check mha '4h^2 + 4h'",
         "tfcalc check mha '3*d**2 + 4*d' --notation bsld",
         "tfcalc check encoder-layer '24lbh² + 4l²bh' --of flops",
         "tfcalc check mha '4d² + 4d' --letters h=d",
         "tfcalc check layer '(2ad + 2gd + 3f + 2)h' llama-3-8b",
+        "tfcalc check mha 1,050,624",
         "tfcalc check core 'O(n(lh² + l²h))' --of time",
     ),
     code=_code,

@@ -39,7 +39,7 @@ COMMAND = Command(
     (
         "tfcalc compare llama-3-8b qwen3-8b",
         "tfcalc compare llama-3-8b 'llama-3-8b --kv-heads 32' --only-differences",
-        "tfcalc compare gpt2 gpt2-medium gpt2-large --train --seq 1k --format markdown",
-        "tfcalc compare llama-3-8b 'llama-3-8b --qlora --checkpointing full' --train --seq 4k",
+        "tfcalc compare gpt2 gpt2-medium gpt2-large --train --format markdown",
+        "tfcalc compare llama-3-8b 'llama-3-8b --qlora' --train --seq 4k",
     ),
 )

@@ -207,7 +207,7 @@ COMMAND = Command(
     (
         "tfcalc design --params 125M --vocab-size 50257 --kind decoder",
         "tfcalc design --params 7B --like llama-3-8b --head-dim 64,128",
-        "tfcalc design --params 1B --like llama-3-8b --d-ff-ratio 8/3 --groups 4 --multiple-of 128",
+        "tfcalc design --params 1B --like llama-3-8b --groups 4 --multiple-of 128",
         "tfcalc design --flops-per-token 2e9 gpt2 --train --seq 1024",
         "tfcalc design --memory 24GiB --like llama-3-8b --train --seq 2048",
         "tfcalc design --compute 1e21",

@@ -75,7 +75,7 @@ COMMAND = Command(
     (
         "tfcalc diff llama-3-8b 'llama-3-8b --kv-heads 16'",
         "tfcalc diff gpt2 gpt2-medium --seq 1k --checkpointing full",
-        "tfcalc diff llama-3-8b 'llama-3-8b --kv-heads 16 --d-ff 16384' --format markdown",
+        "tfcalc diff llama-3-8b 'llama-3-8b --kv-heads 16' --format markdown",
     ),
     write=write,
 )

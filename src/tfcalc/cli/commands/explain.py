@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.explain import COUNTS, explain
-from tfcalc.analysis.targets import TARGETS
-from tfcalc.budgets.metric import COMMANDS, NUMBERS, reach, split
+from tfcalc.analysis.explain import COUNTS, explain_part
+from tfcalc.analysis.quantities import OTHER_WORDS
+from tfcalc.analysis.question import number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
-from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans, plans_for
+from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.report.paths import COMMANDS
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
-
-QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
-"""The command that answers each quantity, for keys that several commands have."""
 
 
 def answer(settings: Settings) -> Answer:
     """How one number is computed: that of a part, or any number of an answer."""
     settings = aimed(settings)
-    if (asked := _of_an_answer(settings)) is not None:
+    if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)
     settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked_for = plans_for(settings, of, model, run)
-    return explain(
+    return explain_part(
         settings.get("target"),
         model,
         of,
@@ -43,61 +41,30 @@ def answer(settings: Settings) -> Answer:
     )
 
 
-def _of_an_answer(settings: Settings) -> tuple[str, tuple[str, ...]] | None:
-    """The command and the keys of a number, where the target is the path of one; None of a part."""
-    target, of = str(settings.get("target")), settings.get("of", "")
-    first = target.partition(".")[0]
-    known = {key: name for name in reversed(NUMBERS) for key in NUMBERS[name]}
-    if target in (*TARGETS, *COMMANDS) or first not in (*known, *COMMANDS, "components", "conventions"):
-        return None
-    named, keys = split(target)
-    if named == of == "memory" and keys[0] not in _keys(named):
-        return None  # a term by its path
-    quantity = QUANTITIES.get(of, "")
-    if named is None and quantity and (first in NUMBERS[quantity] or first not in known):
-        named = quantity
-    return named or known.get(first, "params"), keys
-
-
-def _keys(name: str) -> Collection[str]:
-    """The keys at the top of a command's answer."""
-    from tfcalc.schemas import schema
-
-    return set(schema(name)["properties"])
-
-
 def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answer:
-    from tfcalc.analysis.opened_numbers import Asked, open_number
+    from tfcalc.analysis.opened_numbers import open_number
+    from tfcalc.cli.commands.opened import asked_about
 
     settings = Settings({key: given for key, given in settings.given.items() if key != "of"}, settings.named)
-    of_command = command(name)
-    own = {option.name for option in (*of_command.options, *PART[:2])}
+    own = {option.name for option in (*command(name).options, *PART[:2])}
     settings.refuse((key for key in settings.given if key not in own), f"on {name}", {})
     if keys[0] == "components" and not settings.choose("budget", "gpu"):
         settings = settings.with_values(depth=len(keys))
-    said = of_command.answer(settings).to_dict()
-    model = settings.model()
-    run = settings.workload(model)
-    plans = memory_plans(settings, model, run) if name == "memory" else Plans(run, settings.tuning())
-    asked = Asked(
-        name,
-        said,
-        lambda path: reach(said, path),
-        model,
-        plans.workload or run,
-        settings.conventions(),
-        plans.training,
-        plans.serving,
-        {key: given.called for key, given in settings.given.items()},
-        settings.model_name or "",
-    )
-    return open_number(keys, asked)
+    return open_number(keys, asked_about(name, settings))
+
+
+def by_words(words: Sequence[str]) -> Command:
+    """``explain`` itself; or what opens a number of a command that takes other words than a model."""
+    from tfcalc.cli.commands.opened import of_answer, path_among
+
+    path = path_among(words, COMMAND.options)
+    return COMMAND if path is None or path.command in COMMANDS else of_answer(path, words)
 
 
 PART = (
     TARGET,
     MODEL_ARGUMENT,
-    Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS)),
+    Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
     WITH_BATCH,
     *MODEL_OPTIONS,
@@ -123,11 +90,14 @@ COMMAND = Command(
         "tfcalc explain attention --d-model 768 --heads 12",
         "tfcalc explain attention gpt2",
         "tfcalc explain encoder-layer --of flops --seq 1024",
-        "tfcalc explain activations.transformer.h.attn --model gpt2 --of memory --train --batch 8 --seq 1024",
+        "tfcalc explain activations.transformer.h.attn gpt2 --of memory --train",
         "tfcalc explain output --model transformer-base --of flops --format plain",
         "tfcalc explain ffn --of flops --train --steps",
         "tfcalc explain mha --of time",
         "tfcalc explain flops_per_token llama-3-8b --train --seq 4k",
         "tfcalc explain memory.peak_bytes gpt2 --train --batch 8",
+        "tfcalc explain compare.models.1.total_params gpt2 gpt2-medium",
+        "tfcalc explain diff.rows.total_params.percent gpt2 gpt2-medium",
     ),
+    by_words=by_words,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.formula import formula
-from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
 
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
-OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES))
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
 LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
 WITH_BATCH = Option(
     "with_batch", ("--with-batch",), "growth of the whole batch, with b, not of one sequence", switch=True

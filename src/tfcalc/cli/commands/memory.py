@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.memory import memory
 from tfcalc.cli.commands import Command
@@ -13,6 +13,8 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfcalc.model import Model
     from tfcalc.report.answer import Answer
 
@@ -42,34 +44,50 @@ def answer(settings: Settings) -> Answer:
     """The memory, or whether it fits."""
     if settings.choose("budget", "gpu"):
         return _fits(settings)
-    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
+    _only_of_cards(settings)
     return _needed(settings)
 
 
+def entries(settings: Settings) -> Mapping[str, Any]:
+    """The JSON object, of which most numbers are found sooner than what they are made of."""
+    if settings.choose("budget", "gpu"):
+        from tfcalc.analysis.memory_entries import fits_entries
+
+        model, question = _room(settings)
+        return fits_entries(model, **question)
+    _only_of_cards(settings)
+    from tfcalc.analysis.memory_entries import memory_entries
+
+    model, question = _question(settings)
+    return memory_entries(model, **question)
+
+
 def _fits(settings: Settings) -> Answer:
-    from tfcalc.analysis.budget import of_card
-    from tfcalc.analysis.fits import MARGIN, fits
+    from tfcalc.analysis.fits import fits
     from tfcalc.analysis.limited import InOneLine
+
+    model, question = _room(settings)
+    found = fits(model, **question)
+    return InOneLine(found) if settings.get("budget") else found
+
+
+def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
+    """The same as for ``_question``, with how much there is, in the words of :func:`~tfcalc.fits`."""
+    from tfcalc.analysis.budget import of_card
+    from tfcalc.analysis.fits import MARGIN
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
     settings.refuse(("timeline", "depth"), "with --budget or --gpu", {})
     if settings.get("budget") or not settings.get("serve"):
         settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
-    model, asked = _asked(settings)
-    budget = settings.get("budget") or of_card(settings.get("gpu"))
-    found = fits(
-        model,
-        budget,
-        asked.workload,
-        settings.conventions(),
-        training=asked.training,
-        serving=asked.serving,
-        weights=settings.get("weights") if asked.at_rest else None,
-        margin=settings.get("margin", MARGIN),
-        utilization=settings.get("utilization"),
-    )
-    return InOneLine(found) if settings.get("budget") else found
+    model, question = _question(settings)
+    return model, {
+        **question,
+        "budget": settings.get("budget") or of_card(settings.get("gpu")),
+        "margin": settings.get("margin", MARGIN),
+        "utilization": settings.get("utilization"),
+    }
 
 
 def _asked(settings: Settings) -> tuple[Model, Plans]:
@@ -81,17 +99,25 @@ def _asked(settings: Settings) -> tuple[Model, Plans]:
     return model, memory_plans(settings, model, workload)
 
 
-def _needed(settings: Settings) -> Answer:
+def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
+    """The model, and what is asked of it, in the words of :func:`~tfcalc.memory`."""
     model, asked = _asked(settings)
-    report = memory(
-        model,
-        asked.workload,
-        settings.conventions(),
-        training=asked.training,
-        serving=asked.serving,
-        weights=settings.get("weights") if asked.at_rest else None,
-        depth=settings.get("depth"),
-    )
+    return model, {
+        "workload": asked.workload,
+        "conventions": settings.conventions(),
+        "training": asked.training,
+        "serving": asked.serving,
+        "weights": settings.get("weights") if asked.at_rest else None,
+    }
+
+
+def _only_of_cards(settings: Settings) -> None:
+    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
+
+
+def _needed(settings: Settings) -> Answer:
+    model, question = _question(settings)
+    report = memory(model, **question, depth=settings.get("depth"))
     if not settings.get("timeline"):
         return report
     from tfcalc.analysis.timeline import Timeline
@@ -105,13 +131,14 @@ COMMAND = Command(
     (
         "tfcalc memory --d-model 512 --layers 6",
         "tfcalc memory transformer-big --dtype bf16 --units si",
-        "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --precision bf16-master --checkpointing full",
+        "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --checkpointing full",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
-        "tfcalc memory llama-3-8b --serve --context 32k --concurrency 16 --weights int4 --kv fp8 --cache paged",
+        "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory --dtype int4 --json",
     ),
     code,
+    entries=entries,
 )

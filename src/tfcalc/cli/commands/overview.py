@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
-from tfcalc.analysis.overview import Overview, default_workload, overview
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.workload import Workload
 
+if TYPE_CHECKING:
+    from tfcalc.analysis.overview import Overview
+
 
 def answer(settings: Settings) -> Overview:
     """Everything at a glance."""
+    from tfcalc.analysis.overview import default_workload, overview  # other commands ask for the options alone
+
     model = settings.model()
     workload = settings.fill(default_workload(model))
     return overview(model, workload, settings.conventions(), asked=_as_typed(settings))

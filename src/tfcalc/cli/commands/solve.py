@@ -50,6 +50,8 @@ def answer(settings: Settings) -> Solved | Family:
     if not sought:
         raise UsageError("no size to solve for", "add --for seq, or another size")
     _refuse_given(settings, str(sought))
+    if not settings.get("serve") and _of_serving(str(sought)):
+        settings = settings.with_values(serve=True)
     model, workload = settings.model(), None
     of = settings.get("of")
     counted = _quantities(text, of)
@@ -85,9 +87,18 @@ def _quantities(text: str, of: str | None) -> set[str]:
     return {meaning(name, of or "", ()).quantity for name in names}
 
 
+def _of_serving(sought: str) -> bool:
+    """Whether a size that is solved for is one of serving alone, as ``--serve`` need not say then."""
+    return bool(_words(sought) & {key for option in SERVING if option.number for key in option.keys})
+
+
+def _words(sought: str) -> set[str]:
+    return {word.strip().replace("-", "_") for word in sought.split(",")}
+
+
 def _refuse_given(settings: Settings, sought: str) -> None:
     """A size that is solved for cannot be given, too."""
-    asked = {word.strip().replace("-", "_") for word in sought.split(",")}
+    asked = _words(sought)
     for option in (*MODEL_OPTIONS, *RUN, *TRAINING, *SERVING, TOKENS):
         given = settings.given.get(option.name)
         if given is None or not option.number or not asked & set(option.keys):
@@ -103,11 +114,12 @@ COMMAND = Command(
     (
         "tfcalc solve 'attention = ffn' --for seq",
         "tfcalc solve 'attention = ffn' --for seq --symbolic --kind encoder",
-        "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12 --layers 12",
+        "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12",
         "tfcalc solve 'memory <= 80GiB' --for batch llama-3-8b --train --seq 4096",
         "tfcalc solve 'attention / total = 1/2' llama-3-8b --for seq",
         "tfcalc solve 'params = 125M' --for d_model,layers --kind decoder",
-        "tfcalc solve 'memory <= 24GiB' llama-3-8b --for context --serve",
+        "tfcalc solve 'memory <= 24GiB' llama-3-8b --for context",
+        "tfcalc solve 'kv_cache <= 4GiB' llama-3-8b --for concurrency --serve --context 8k",
         "tfcalc solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",
     ),
     lambda found: found.exit_code,  # type: ignore[attr-defined]  # of the answers that it has

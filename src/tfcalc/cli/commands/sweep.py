@@ -27,7 +27,12 @@ QUANTITIES = {
     "memory": "bytes at rest, with --train at the peak of a step, with --serve in serving",
     "cache": "bytes of the caches in serving",
 }
-OF = Option("of", ("--of",), "quantity; memory with --train or --serve is that [default: params]", tuple(QUANTITIES))
+OF = Option(
+    "of",
+    ("--of",),
+    "quantity; memory with --train or --serve is that [default: params; flops where a length or the batch is swept]",
+    tuple(QUANTITIES),
+)
 SIZES = (*MODEL_OPTIONS, *RUN, *PLANS)
 LONG = 50_000
 """Points from which on a progress bar is shown."""
@@ -45,7 +50,7 @@ def answer(settings: Settings) -> Swept:
     count = prod(map(len, spread.values()))
     if count > MOST:
         raise UsageError(f"{count:,} points are too many", f"sweep at most {MOST:,} at once")
-    of = one.get("of", "params")
+    of = one.get("of", "flops" if any(option.name in spread for option in RUN) else "params")
     if of == "cache":
         one = one.with_values(serve=True)
     model = one.model()

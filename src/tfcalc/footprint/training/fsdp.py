@@ -6,7 +6,7 @@ them, as torchtune does; torch.distributed.fsdp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -28,9 +28,6 @@ from tfcalc.footprint.training.sharding import (
 )
 from tfcalc.number_formats import FP32, UINT8
 from tfcalc.tape.sharded import Unit, Units
-
-Gathers = Callable[[Component], Num]
-"""The bytes of the weights of a part that is gathered."""
 
 
 def units_of(

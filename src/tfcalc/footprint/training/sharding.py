@@ -113,7 +113,7 @@ def _numbers(*, frozen: bool | None) -> Measure:
 
 
 stored_numbers = _numbers(frozen=None)
-trained_numbers, frozen_numbers = _numbers(frozen=False), _numbers(frozen=True)
+trained_numbers = _numbers(frozen=False)
 
 
 def _flattened(tree: Component, devices: Num, alignment: int = 1) -> Component:

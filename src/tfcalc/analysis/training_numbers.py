@@ -1,0 +1,79 @@
+"""The numbers of a training step, each found when it is read: in plain numbers, without what it is made of."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.peaks import on_megatron, peaks_of
+from tfcalc.analysis.training_memory import check_step, saved_of
+from tfcalc.analysis.training_plan import MEGATRON, check_code, piece_of
+from tfcalc.defaults import resolve_training
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.standing import Step
+    from tfcalc.core.component import Component
+    from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.beside import Beside
+    from tfcalc.footprint.training.peak import Phase
+    from tfcalc.footprint.training.placement import Placed
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+class TrainingNumbers:
+    """A step like that of :func:`~tfcalc.analysis.training_memory.training_step`, several times as fast.
+
+    For the states nothing runs; for the peak a step does, and for what is saved a layer of each kind. Raises
+    InvalidModel.
+    """
+
+    def __init__(self, model: Model, run: Workload, plan: Training) -> None:
+        self.model, self.run, self.plan = model, run, plan
+        self.peaks = peaks_of(model, run, plan)
+        check_step(model, run, plan)
+
+    @property
+    def placed(self) -> Placed:
+        """The states."""
+        return self._standing[1]
+
+    @property
+    def peak(self) -> Phase:
+        """The phase that holds most."""
+        return self._highest[0]
+
+    @property
+    def beside(self) -> Beside:
+        """What stands beside the states."""
+        return self._highest[1]
+
+    @property
+    def saved(self) -> Component:
+        """What is kept for backward."""
+        return self._saved[0]
+
+    @property
+    def saved_on_host(self) -> Component:
+        """The same in the host's memory."""
+        return self._saved[1]
+
+    @cached_property
+    def _standing(self) -> tuple[Component, Placed, Component]:
+        return self.peaks.standing(self.run, self.plan)
+
+    @cached_property
+    def _highest(self) -> tuple[Phase, Beside]:
+        return self.peaks.highest(self.run, self.plan)
+
+    @cached_property
+    def _saved(self) -> tuple[Component, Component]:
+        piece = piece_of(self.model, self.run, self.plan)
+        return saved_of(self._standing[0], piece, self.run, self.plan)
+
+
+def training_numbers(model: Model, run: Workload, plan: Training) -> Step:
+    """The numbers of a step. Raises InvalidModel."""
+    run, plan = resolve_training(model, run, plan)
+    check_code(model, run, plan)
+    return on_megatron(model, run, plan) if plan.backend == MEGATRON else TrainingNumbers(model, run, plan)

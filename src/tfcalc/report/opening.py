@@ -1,0 +1,169 @@
+"""Where the numbers of an answer come from: each kind of answer has an opener, which says it of each path.
+
+A number follows from others of the same answer by a :class:`Rule`, is the :class:`Same` as another, is
+:class:`Stated` (given, counted, found by a search), or is the answer to another question (:class:`Elsewhere`), whose
+own numbers lie behind it: ``compare.models.1.total_params.components.lm_head.params``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isclose, prod
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tfcalc.report.paths import Step
+
+if TYPE_CHECKING:
+    from tfcalc.report.derivation import Derivation
+    from tfcalc.report.explanation import Explanation
+
+Number = int | float
+
+
+class Constant(NamedTuple):
+    """A number that no answer has."""
+
+    value: Number
+    what: str
+
+
+Named = str | Constant
+
+
+class Rule(NamedTuple):
+    """``sum``: the ``terms`` less the ``others``; ``ratio``: their product over that of the others.
+
+    ``floor``, ``remainder`` and ``rounded`` (to two decimals) are those of the ratio; ``relative`` is by how much the
+    term is above the other, as a fraction of that; ``least`` and ``most`` are those of the terms.
+    """
+
+    how: str
+    terms: tuple[Named, ...]
+    others: tuple[Named, ...] = ()
+    note: str = ""
+
+    def at(self, terms: list[Number], others: list[Number]) -> Number:
+        """What the terms make."""
+        match self.how:
+            case "sum":
+                return sum(terms) - sum(others)
+            case "floor":
+                return prod(terms) // prod(others)
+            case "remainder":
+                return prod(terms) % prod(others)
+            case "rounded":
+                return round(prod(terms) / prod(others), DECIMALS)
+            case "relative":
+                return (sum(terms) - sum(others)) / sum(others)
+            case "least":
+                return min(terms)
+            case "most":
+                return max(terms)
+            case _:
+                return prod(terms) / prod(others) if others else prod(terms)
+
+    def gives(self, value: Number, terms: list[Number], others: list[Number]) -> bool:
+        """Whether they make this number."""
+        if self.how != "sum" and others and not prod(others):
+            return False
+        found = self.at(terms, others)
+        return found == value or (isinstance(found, float) and isclose(found, value, rel_tol=1e-12))
+
+    def written(self, terms: list[str], others: list[str]) -> str:
+        """``total_flops / tokens``."""
+        if self.how == "sum":
+            return " + ".join(terms) + "".join(f" - {each}" for each in others)
+        if self.how in ("least", "most"):
+            return f"{'min' if self.how == 'least' else 'max'}({', '.join(terms)})"
+        if self.how == "relative":
+            (one,), (other,) = terms, others
+            return f"({one} - {other}) / {other}"
+        over, under = " · ".join(terms), " · ".join(others)
+        both = f"{over} / ({under})" if len(others) > 1 else f"{over} / {under}" if others else over
+        whole = {"floor": f"⌊{both}⌋", "remainder": f"{over} mod {under}", "rounded": f"round({both}, {DECIMALS})"}
+        return whole.get(self.how, both)
+
+
+DECIMALS = 2
+"""Of what is rounded."""
+
+
+def total(*terms: Named, less: tuple[Named, ...] = ()) -> Rule:
+    """The sum of the terms, ``less`` these."""
+    return Rule("sum", terms, less)
+
+
+def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:
+    """The product of the terms ``over`` that of these."""
+    return Rule("ratio", terms, over)
+
+
+class Same(NamedTuple):
+    """The number that stands at another path of the same answer, too."""
+
+    path: str
+
+
+class Stated(NamedTuple):
+    """A number that is ``given``, ``found`` by a search or a simulation, or a ``count``; and how, in a line.
+
+    ``formula`` is its closed form, where it has one.
+    """
+
+    how: str
+    note: str
+    formula: str = ""
+
+
+def given(note: str) -> Stated:
+    """What somebody gave, or published."""
+    return Stated("given", note)
+
+
+def found(note: str) -> Stated:
+    """What a search, a simulation or another program found."""
+    return Stated("found", note)
+
+
+def count(note: str) -> Stated:
+    """How many there are of something."""
+    return Stated("count", note)
+
+
+class Elsewhere(Protocol):
+    """Another question, whose answer the number is."""
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
+        """The number, which stands at ``prefix``; or one that lies behind it, at ``further`` keys of its answer.
+
+        Raises UsageError where there is none.
+        """
+        ...
+
+
+Way = Rule | Same | Stated | Elsewhere
+
+
+class Opener:
+    """Where the numbers of one answer come from; each kind of answer has its own, in ``opener()``.
+
+    ``heading`` is the model that it is about, or what else stands below a title.
+    """
+
+    heading = ""
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of the number at these steps of its JSON; None of what every answer has: fields of a model, definitions."""
+        raise NotImplementedError
+
+
+class Openable(Protocol):
+    """An answer whose numbers can be opened."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The answer for programs."""
+        ...
+
+    def opener(self) -> Opener:
+        """Where its numbers come from."""
+        ...
