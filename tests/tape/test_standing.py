@@ -59,9 +59,15 @@ def phases(made: ModuleProgram, tree: Component, *, stay: bool = True) -> list[t
 
 
 @pytest.mark.parametrize("recompute", ["none", "full", "every:2"])
-def test_layers_that_choose_what_they_read_stand_for_others(recompute: str) -> None:
-    """DeepSeek-V4's 43 layers are of four kinds, two of which take turns; its indexers are reached by no gradient."""
-    model = load("deepseek-v4-flash")
+@pytest.mark.parametrize("name", ["deepseek-v4-flash", "deberta-base"])
+def test_layers_of_which_some_get_no_gradient_or_that_of_another_layer_stand_for_others(
+    name: str, recompute: str
+) -> None:
+    """DeepSeek-V4's 43 layers are of four kinds, two of which take turns; its indexers are reached by no gradient.
+
+    In DeBERTa's the gradient of a bias is what the layer above has made for the stream: it stays with this one.
+    """
+    model = load(name)
     run = Workload(seq_len=256, phase="train", recompute=recompute)
     tree = model.tree(run)
     every, ends = (program(model, run, FORMATS["fp32"], "auto", ends_alone=alone) for alone in (False, True))

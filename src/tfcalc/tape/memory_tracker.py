@@ -122,6 +122,8 @@ class MemoryTracker:
         if self.watch:
             self.gradients += storage.bytes
             storage.is_gradient = True
+            if self.since is not None:
+                self.since.append(ref(storage))
 
     def replaced(self, storage: Storage) -> None:
         """It was a parameter's gradient, and has been added to another."""
