@@ -165,6 +165,8 @@ def test_an_image_smaller_than_a_patch_is_refused(model_type: str) -> None:
         ({"model_type": "switch_transformers", "num_layers": 10_000}, 4),  # with experts and without
         ({"model_type": "albert", "num_hidden_layers": 10_000, "num_hidden_groups": 10_000}, 2),  # and what is inside
         ({"model_type": "gemma4_unified", "text_config": {"num_hidden_layers": 10_000}}, 4),
+        ({"model_type": "neomme", "num_hidden_layers": 10_000}, 2),  # the first and the last add values
+        ({"model_type": "zamba", "num_hidden_layers": 10_000}, 2),  # with the shared block and without
     ],
 )
 def test_ten_thousand_equal_layers_are_few_modules(config: dict[str, object], most: int) -> None:

@@ -27,6 +27,7 @@ from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
 from tools.fuzz.options import options, substitutes
 from tools.fuzz.program import WATCH, WORK, Hang
+from tools.fuzz.searches import searches
 from tools.fuzz.toml_files import budgets, limits, settings_table
 
 Kind = Callable[[random.Random], None]
@@ -42,6 +43,7 @@ PROGRAM: dict[str, tuple[Kind, int]] = {
     "checkpoint": (checkpoint, 2),
     "laws": (laws, 2),
     "gate": (gate, 3),
+    "searches": (searches, 2),
 }
 """Kinds of input for the whole program and for the library, and how often of a thousand each is drawn."""
 

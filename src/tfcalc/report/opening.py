@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isclose, prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.report.paths import Step
@@ -67,7 +68,10 @@ class Rule(NamedTuple):
         if self.how != "sum" and others and not prod(others):
             return False
         found = self.at(terms, others)
-        return found == value or (isinstance(found, float) and isclose(found, value, rel_tol=1e-12))
+        if not isinstance(found, float):
+            return found == value
+        largest = max(map(abs, (*terms, *others))) if self.how == "sum" else 0
+        return isclose(found, value, rel_tol=PRECISE, abs_tol=PRECISE * largest)
 
     def written(self, terms: list[str], others: list[str]) -> str:
         """``total_flops / tokens``."""
@@ -86,6 +90,8 @@ class Rule(NamedTuple):
 
 DECIMALS = 2
 """Of what is rounded."""
+PRECISE = 1e-12
+"""What floating point leaves open, of a result or of the largest that is added."""
 
 
 def total(*terms: Named, less: tuple[Named, ...] = ()) -> Rule:
@@ -155,6 +161,21 @@ class Opener:
     def way(self, steps: tuple[Step, ...]) -> Way | None:
         """Of the number at these steps of its JSON; None of what every answer has: fields of a model, definitions."""
         raise NotImplementedError
+
+
+class OfTable(Opener):
+    """Of an answer in words, or of a list; ``stated`` says of each number, by its key, where it is from.
+
+    Without it there are only those numbers that every answer has: sizes of the model, and definitions.
+    """
+
+    def __init__(self, heading: str, stated: Mapping[str, Way] = MappingProxyType({})) -> None:
+        self.heading, self.stated = heading, stated
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """By the last key that leads to it."""
+        keys = [step for step in steps if isinstance(step, str)]
+        return self.stated.get(keys[-1])
 
 
 class Openable(Protocol):

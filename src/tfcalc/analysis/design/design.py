@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
@@ -10,6 +12,7 @@ from tfcalc.analysis.design.amounts import Amount, Asked, Counted
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, Family
 from tfcalc.analysis.design.search import search
+from tfcalc.analysis.question import Number, Question
 from tfcalc.analysis.stated import for_programs
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
@@ -75,18 +78,28 @@ def design(
     base.check(run)
     family = Family(base, constraints or Constraints())
     amount: Amount
+    asked: Callable[[Model], Number]
     if of == "memory":
         plans = _Plans(workload, by, training, serving, weights)
         amount = Asked(family, plans.bytes_of)
         stated = plans.conventions_of(base)
+        asked = plans.question
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
         amount = Counted(family, run, measure)
         stated = for_programs(of, run, by)
+        asked = partial(_counted, of=of, run=run, by=by)
     found = search(family, amount, budget, at_most=of == "memory")
     counted = Counted(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
-    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, name)
+    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, asked, name)
+
+
+def _counted(model: Model, of: str, run: Workload, by: Conventions) -> Number:
+    """The parameters of a model, or its FLOPs on a workload."""
+    if of == "params":
+        return Question("params", model).number("total_params")
+    return Question("flops", model, run, by).number("total_flops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +114,15 @@ class _Plans:
 
     def bytes_of(self, model: Model) -> int:
         """The bytes of a model."""
-        from tfcalc.analysis.memory import memory
+        return self._asked(model).report().answer
 
-        return memory(
-            model,
-            self.workload,
-            self.conventions,
-            training=self.training,
-            serving=self.serving,
-            weights=self.weights,
-        ).answer
+    def question(self, model: Model) -> Number:
+        """The number that they are."""
+        return self._asked(model).number("total_bytes")
+
+    def _asked(self, model: Model) -> Question:
+        plans = (self.training, self.serving, self.weights)
+        return Question("memory", model, self.workload, self.conventions, *plans)
 
     def conventions_of(self, model: Model) -> dict[str, object]:
         """The definitions of it."""
