@@ -9,7 +9,7 @@ from tfcalc.analysis.explain import COUNTS, explain_part
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.question import number_path
 from tfcalc.cli.commands import Command, command
-from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
+from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch
 from tfcalc.cli.commands.opened import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
@@ -27,6 +27,7 @@ def answer(settings: Settings) -> Answer:
         return _number(settings, *asked)
     settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
     model = settings.model()
+    refuse_batch(settings)
     of, run = settings.get("of", "params"), settings.workload(model)
     asked_for = plans_for(settings, of, model, run)
     return explain_part(
