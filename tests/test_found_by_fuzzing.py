@@ -191,7 +191,7 @@ def test_layers_that_repeat_are_found_without_looking_at_all_pairs() -> None:
             Looked.looks += 1
             return super().__getitem__(place)
 
-    assert max(_repeated(Looked([7] * 10_000), 0, 10_000)) == (10_000 - BELOW - ABOVE - 1, 1, 10_000)
+    assert max(_repeated(Looked([7] * 10_000), 0)) == (10_000 - BELOW - ABOVE - 1, 1, 10_000)
     assert Looked.looks < 3 * 10_000  # two for each neighbour
 
 

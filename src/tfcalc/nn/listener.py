@@ -33,7 +33,7 @@ class SoundProjector(Module):
         fan_in = self.maps[0].fan_in
         wide, reads, numbers = map(known, (x.width, fan_in, x.elements))
         if wide is not None and reads is not None and reads % wide:
-            raise InvalidModel(f"frames of {wide:,} numbers are read {reads:,} at once", "give a multiple of the frames'")
+            raise InvalidModel(f"frames of {wide:,} numbers are read {reads:,} at once", "give a multiple")
         left = numbers is not None and reads is not None and numbers % reads
         x = reshape(x, (floor_div if left else divide)(x.elements, fan_in), fan_in)
         x = self.maps[0](x)
