@@ -83,7 +83,7 @@ def explain(
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     >>> explain("flops_per_token", Transformer(d_model=768, n_heads=12)).substituted
-    '190253629440 / 512'
+    '115964116992 / 512'
     """
     if model is not None and hasattr(model, "opener"):
         return _of_answer(target, model)
