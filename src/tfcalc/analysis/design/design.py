@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
-from tfcalc.analysis.design.amounts import Amount, Asked, Counted
+from tfcalc.analysis.design.amounts import Amount, Counted
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, Family
 from tfcalc.analysis.design.search import search
@@ -76,9 +75,10 @@ def design(
     family = Family(base, constraints or Constraints())
     amount: Amount
     if of == "memory":
-        plans = _Plans(workload, by, training, serving, weights)
-        amount = Asked(family, plans.bytes_of)
-        stated = plans.conventions_of(base)
+        from tfcalc.analysis.design.memory import Memory
+
+        amount = Memory(family, budget, workload, by, training, serving, weights)
+        stated = amount.stated()
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
         amount = Counted(family, run, measure)
@@ -87,34 +87,3 @@ def design(
     counted = Counted(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
     return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, name)
-
-
-@dataclass(frozen=True, slots=True)
-class _Plans:
-    """How memory is asked for."""
-
-    workload: Workload | None
-    conventions: Conventions
-    training: Training | None
-    serving: Serving | None
-    weights: str | None
-
-    def bytes_of(self, model: Model) -> int:
-        """The bytes of a model."""
-        from tfcalc.analysis.memory import memory
-
-        return memory(
-            model,
-            self.workload,
-            self.conventions,
-            training=self.training,
-            serving=self.serving,
-            weights=self.weights,
-        ).answer
-
-    def conventions_of(self, model: Model) -> dict[str, object]:
-        """The definitions of it."""
-        from tfcalc.analysis.memory import memory
-
-        asked = {"training": self.training, "serving": self.serving, "weights": self.weights}
-        return dict(memory(model, self.workload, self.conventions, **asked).conventions)  # type: ignore[arg-type]  # by name
