@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import chdir
+import random
+from contextlib import chdir, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,18 @@ from tfcalc import Workload
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
+from tfcalc.configs.published import HFModel
+from tfcalc.core.traced import traced
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.hardware import named
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.stack import Stack, _repeated
 from tfcalc.revisions import at_ref
+from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
+
+RANDOM_TYPES = random.Random(14).choices(["full_attention", "sliding_attention"], k=3_000)
 
 
 @pytest.mark.parametrize("parse", [parse_amount, parse_count, parse_length])
@@ -126,3 +136,104 @@ def test_a_nested_model_of_another_kind_is_refused(model_type: str, nested: str,
     heads = {"num_attention_heads": 16} if model_type == "aya_vision" else {}
     with pytest.raises(InvalidModel, match=rf"{nested}\.model_type '{other}' is not what"):
         tfcalc.params(tfcalc.from_config({"model_type": model_type, nested: {"model_type": other, **heads}}))
+
+
+def test_squares_of_patches_are_merged_image_by_image() -> None:
+    """Of l patches each image has ⌊l/4⌋ squares; two images of 2 patches were merged into one square of both."""
+    model = tfcalc.from_config({"model_type": "qwen2_vl_vision"})
+    for length, squares in ((2, 0), (3, 0), (4, 1), (1958, 489)):
+        one, two = (tfcalc.flops(model, Workload(seq_len=length, batch_size=b), depth=9) for b in (1, 2))
+        merger = sum(entry.value for entry in two.whole.walk() if entry.path.endswith(".merger"))
+        # four patches of 1280 beside each other go through 5120 x 5120, and 5120 x 3584
+        assert merger == 2 * squares * 2 * 5120 * (5120 + 3584)
+        assert two.answer == 2 * one.answer
+
+
+@pytest.mark.parametrize("model_type", ["idefics3_vision", "clip_vision_model", "siglip_vision_model", "vit", "llava"])
+def test_an_image_smaller_than_a_patch_is_refused(model_type: str) -> None:
+    """No convolution reads it, and PyTorch's refuses it; it was 0 FLOPs."""
+    config: dict[str, object] = {"model_type": model_type}
+    config |= {"vision_config": {"image_size": 3}} if model_type == "llava" else {"image_size": 3}
+    with pytest.raises(InvalidModel, match=r"image_size 3 is smaller than .*patch_size"):
+        tfcalc.flops(tfcalc.from_config(config))
+
+
+@pytest.mark.parametrize(
+    ("config", "most"),
+    [
+        ({"model_type": "t5", "num_layers": 10_000}, 2),  # one kind in each stack
+        ({"model_type": "switch_transformers", "num_layers": 10_000}, 4),  # with experts and without
+        ({"model_type": "albert", "num_hidden_layers": 10_000, "num_hidden_groups": 10_000}, 2),  # and what is inside
+        ({"model_type": "gemma4_unified", "text_config": {"num_hidden_layers": 10_000}}, 4),
+        ({"model_type": "neomme", "num_hidden_layers": 10_000}, 2),  # the first and the last add values
+        ({"model_type": "zamba", "num_hidden_layers": 10_000}, 2),  # with the shared block and without
+    ],
+)
+def test_ten_thousand_equal_layers_are_few_modules(config: dict[str, object], most: int) -> None:
+    """A module each took 5 to 20 s in answers that are there in 0.4 s."""
+    model = tfcalc.from_config(config)
+    assert isinstance(model, HFModel)
+    stacks = {id(each): each for each in model.module().all_of() if isinstance(each, Stack)}
+    found = {id(layer) for stack in stacks.values() for layer in stack.layers}
+    assert sum(len(stack.layers) for stack in stacks.values()) >= 10_000
+    assert len(found) <= most
+
+
+def test_layers_that_repeat_are_found_without_looking_at_all_pairs() -> None:
+    """Each period from 1 to a quarter of 10,000 layers was tried on all of them: 25 million looks, 2 s."""
+
+    class Looked(list[int]):
+        looks = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            Looked.looks += 1
+            return super().__getitem__(place)
+
+    assert max(_repeated(Looked([7] * 10_000), 0, 10_000)) == (10_000 - BELOW - ABOVE - 1, 1, 10_000)
+    assert Looked.looks < 3 * 10_000  # two for each neighbour
+
+
+def test_a_layer_that_stands_at_many_places_is_compared_once() -> None:
+    """10,000 comparisons of layers that are the same module took seconds."""
+    compared = []
+
+    class Told(PreNorm):
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return super().__eq__(other)
+
+    one, other = (Told("layer", (), (), drops) for drops in (True, False))
+    groups = Stack("layer", (one, other) * 5_000, 10_000).groups
+    assert [(group.layer is one, group.copies) for group in groups] == [(True, 5_000), (False, 5_000)]
+    assert len(compared) <= 1
+
+
+@pytest.mark.parametrize(
+    ("config", "what"),
+    [
+        ({"model_type": "albert", "num_hidden_layers": 300}, "256 turns of the same layers"),
+        ({"model_type": "gemma2", "layer_types": ["full_attention", *["sliding_attention"] * 7] * 90}, ""),
+        ({"model_type": "gemma2", "layer_types": RANDOM_TYPES}, "256 layers that differ from their neighbours"),
+    ],
+)
+def test_what_runs_one_by_one_has_a_limit(config: dict[str, Any], what: str) -> None:
+    """10,000 turns of ALBERT's layers took 12 s; rows that repeat are no such layers."""
+    model = tfcalc.from_config({"num_hidden_layers": len(config.get("layer_types", ())), **config})
+    with pytest.raises(InvalidModel, match=what) if what else nullcontext():
+        tfcalc.memory(model, Workload(phase="train", seq_len=8), training=tfcalc.Training())
+
+
+@pytest.mark.parametrize("layers", [250, 10_000])
+def test_layers_that_are_all_unlike_have_a_limit(layers: int) -> None:
+    """In Inkling 2 each block of three layers reads one more vector: 10,000 of them took 19 s."""
+    model = tfcalc.from_config({"model_type": "inkling2_text", "num_hidden_layers": layers})
+    with pytest.raises(InvalidModel, match="256 layers that are unlike") if layers > 256 else nullcontext():
+        assert tfcalc.params(model).answer > 0
+
+
+def test_values_that_are_equal_have_one_fingerprint() -> None:
+    """Whatever kind of number they hold; by it the layers are found that have to be compared."""
+    plain, other, traced_ = (Linear("q", size, 8, "", True) for size in (512, 513, traced("h", 512)))
+    assert plain == traced_
+    assert plain.fingerprint == traced_.fingerprint
+    assert plain.fingerprint != other.fingerprint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from tools.fuzz import arithmetic, formats
 from tools.fuzz.__main__ import GROUPS
+from tools.fuzz.limits import promised
+from tools.fuzz.program import WATCH
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,20 +37,44 @@ def test_hostile_inputs_find_no_bug(kinds: str, count: int, seed: int, tmp_path:
     assert all(f" {kind} " in tried for kind in GROUPS[kinds]), tried
 
 
-def test_the_fuzzer_finds_what_is_wrong() -> None:
-    """Errors of two lines, say: exit 1, and the report names them."""
-    program = (
-        "import sys\n"
-        "import tfcalc.errors\n"
-        "tfcalc.errors.printable = lambda text: text + '\\n'\n"
-        "import tfcalc.cli.messages as messages\n"
-        "messages.printable = lambda text: text\n"
-        "from tools.fuzz.__main__ import run\n"
-        "sys.exit(run())\n"
-    )
+WRONG = {
+    "error-lines": (
+        "tfcalc.errors.printable = lambda text: text + '\\n'",  # errors of two lines
+        "import tfcalc.cli.messages as messages",
+        "messages.printable = lambda text: text",
+    ),
+    "memory": (
+        "import tfcalc.reader as reader",
+        "parse = reader.parse",
+        "reader.parse = lambda *given: (bytearray(400 << 20), parse(*given))[1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("check", WRONG)
+def test_the_fuzzer_finds_what_is_wrong(check: str) -> None:
+    """Where the program is made to do it: exit 1, and the report names it."""
+    last = "from tools.fuzz.__main__ import run\nsys.exit(run())\n"
+    program = "\n".join(("import sys", "import tfcalc.errors", *WRONG[check], last))
     asked = ["--n", "40", "--kinds", "raw", "--patience", "20"]
     done = subprocess.run(
         [sys.executable, "-c", program, *asked], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert "[error-lines]" in done.stdout
+    assert f"[{check}]" in done.stdout
+
+
+def test_what_is_slow_is_tried_again_before_it_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lower of two runs counts, and the limit is that of a machine as slow as this one is at the moment."""
+    monkeypatch.setattr(WATCH.machine, "pace", lambda: 1.5)
+    assert WATCH.slow(0.9, 1.0, lambda: math.inf) == 0
+    assert WATCH.slow(2.0, 1.0, lambda: 0.4) == 0
+    assert WATCH.slow(9.0, 1.0, lambda: 1.4) == 0
+    assert WATCH.slow(9.0, 1.0, lambda: 1.6) == 1.6
+
+
+def test_searches_and_several_models_have_more_time() -> None:
+    assert promised(["memory", "gpt2", "--train"], {}) == 1
+    assert promised(["compare", "gpt2", "bert", "t5-small", "--json"], {}) == 3
+    assert promised(["budget"], {"toml": "[[budget]]\n[[budget]]\n"}) == 2
+    assert promised(["design"], {}) > 5

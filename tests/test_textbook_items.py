@@ -93,3 +93,19 @@ def test_all_items_have_an_answer_or_a_reason() -> None:
     assert kinds.count(Not) <= 9
     assert all(answer(place)[-1] for place in range(len(ITEMS)))
     assert set(ANSWERS) <= set(range(len(ITEMS)))
+
+
+def test_what_the_course_alone_answers_is_no_number() -> None:
+    """Definitions, advice, and what a calculator does not run: at most four."""
+    read = [place for place, _ in enumerate(ITEMS) if isinstance(answer(place), Read)]
+    assert len(read) <= 4
+
+
+@pytest.mark.parametrize("reach", [15, 16, 17])
+def test_the_best_reach_of_sparse_attention_pair_by_pair(reach: int) -> None:
+    """k = √(512/2) = 16: pairs as the text defines them, 4h FLOPs each, beside 24lh² of every one of 6 layers."""
+    length, width = 512, 512
+    seen = [abs(i - j) <= reach or (i - j) % reach == 0 for i in range(length) for j in range(length)]
+    right = 6 * (24 * length * width**2 + 4 * width * sum(seen))
+    assert int(asked(f"flops --kind encoder --seq 512 --pattern sparse:{reach} -q")) == right
+    assert right >= 19_714_473_984  # that of 16

@@ -39,6 +39,9 @@ Answer = Ask | Read | Compare | Not
 
 BY_MATRIX = "formula mha --general --by-matrix -q"
 MATRICES = "h(ad) + ad + h(gd) + gd + h(g·d_v) + g·d_v + (a·d_v)h + h"
+STEPS = "shapes mha --batch 2 --seq 5"
+PRODUCT = "formula output --of flops --substitute l=30,b=1,h=20,V=50 -q"  # 30 × 20 by 20 × 50
+ELEMENT = "formula output --of flops --substitute l=1,b=1,h=20,V=1 -q"  # one element of a product
 LAYER = "verify --kind encoder --layers 1 --final-norm never"
 IN_FULL = "params --vocab-size 5000 --depth 9"
 
@@ -48,65 +51,81 @@ ANSWERS: dict[int, Answer] = {
     2: Ask(BY_MATRIX, MATRICES),
     3: Ask(BY_MATRIX, MATRICES),
     4: Ask(BY_MATRIX, MATRICES),
-    8: Read(r"a module that never multiplies by W_O.* still has the right number of parameters"),
+    8: Compare(
+        "verify --module tests/verify/modules/attention.py:OutputForgotten --args 512,8 --against mha",
+        "get no gradient: w_o",
+    ),
     9: Ask("explain mha --heads 2", "3·2 + 1 = 7 matrices"),
     10: Ask("formula mha --general --no-attention-bias --by-matrix -q", "h(ad) + h(gd) + h(g·d_v) + (a·d_v)h"),
     11: Ask("explain mha", "3·8 + 1 = 25 matrices"),
-    12: Read(r"stored as \*one\* h × h matrix"),
+    12: Ask("explain mha", "one matrix for all 8 heads (8 × 64 = 512)"),
     14: Ask("shapes mha --batch 2 --seq 5", "heads of each token view b × l × a × d 2 × 5 × 8 × 64"),
-    15: Read(r"To join the heads, \*transpose first\*"),
-    18: Read(r"Some implementations merge the first two dimensions, \(b·a, l, d\) and \(b·a, l, l\)"),
+    15: Ask(STEPS, "heads of each token view b × l × a × d 2 × 5 × 8 × 64 heads merged view b × l × ad 2 × 5 × 512"),
+    18: Ask(STEPS, "scores Q Kᵀ: 16 × (5 × 64)(64 × 5)"),  # 2 sequences of 8 heads: b·h products
     # queries n, keys m, heads h, width of a head d: 2nmd each for Q Kᵀ and P V, and h heads of b sequences
     20: Ask("formula sdpa --kind encoder --of flops --head-dim 64 --letters a=h,h=e,l=n -q", "4n²bhd"),
-    21: Read(r"PyTorch stores W_Q, W_K and W_V as one matrix `in_proj_weight` of 3h × h"),
+    21: Ask("explain weights --of memory --train", "W_QKV 4 × 3h × h 4 × 1536 × 512"),
     27: Ask("shapes mha --batch 2 --seq 5", "weights softmax b × a × l × l 2 × 8 × 5 × 5"),
-    28: Read(r"dropout, which sets random numbers to 0 in training, have no parameters"),
+    28: Ask("explain dropout", "it has no parameters"),
     32: Not("what an uninitialised tensor holds is chance; nothing is counted"),
     46: Ask("params --vocab-size 37000", "2,560,000 more numbers, stored but not parameters"),  # 5000 · 512
-    47: Read(r"0 ≤ j < h/2, P\[i, 2j\] = sin\(i / 10000\^\(2j/h\)\)"),
+    47: Ask(
+        "params --vocab-size 100", "Buffers: 2,560,000 more"
+    ),  # 5000 positions, sin and cos of 256 frequencies each
     49: Ask("params --vocab-size 37000", "stored but not parameters"),
-    54: Read(r"\*FLOP/s\*, often written FLOPS, is a speed"),
-    55: Read(r"\(K \+ K\)·M·N = 2·M·N·K` FLOPs"),
-    62: Read(r"its time is O\(MNK\)"),
+    54: Ask("flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8k", "rate FLOP/s of the peak"),
+    55: Ask(PRODUCT, "60000"),  # 2·30·50·20
+    62: Ask("explain output --vocab-size 100 --of time", "X W_vocab 2 × lb × h × V 2lbhV O(lhV)"),
     64: Ask("formula mha --of time --with-batch -q", "O(lbh² + l²bh)"),
     66: Ask("formula sdpa --of time -q", "O(l²h)"),
     67: Ask("formula sdpa --of time --pattern local:4 -q", "O(lhk)"),
+    68: Ask("explain mha --pattern local:4 --of flops --seq 1024", "2 × 1 × 9196 × 8 × 64"),  # 9·1024 - 4·5
     84: Compare("verify", "44,140,544 44,140,544 0"),
     # tables of V h and V_t h, a head of V_t h
     87: Ask("formula complete --vocab-size 10 --target-vocab-size 20 -q", "n(28h² + 32h) + (4 + V + 2V_t)h"),
     89: Ask("memory", "168 MiB of weights"),  # 44,140,544 · 4 / 2²⁰ = 168.4
-    90: Read(r"Weights, gradients and moments do not grow with the data, activations do"),
-    102: Read(r"a norm O\(lbh\), an embedding O\(lb\)"),
-    103: Read(r"a norm O\(lbh\), an embedding O\(lb\)"),
+    # depends: what a network saves grows with l and b, its weights, 48h² + 60h bytes, do not
+    90: Ask(
+        "formula activations.encoder.layer.ffn --kind encoder --layers 1 --of memory --train --no-dropout -q", "20lbh"
+    ),
+    102: Ask("formula embedding --of time --with-batch -q", "O(lb)"),
+    103: Ask("formula ln --of time --with-batch -q", "O(lbh)"),
     104: Ask("formula ln --norm layernorm-plain -q", "0"),
     132: Ask("formula", "encoder-layer 12h² + 13h 12h² 0.21 % 4lbh(6h + l) O(lh² + l²h)"),
-    134: Read(r"8h² to 4h²; at h = 512 it is 2,099,712 to 1,050,624, 1\.9985 times as many"),
-    135: Read(r"A decoder has a third more than an encoder, 16h² to 12h²"),  # 25,224,192 / 18,914,304 = 1.334
+    134: Ask(
+        "check ffn 2,101,248 -q", "no: 2,099,712 (8h² + 5h with h = 512) is 1,536 less"
+    ),  # twice 1,050,624: 1.9985
+    135: Ask("params --depth 3", "25,224,192 57.1 %"),  # 25,224,192 / 18,914,304 = 1.334
     139: Ask("flops --seq 128", "ffn 54.2%"),  # 32lbh² of 12lbh(2h + l) + 32lbh²: 8h/(14h + 3l)
     140: Ask("flops --seq 128", "ffn 54.2%"),
-    141: Read(r"Equal at \*\*l = 2h/3\*\*. For l > 2h/3, or h < 3l/2, attention has more"),
-    143: Read(r"That is a buffer of T·h numbers for T positions"),
+    141: Ask("solve 'attention = ffn' --of flops --for seq -q", "342"),  # l = 2h/3 = 341.3
+    143: Ask("params --vocab-size 100", "Buffers: 2,560,000 more numbers"),
     144: Ask(IN_FULL, "self_attention"),
     145: Ask("flops --count all --depth 9", "self_residual"),
     146: Ask(IN_FULL, "self_norm"),
-    152: Read(r"The softmax after it is part of the loss in training and of sampling in generation"),
-    154: Read(r"an average of the values of all tokens, weighted by how well its query fits their keys"),
+    152: Ask("explain complete --vocab-size 100 --of flops --train --count all", "cross-entropy"),
+    154: Ask("shapes sdpa --heads 1 --seq 3", "heads P V: (3 × 3)(3 × 512)"),
     155: Read(r"softmax over the last dimension; each row sums to 1"),
     167: Ask("shapes mha --value-dim 32", "heads P V: 8 × (512 × 512)(512 × 32) b × a × l × d_v 1 × 8 × 512 × 32"),
-    169: Read(r"It is W_O, and not the feed-forward network, that combines the heads' outputs"),
+    169: Ask("shapes mha --value-dim 32", "output X W_O: (512 × 256)(256 × 512)"),  # 8 heads of 32 to 512
     171: Ask("check mha 3h²+3h -q", "no: 4h² + 4h is h² + h more; h² + h is W_O and b_O"),  # 787,968 at h = 512
-    172: Read(r"An implementation without W_O has 3h² \+ 3h parameters"),  # 18 at h = 2; with W_O 24
+    172: Ask(
+        "check mha 18 --d-model 2 --heads 1 -q", "no: 24 (4h² + 4h with h = 2) is 6 more; 6 is b_Q, b_K, b_V"
+    ),  # or h² + h
     173: Ask("shapes mha --d-model 2 --heads 1 --seq 3", "output X W_O: (3 × 2)(2 × 2) b × l × h 1 × 3 × 2"),
     174: Not("the numbers of an output of random weights"),
     176: Ask(BY_MATRIX, MATRICES),
     175: Ask(BY_MATRIX, MATRICES),
-    178: Read(r"softmax\(Q Kᵀ / √d\) V"),
-    182: Read(r"computes keys and values from the wrong weight, still has the right number of parameters"),
+    178: Ask("shapes sdpa --heads 1 --seq 3", "weights softmax b × a × l × l 1 × 1 × 3 × 3"),
+    182: Compare(
+        "verify --module tests/verify/modules/attention.py:OneProjection --args 512,8 --against mha",
+        "525,312 parameters get no gradient",
+    ),
     183: Ask("shapes mha --seq 3", "b × l × h 1 × 3 × 512"),
-    184: Read(r"Adding −∞ to scores saves nothing: all l² pairs are multiplied first. This holds for padding"),
+    184: Ask("flops", "masked pairs counted"),
     185: Read(r"It hides padding and, in a decoder, all later tokens"),
     189: Ask("shapes mha --batch 2 --seq 5", "input b × l × h 2 × 5 × 512"),
-    190: Read(r"stored as \*one\* h × h matrix"),
+    190: Ask("explain mha", "one matrix for all 8 heads (8 × 64 = 512)"),
     191: Read(r"the product of two vectors of d independent numbers with mean 0 and variance 1 has variance d"),
     192: Read(r"Divided by √d, the scores have variance 1 whatever the width"),
     193: Not("arrays of a program are not told from its parameters; of torch.nn modules PyTorch knows them"),
@@ -118,8 +137,10 @@ ANSWERS: dict[int, Answer] = {
     ),
     208: Ask("flops --count all --depth 9", "ffn_residual"),
     216: Ask("explain mha --notation bsld", "one matrix for all 8 heads"),
-    221: Read(r"Multiply an M × K matrix by a K × N matrix"),
-    224: Read(r"\(K \+ K\)·M·N = 2·M·N·K` FLOPs"),
+    221: Ask(STEPS, "Q X W_Q: (10 × 512)(512 × 512) b × l × ad 2 × 5 × 512 5,242,880"),  # 2·10·512·512
+    222: Ask(ELEMENT, "40"),  # 20 multiplications and 20 additions
+    223: Ask(ELEMENT, "40"),
+    224: Ask(PRODUCT, "60000"),
     227: Ask("formula mha --notation bsld --substitute d=512 -q", f"{4 * 512**2 + 4 * 512}"),
     229: Ask(IN_FULL, "cross_norm"),
     231: Ask("params bert-base-uncased -q", "109482240"),  # transformers.BertModel
@@ -130,22 +151,27 @@ ANSWERS: dict[int, Answer] = {
     252: Compare(LAYER, "1,024"),
     260: Compare(LAYER, "3,152,384 3,152,384 0"),
     267: Ask("formula decoder-layer --approx", "0.23 % less than the exact 4,204,032"),
-    272: Read(r"Some texts round both factors to 10h².*it leaves out 2 of 12 parts"),
+    272: Ask("check encoder-layer 10h² --approx -q", "no: 12h² is 2h² more; it is the right one times 5/6"),
     273: Ask("formula", "decoder-layer 16h² + 19h 16h² 0.23 % 8lbh(4h + l) O(lh² + l²h)"),
     277: Ask("explain mha --of time", "X W_Q, X W_K, X W_V 3 × (2 × lb × h × h) 6lbh² O(lh²)"),
     278: Ask("explain mha --of time", "Q Kᵀ 2 × b × l × l × a × h/a 2l²bh O(l²h)"),
     279: Ask("explain mha --of time", "softmax 5 × l²·b·a 5l²·b·a O(l²a)"),
     280: Ask("explain mha --of time", "P V 2 × b × l × l × a × h/a 2l²bh O(l²h)"),
-    281: Read(r"At l = 512 and h = 4,096 it is 8 times the second"),
+    281: Ask("formula mha --of time -q", "O(lh² + l²h)"),  # at l = 512 and h = 4,096 the first is 8 times the second
     282: Ask("explain mha --of time", "softmax 5 × l²·b·a 5l²·b·a O(l²a)"),
     284: Ask("shapes mha", "Q of each head view b × a × l × d"),
     287: Ask("explain mha --of time", "mha: O(lh² + l²h)"),
-    288: Read(r"A \*\*batched product\*\* of B pairs, \(B, M, K\) by \(B, K, N\).* 2·B·M·N·K"),
-    293: Read(r"A sparse pattern reduces l² to its number of pairs only if the kernel stores no others"),
-    294: Read(r"k keys to each side: 2k \+ 1"),
-    297: Read(r"A sparse pattern reduces l² to its number of pairs only if the kernel stores no others"),
+    288: Ask(
+        "explain sdpa --kind encoder --of flops --batch 7 --seq 30 --heads 1 --d-model 20", "2 × 7 × 30 × 30 × 1 × 20"
+    ),
+    290: Ask("explain mha --pattern atrous:4 --of flops --seq 8", "2 × 1 × 16 × 8 × 64"),  # 8 and twice 8 - 4 pairs
+    293: Ask("memory --train --pattern atrous:4", "memory of a run with pattern 'atrous:4' is not counted"),
+    294: Ask("explain mha --pattern local:4 --of flops --seq 1024", "2 × 1 × 9196 × 8 × 64"),
+    297: Ask("memory --train --pattern local:4", "memory of a run with pattern 'local:4' is not counted"),
     299: Ask("formula sdpa --of time --pattern sparse:4 -q", "O(l²h/k + lhk)"),
-    300: Read(r"The sum 2kl \+ l²/k is smallest where .* at k = √\(l/2\)"),
+    300: Ask(
+        "flops --kind encoder --seq 512 --pattern sparse:16 -q", "19714473984"
+    ),  # least of all: see the test below
     301: Compare(
         "verify --pattern local:4 --of flops --seq 64", "PyTorch has no module with attention pattern local:4"
     ),
@@ -155,7 +181,7 @@ ANSWERS: dict[int, Answer] = {
     307: Not(
         "f is any network that one likes, and so is its count; the one with a definition is --positions recurrent"
     ),
-    308: Read(r"Whether a table is added to the embedding or multiplied by it, its size is the same"),
+    308: Ask("formula position --positions learned --max-len 512 --vocab-size 100 -q", "Th"),
     310: Ask("formula position --positions xlnet --vocab-size 100 --kind encoder -q", "h² + 2h"),
     312: Ask("formula position --positions deberta --max-distance 512 -q", "2hD"),  # 2D vectors of width h
     313: Ask("params --positions rope -q", "44140544"),

@@ -15,7 +15,8 @@ from tests.conftest import Program
 from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Serving, Training, Transformer, UsageError, Workload, flops, load, memory, params
-from tfcalc.analysis.opened_numbers import Asked, open_number
+from tfcalc.analysis.asked import Asked
+from tfcalc.analysis.opened_numbers import open_number
 from tfcalc.budgets.metric import reach
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import random
 import re
 import time
 from contextlib import redirect_stdout
@@ -17,7 +19,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import InvalidModel, UsageError, Workload, load, why
+from tfcalc import InvalidModel, UsageError, Workload, load, params, why
+from tfcalc.analysis.why.chance import RARELY, Others
 from tfcalc.analysis.why.errata import FILE
 from tfcalc.analysis.why.given import read
 from tfcalc.cli.main import main
@@ -123,8 +126,17 @@ def test_a_number_in_full_is_exact_and_zeros_at_its_end_may_only_hold_places() -
     exact, *rest = read("124,439,808").readings
     assert exact.low == exact.high == 124_439_808
     assert not rest
-    assert [reading.takes(Fraction(109_482_240)) for reading in read("110M").readings] == [False, False, True]
-    assert [reading.takes(Fraction(13_900_000_000)) for reading in read("13GB").readings] == [False, True]
+    assert [reading.takes(Fraction(109_482_240)) for reading in read("110M").readings] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert [reading.takes(Fraction(13_900_000_000)) for reading in read("13GB").readings] == [
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,3 +231,88 @@ def test_the_library_refuses_what_it_cannot_ask() -> None:
 def test_quiet_prints_the_exact_number_or_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main(["why", "163M", "gpt2", "-q"]), capsys.readouterr().out) == (0, "163037184\n")
     assert (main(["why", "117M", "gpt2", "-q"]), capsys.readouterr().out) == (1, "none\n")
+
+
+UNSEEN = recorded("why-unseen.jsonl")
+BEHIND_ANOTHER = {
+    ("bloom", "180B"),
+    ("vit-base-patch16-224", "86M"),
+    ("gpt-3-175b", "3.24e23"),
+    ("llama-3.1-405b", "3.8e25"),
+    ("gpt-neo-2.7b", "10 GB"),
+    ("bert-base-uncased", "440 MB"),
+    ("llama-4-maverick-17b-128e-instruct", "17B"),
+}
+"""Coarse numbers that something as simple gives too: the cause is among those listed."""
+NOT_FOUND = {("deberta-v3-base", "86M"), ("bert-base-cased", "178.79G"), ("vit-base-patch16-224", "16.9G")}
+"""The first is no more than chance to two figures; FLOPs of other classes, and norms alone, are not searched."""
+NO_EVIDENCE = {("gemma-3n-e4b-text", "6.87B")}
+"""Nothing is known to give it, and something does by chance: that is said."""
+
+
+@pytest.mark.parametrize("row", UNSEEN, ids=lambda row: f"{row['number']}-{row['model']}")
+def test_what_was_collected_before_why_was_asked(row: dict[str, Any]) -> None:
+    began = time.process_time()
+    answer = asked(row)[1]
+    assert time.process_time() - began < 1
+    causes = {value_of(each) for each in row["sums"]}
+    found = [Fraction(str(each["exact_value"])) for each in answer["reasons"]]
+    name = row["model"], row["number"]
+    if name in NO_EVIDENCE:
+        assert answer["reasons"][0]["chance"] > RARELY
+    elif not causes or name in NOT_FOUND:
+        assert not causes.intersection(found)
+        assert bool(found) == (name in NO_EVIDENCE)
+    elif name in BEHIND_ANOTHER:
+        assert causes.intersection(found)
+        assert answer["reasons"][0]["chance"] > answer["reasons"][0]["distance"]
+    else:
+        assert found[0] in causes
+
+
+def test_nonsense_is_hardly_ever_explained_with_confidence() -> None:
+    """Of numbers that mean nothing, 5 in 100 of those that fit something should be told without a doubt."""
+    drawn, surely = random.Random(15), 0
+    models = [load(name) for name in ("gpt2", "llama-2-7b", "bert-base-uncased", "mixtral-8x7b", "t5-base")]
+    for model in models:
+        total = int(str(params(model).to_dict()["total_params"]))
+        for _ in range(12):
+            number = f"{total * 10 ** drawn.uniform(-0.6, 0.5) / 10**6:.3g}"
+            written = f"{float(number):.0f}M" if float(number) >= 100 else f"{number}M"
+            first = next(iter(why(written, model, "params").reasons), None)
+            surely += first is not None and first.chance is not None and first.chance < RARELY
+    assert surely <= 3
+
+
+def test_what_else_gives_the_same_number_is_named() -> None:
+    """A classifier of two labels over tokens is as large as one for the ends of an answer."""
+    first = why(108_893_186, load("bert-base-uncased")).reasons[0]
+    assert first.steps == ("class_BertForTokenClassification",)
+    assert any("BertForQuestionAnswering" in other for other in first.others)
+
+
+def test_the_title_says_how_surely() -> None:
+    """163M: 1 part in 163 is open, and few simple departures lie around it. 26 GB: 1 part in 26, and many do."""
+    assert why("163M", load("gpt2")).sheet().title.startswith("163M is 163,037,184 parameters")
+    coarse = why("26GB", load("llama-7b")).sheet()
+    assert coarse.title.startswith("26GB may be 28,000,000,000 bytes")
+    assert any("by chance" in note for note in coarse.notes)
+
+
+def test_as_counted_is_no_departure_and_leaves_no_doubt() -> None:
+    sheet = why("9b", load("gemma-7b")).sheet()
+    assert sheet.title.startswith("9b is 8,537,680,896 parameters: as tfcalc counts")
+    assert not any("by chance" in note for note in sheet.notes)
+
+
+def test_chance_counts_what_is_as_simple() -> None:
+    """One value in a range from half to twice, of a number open by 1 in 100: 0.01/ln 4 = 0.72 %; of two, twice that."""
+    given = read("100M")
+    around = Others(given)
+    around.add(100_200_000, 1.0)
+    assert around.chance(given.readings[0], 1.0) == pytest.approx(1 - math.exp(-0.01 / math.log(4)), rel=1e-3)
+    around = Others(given)
+    around.add(100_200_000, 1.0)
+    around.add(150_000_000, 1.0)
+    around.add(160_000_000, 2.0)
+    assert around.chance(given.readings[0], 1.0) == pytest.approx(1 - math.exp(-0.02 / math.log(4)), rel=1e-3)

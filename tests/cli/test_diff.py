@@ -271,6 +271,7 @@ def test_options_hold_for_both(quick: Quick) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "says"),
     [
+        (["HEAD", "a.json"], 2, "'HEAD' is a git revision and no model; write HEAD:a.json"),
         (["gpt2"], 2, "1 model to compare: 'gpt2'; name two, or one file at a git revision: HEAD~1:config.json"),
         ([], 2, "0 models to compare"),
         (["gpt2", "gpt2", "gpt2"], 2, "3 models to compare"),

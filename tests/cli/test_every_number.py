@@ -2,106 +2,70 @@
 
 from __future__ import annotations
 
+import json
 import random
-import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from math import isclose
-from typing import Any, cast
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.analysis.test_opened_numbers import check as check_one_model
-from tfcalc.cli.app import settings_of, with_values
-from tfcalc.cli.commands import command
-from tfcalc.cli.commands.opened import asked_about
-from tfcalc.errors import InvalidModel
-from tfcalc.report.derivation import Derivation
-from tfcalc.report.explanation import Explanation
+from tests.budgets.sample import sample
+from tests.cli.opened_paths import check
+from tests.conftest import Program
+from tests.schemas.questions import ROOT
+from tfcalc import Training, Workload, compare, explain, load, params
+from tfcalc.cli.app import settings_of
+from tfcalc.cli.commands import COMMANDS, command
+from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.report.opened import Opened
-from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
-from tfcalc.report.paths import locate
-from tfcalc.workload import Workload
 from tools.fuzz.questions import classic
 
-Path = tuple[str, ...]
-FLOOR = re.compile(r"⌊(.*) / ([^⌊⌋]*)⌋")
-
-
-def paths(value: object, passed: Path = ()) -> Iterator[Path]:
-    """The paths of all numbers, by keys and places."""
-    if isinstance(value, bool):
-        return
-    if isinstance(value, int | float):
-        yield passed
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from paths(inner, (*passed, str(key)))
-    elif isinstance(value, list | tuple):
-        for place, inner in enumerate(value):
-            yield from paths(inner, (*passed, str(place)))
-
-
-def evaluated(text: str) -> float:
-    """The numbers of a formula put together: only digits, signs, and the least and the most are left to Python."""
-    written = FLOOR.sub(r"((\1) // (\2))", text).replace("·", "*").replace(" mod ", " % ")
-    assert re.fullmatch(r"[-+*/%(), .\de]+", re.sub(r"\b(min|max|round)\b", "", written)), text
-    return cast("float", eval(written))
-
-
-def check(words: list[str]) -> Counter[str]:
-    """Open every number of the answer to these words; how many were opened in which way."""
-    name, *rest = words
-    asked = command(name).meant(rest)
-    settings = settings_of(with_values(rest, asked.options), asked.options)
-    if name in ABOUT_ONE_MODEL:
-        return Counter(check_one_model(asked_about(name, settings)).values())
-    answer = Opened(cast("Any", asked.answer(settings)))
-    return Counter(
-        check_path(answer.open, f"{name}.", keys, locate(answer.said, keys).value) for keys in paths(answer.said)
-    )
-
-
-def check_path(opened: Callable[[Path], object], command: str, keys: Path, value: object) -> str:
-    """One number opens, and what it opens adds up to it; each term has a path that opens with the same value."""
-    found = opened(keys)
-    if isinstance(found, Explanation):
-        assert found.answer == value == sum(line.value for line in found.lines), keys
-        return "items"
-    assert isinstance(found, Derivation)
-    assert found.value == value, keys
-    if not found.terms:
-        assert found.note, keys
-        return found.how
-    if found.how != "answer":
-        assert isclose(evaluated(found.substituted), found.value, rel_tol=1e-12), (keys, found.substituted)
-    for term in found.terms:
-        if not term.path:
-            assert term.what, keys
-            continue
-        assert term.path.startswith(command), term
-        behind = opened(tuple(term.path.removeprefix(command).split(".")))
-        assert (behind.answer if isinstance(behind, Explanation) else cast("Derivation", behind).value) == term.value
-    return found.how
-
-
-RANDOM = random.Random(15)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "compare gpt2 gpt2-medium",
-        "compare llama-3-8b mixtral-8x7b t5-small mamba2-780m bert-base-uncased --serve --context 128",
-        "compare gpt2 'gpt2 --layers 6' --only-differences --train --seq 64 --lora 4",
-        "compare deepseek-v2-lite gpt-oss-20b gemma-3-270m clip-vit-base-patch16",
-        "diff gpt2 gpt2-medium --seq 64",
-        "diff gpt2 llama-3-8b --seq 64",
-        "diff t5-small 't5-small --layers 2'",
-        "diff gpt2 'gpt2 --heads 8 --layers 3' --seq 16 --checkpointing full",
-    ],
+LINES = (
+    "compare llama-3-8b mixtral-8x7b t5-small mamba2-780m --serve --context 128",
+    "compare gpt2 'gpt2 --layers 6' --only-differences --train --seq 64 --lora 4",
+    "compare qwen3-8b gpt-oss-20b clip-vit-base-patch16",
+    "diff gpt2 llama-3-8b --seq 64",
+    "diff gpt2 'gpt2 --heads 8 --layers 3' --seq 16 --checkpointing full",
+    "solve 'attention = ffn' --for seq",
+    "solve 'memory <= 4GiB' --for batch gpt2 --train --seq 64",
+    "solve 'params = 125M' --for d_model,layers --kind decoder",
+    "solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",
+    "solve 'params.attention <= 2*params.ffn + 3h' gpt2 --for d_model",
+    "solve 'trainable_params <= 1M' gpt2 --for layers --lora 8",
+    "why 163M gpt2",
+    "why 117M gpt2",
+    "why 31.5T --model llama-2-7b --of flops --seq 4096",
+    "why 512KB llama-3-8b --of cache",
+    "shapes layer llama-3-8b --seq 4k",
+    "shapes layer mixtral-8x7b --count all",
+    "shapes attention gpt2 --phase decode --cached 1k",
+    "sweep --d-model 512,513",
+    "sweep gpt2 --of memory --train --seq 8,16 --batch 1..2",
+    "sweep llama-3-8b --of cache --context 8k,32k --concurrency 1..2",
+    "plot --kind encoder --over seq=128..4096:x2",
+    "plot gpt2 --of memory --over layers=1,2",
+    "formula",
+    "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "check mha '4h^2 + 4h'",
+    "design --compute 1e21",
+    "design --params 1B --like llama-3-8b --groups 4 --multiple-of 128",
+    "design --flops-per-token 2e9 gpt2 --train --seq 1024",
+    "explain mha --of time",
+    "explain attention gpt2 --of flops --train --steps",
+    "explain complete gpt2 --of memory --dtype int4",
+    "explain memory.peak_bytes gpt2 --train --seq 8",
+    "explain diff.rows.total_params.percent gpt2 gpt2-medium --seq 8",
+    "quiz --seed 7 --number 3",
+    "models --family gpt2",
+    "models --supported",
+    "models --trainable",
+    "flops gpt2 --train --compare-conventions",
+    "overview gpt2",
 )
+
+
+@pytest.mark.parametrize("line", LINES)
 def test_every_number_is_opened(line: str) -> None:
     assert check(shlex.split(line))
 
@@ -117,15 +81,126 @@ def sizes(draw: random.Random) -> list[str]:
         return found
 
 
-def drawn(count: int) -> Iterator[list[str]]:
-    """Questions about classic Transformers of random sizes."""
-    for _ in range(count):
-        models = [" ".join(["transformer-base", *sizes(RANDOM)]) for _ in range(2)]
-        seq = ["--seq", str(RANDOM.choice([1, 7, 64]))]
-        yield ["compare", *models, *seq]
-        yield ["diff", *models, *seq]
+def drawn() -> Iterator[list[str]]:
+    """Questions about classic Transformers of random sizes, of each command that is asked about one."""
+    draw = random.Random(15)
+    for _ in range(2):
+        seq = ["--seq", str(draw.choice([1, 7, 64]))]
+        one, *others = (sizes(draw) for _ in range(4))
+        yield ["params", *one]
+        yield ["flops", *one, *seq, "--train", "--count", draw.choice(["matmul", "all"])]
+        yield ["memory", *one]
+        yield ["compare", *(" ".join(["transformer-base", *each]) for each in others[:2]), *seq]
+        yield ["diff", *(" ".join(["transformer-base", *each]) for each in others[1:]), *seq]
+        yield ["solve", f"params >= {draw.choice(['1M', '3B'])}", "--for", "vocab_size", *without(one, "--vocab-size")]
+        yield ["solve", "flops / 3 <= 1e12", "--for", "seq", *one]
+        yield ["why", draw.choice(["7M", "41,000"]), "--of", "params", *one]
+        yield ["shapes", "complete", *one, *seq, "--count", draw.choice(["matmul", "all"])]
+        yield ["sweep", *without(one, "--layers"), "--layers", "1..3", "--of", draw.choice(["params", "flops"])]
+        yield ["plot", *one, "--over", "batch=1,2,3"]
+        yield ["formula", *one]
+        yield ["explain", "complete", *one, "--of", draw.choice(["params", "flops", "memory"])]
 
 
-@pytest.mark.parametrize("words", list(drawn(2)), ids=shlex.join)
+def without(words: list[str], flag: str) -> list[str]:
+    """The words without an option and its value."""
+    return [*words[: words.index(flag)], *words[words.index(flag) + 2 :]] if flag in words else words
+
+
+@pytest.mark.parametrize("words", list(drawn()), ids=shlex.join)
 def test_every_number_of_random_models_is_opened(words: list[str]) -> None:
     assert check(words)
+
+
+def test_every_number_of_budgets_and_of_a_first_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sample(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert check(["budget"])["items"]
+    assert check(["budget", "--base", "HEAD~1"])
+    assert check(["budget", "--update"])
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    assert check(["init"])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    "line",
+    [
+        "verify bert-tiny",
+        "verify --d-model 16 --heads 2 --layers 1 --of flops --train --seq 8",
+        "verify --d-model 16 --heads 2 --layers 1 --of memory --train --seq 8",
+        "verify --module tests/verify/modules/layers.py:FFN --args 16,64",
+        "verify --module tests/verify/modules/layers.py:WithData --against mha",
+    ],
+)
+def test_every_number_of_a_verification_is_opened(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert check(shlex.split(line))
+
+
+def test_every_command_with_an_answer_is_asked() -> None:
+    """Schemas have no numbers of their own."""
+    asked = {shlex.split(line)[0] for line in LINES} | {words[0] for words in drawn()}
+    assert asked | {"budget", "init", "verify", "schema"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        # GPT-2 has 124,439,808 parameters and GPT-2 medium 354,823,168, by transformers
+        ("compare.models[1].total_params gpt2 gpt2-medium", 354_823_168),
+        ("compare.models.gpt2.total_params gpt2 gpt2-medium", 124_439_808),
+        ("compare.rows['total_params'].differences[1] gpt2 gpt2-medium", 354_823_168 - 124_439_808),
+        ("diff.rows.total_params.percent gpt2 gpt2-medium --seq 8", 100 * 230_383_360 / 124_439_808),
+        # its second model's MLPs: 24 of 2 · 1024 · 4096 weights and 4096 + 1024 biases
+        (
+            "compare.models.1.total_params.components.transformer.h.mlp.params gpt2 gpt2-medium",
+            24 * (2 * 1024 * 4096 + 4096 + 1024),
+        ),
+        ("params.approx_params gpt2 --approx", 124_439_808 - 121_344),
+        ("shapes.results.Q.flops mha --batch 2 --seq 5", 2 * 10 * 512 * 512),
+        ("explain.items.0.params attention gpt2", 768 * 3 * 768),
+    ],
+)
+def test_a_number_is_named_by_the_words_of_its_command(tfcalc: Program, words: str, value: float) -> None:
+    done = tfcalc("explain", *shlex.split(words.replace("'", '"')), "--json")
+    said = json.loads(done.stdout)
+    totals = [said[key] for key in ("value", "total_params", "total_flops", "total_bytes") if key in said]
+    assert totals == [pytest.approx(value, rel=1e-12)]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("compare.rows.total_parms.values.0 gpt2 gpt2-medium", "did you mean total_params?"),
+        ("compare.models gpt2 gpt2-medium", "models is no number but has parts; known: gpt2, gpt2-medium"),
+        ("compare.models.0.layers.x gpt2 gpt2-medium", "'x' is not in compare.models.0.layers, which has no parts"),
+        ("compare.models.0.name gpt2 gpt2-medium", "is no number but 'gpt2'"),
+        ("compare.models.0.total_params.x gpt2 gpt2-medium", "'x' is not in the answer"),
+        ("compare.models..layers gpt2 gpt2-medium", "is no number"),
+        ("shapes.results.Q.flop mha", "did you mean flops?"),
+        ("schema.params", "is no number"),
+        ("formula.formula mha --latex", "option --latex is not known"),
+        ("budget.failed_count --update", "option --update is not known"),
+    ],
+)
+def test_a_path_that_is_not_there_is_refused(tfcalc: Program, words: str, message: str) -> None:
+    done = tfcalc("explain", *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_library_opens_the_same_numbers() -> None:
+    assert explain("models[1].total_params", compare("gpt2", "gpt2-medium")).answer == 354_823_168
+    assert explain("compare.models.1.total_params", compare("gpt2", "gpt2-medium")).lines
+    gpt2 = load("gpt2")
+    assert explain("total_params", gpt2).answer == params(gpt2).answer
+    run = Workload(phase="train", seq_len=8)
+    step = explain("memory.peak_bytes", gpt2, workload=run, training=Training())
+    assert step.answer == explain("peak_bytes", gpt2, workload=run).answer
+    with pytest.raises(UsageError, match="did you mean total_params"):
+        explain("params.total_parms", gpt2)
+    with pytest.raises(UsageError, match="did you mean models"):
+        Opened(compare("gpt2", "gpt2-medium")).open(("model",))

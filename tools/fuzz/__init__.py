@@ -13,9 +13,10 @@ stdout-on-error      anything on stdout beside an exit code of 2, 3, 4
 error-lines          an error that is not one line (warnings of a config's fields are counted apart)
 error-long           an error line of more than 600 characters
 control-characters   C0, C1, ESC or bidi characters that a terminal would obey
-hang                 no answer after 5 s of the processor's time (10 s for --budget and --gpu)
-slow                 a parser that takes over 1 s of it; of a whole answer, that is noted
-memory               the process grew by more than 300 MB for one input
+hang                 no answer after 30 s of the processor's time
+slow                 an answer that takes over 1 s of it, or over what limits.py gives to searches and several models:
+                     the shorter of two runs, and longer where the machine is slower at that moment
+memory               more than 300 MB were asked for to answer one input; they are refused
 side-effect          a file written, a socket, a process that was not asked for
 json-…               no JSON, NaN, doubled keys, a float where an int is promised, negative, zero
 sum-…                totals that are not the sum of their parts

@@ -15,17 +15,19 @@ from collections.abc import Callable
 
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.conditions import conditions
-from tools.fuzz.findings import FOUND, resident
+from tools.fuzz.findings import FOUND
 from tools.fuzz.formulas import formulas
 from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
 from tools.fuzz.kinds import config, junk, raw, settings, valid
 from tools.fuzz.laws import laws
 from tools.fuzz.library import configs, library
+from tools.fuzz.limits import GROWTH, growth_bounded
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
 from tools.fuzz.options import options, substitutes
 from tools.fuzz.program import WATCH, WORK, Hang
+from tools.fuzz.searches import searches
 from tools.fuzz.toml_files import budgets, limits, settings_table
 
 Kind = Callable[[random.Random], None]
@@ -41,6 +43,7 @@ PROGRAM: dict[str, tuple[Kind, int]] = {
     "checkpoint": (checkpoint, 2),
     "laws": (laws, 2),
     "gate": (gate, 3),
+    "searches": (searches, 2),
 }
 """Kinds of input for the whole program and for the library, and how often of a thousand each is drawn."""
 
@@ -64,9 +67,6 @@ GROUPS = {"program": PROGRAM, "parsers": PARSERS}
 PROGRESS, MINUTE = 100_000, 60
 """Inputs, or seconds, after which it is told how far it is."""
 
-GROWTH = 300 << 10
-"""KiB by which the process may grow for one input."""
-
 MOST_MEMORY = 3 << 30
 OURS = ("TFCALC_", "COLUMNS", "NO_COLOR", "FORCE_COLOR", "HF_")
 
@@ -82,15 +82,15 @@ def fuzz(given: argparse.Namespace) -> None:
         FOUND.case = f"#{number} {kind}"
         FOUND.inputs += 1
         FOUND.kinds[kind] += 1
-        before = resident()
         try:
-            KINDS[kind][0](draw)
+            with growth_bounded():
+                KINDS[kind][0](draw)
         except Hang:
             FOUND.bug("hang", f"in the checks of {kind}", FOUND.case)
+        except MemoryError:
+            FOUND.bug("memory", f"{kind} asks for more than {GROWTH >> 20} MB", (FOUND.case, traceback.format_exc()))
         except Exception as error:
             FOUND.bug("fuzzer", f"{type(error).__name__} in the checks", (FOUND.case, traceback.format_exc()[-1500:]))
-        if resident() - before > GROWTH:
-            FOUND.bug("memory", f"{kind}: grew by {resident() - before >> 10} MB", FOUND.case)
         if FOUND.inputs % PROGRESS == 0 or time.time() - FOUND.told > MINUTE:
             _progress(given.report)
         if given.minutes and time.time() - FOUND.started > 60 * given.minutes:

@@ -10,7 +10,8 @@ from typing import Any
 
 from tools.fuzz.arithmetic import evaluated
 from tools.fuzz.findings import FOUND, shorten
-from tools.fuzz.program import LIMIT, LIMIT_OF_BUDGETS, SLOW, WATCH, Outcome, call
+from tools.fuzz.limits import GROWTH, LIMIT, promised
+from tools.fuzz.program import WATCH, Outcome, alone, call
 
 COLOUR = re.compile("\x1b\\[[\\d;]*m")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
@@ -30,12 +31,14 @@ def look(
     if outcome.crash:
         FOUND.bug("uncaught", outcome.crash.strip().splitlines()[-1], (shown, outcome.crash))
         return
-    FOUND.timed(outcome.seconds, shown)
-    if outcome.seconds > SLOW * WATCH.patience:
-        if _at_once(argv, env or {}):
-            FOUND.bug("slow", f"{argv[0]} takes over {SLOW:.0f} s", (shown, outcome.seconds))
-        else:
-            FOUND.note(f"over {SLOW:.0f} s: {' '.join(argv[:1])}", shown, outcome.seconds)
+    FOUND.timed(" ".join(argv[:1]), outcome.seconds, shown)
+    promise = promised(argv, env or {})
+    words = [one for one in argv if not one.startswith("# ")]  # what stands behind it is for us
+    if seconds := WATCH.slow(outcome.seconds, promise, lambda: alone(words, stdin=stdin, env=env)):
+        FOUND.bug("slow", f"{argv[0]} takes over {promise:.0f} s", (shown, seconds))
+    if outcome.code == 70 and "MemoryError" in err:
+        FOUND.bug("memory", f"{argv[0]} asks for more than {GROWTH >> 20} MB", shown)
+        return
     if outcome.code == 70:
         FOUND.bug("exit-70", place_of(argv, stdin, env) or err, (shown, err), exact=True)
         return
@@ -102,21 +105,7 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["budget"], ["check-budget"])
-
-
-AT_ONCE = ("params", "flops", "memory", "explain", "models", "schema")
-"""Commands that answer within SLOW seconds of the processor's, unless a step of training runs or a size is solved for.
-
-Others may take up to LIMIT: ``overview`` runs several steps of training, ``memory --train --gpu`` some for each size
-that it tries, ``compare`` and ``diff`` have two models, and formulas are as long as they are asked for.
-"""
-
-
-def _at_once(argv: list[str], env: dict[str, str]) -> bool:
-    """Whether the answer is promised within SLOW seconds."""
-    trained = any("train" in word for word in (*argv[1:], *env, *env.values()))
-    return bool(argv) and argv[0] in AT_ONCE and not trained and not _limited(argv, env)
+MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["design"], ["budget"], ["check-budget"])
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:
@@ -129,9 +118,7 @@ def _limited(argv: list[str], env: dict[str, str]) -> bool:
 def place_of(argv: list[str], stdin: bytes, env: dict[str, str] | None) -> str:
     """Where an internal error came from: the same again with the traceback."""
     env = {key: value for key, value in (env or {}).items() if key != "toml"}
-    again = call(
-        [*argv, "--debug"] if argv else argv, stdin=stdin, env={**env, "TFCALC_DEBUG": "1"}, limit=LIMIT_OF_BUDGETS
-    )
+    again = call([*argv, "--debug"] if argv else argv, stdin=stdin, env={**env, "TFCALC_DEBUG": "1"})
     if not again.crash or again.crash == "hang":
         return ""
     frames = re.findall(r'File "([^"]*tfcalc/[^"]*)", line (\d+), in (\S+)', again.crash)
@@ -227,7 +214,7 @@ def unit_of(name: str, found: dict[str, Any]) -> str:
 
 def _has_reason(argv: list[str], stdin: bytes) -> bool:
     """Whether the same answer for people says why there is nothing."""
-    table = call([one for one in argv if one != "--json"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+    table = call([one for one in argv if one != "--json"], stdin=stdin)
     return table.out.startswith(b"0: nothing of it runs")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import tfcalc
 from tfcalc.errors import TfcalcError
 from tools.fuzz.findings import FOUND
+from tools.fuzz.limits import SEARCHES
 from tools.fuzz.mutations import edited
 from tools.fuzz.program import guarded
 
@@ -63,7 +64,9 @@ def conditions(draw: random.Random) -> None:
     pattern = draw.choice(("dense", "dense", "sliding:7", "chunked:5", "sparse:4")) if not name else ""
     given = (text, unknown, name or pattern, of, run.phase)
     FOUND.case += f" {given}"
-    state, found = guarded(lambda: tfcalc.solve(text, unknown, _model(name, pattern), run, of=of))
+    state, found = guarded(
+        lambda: tfcalc.solve(text, unknown, _model(name, pattern), run, of=of), "library solve", SEARCHES["solve"]
+    )
     FOUND.exits[f"solve {state}"] += 1
     if state == "crash":
         FOUND.bug("uncaught-library", f"solve: {str(found).strip().splitlines()[-1]}", (given, found))

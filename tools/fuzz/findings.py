@@ -11,6 +11,9 @@ from pathlib import Path
 KEPT = 3
 """Cases that are kept of a kind of bug."""
 
+WORTH_KEEPING = 0.05
+"""Seconds that are worth telling of."""
+
 
 class Findings:
     """What one run of the fuzzer found, and how far it reached."""
@@ -22,7 +25,7 @@ class Findings:
         self.kinds: Counter[str] = Counter()
         self.checked: Counter[str] = Counter()
         self.inputs = self.calls = 0
-        self.slowest: list[tuple[float, str, str]] = []
+        self.slowest: dict[str, tuple[float, str, str, str]] = {}
         self.case = ""
         self.families: set[str] = set()
         self.options: set[str] = set()
@@ -40,11 +43,10 @@ class Findings:
         if len(self.bugs.setdefault(key, [])) < KEPT:
             self.bugs[key].append((self.case, what[:600], _shown(example)))
 
-    def timed(self, seconds: float, example: object) -> None:
-        """The ten slowest runs are kept."""
-        if len(self.slowest) < 10 or seconds > self.slowest[-1][0]:
-            self.slowest = sorted([*self.slowest, (round(seconds, 2), self.case, _shown(example)[:300])], reverse=True)
-            del self.slowest[10:]
+    def timed(self, what: str, seconds: float, example: object) -> None:
+        """The slowest run of each command and parser is kept."""
+        if seconds > max(WORTH_KEEPING, self.slowest.get(what, (0.0,))[0]):
+            self.slowest[what] = (round(seconds, 2), what, self.case, _shown(example)[:300])
 
     def report(self) -> str:
         """All of it as text."""
@@ -57,7 +59,7 @@ class Findings:
             *(f"noted: {law} x{len(found)}, such as {found[0]}" for law, found in sorted(self.notes.items())),
             f"largest resident size: {resident() >> 10} MB",
             "slowest:",
-            *(f"  {one}" for one in self.slowest),
+            *(f"  {one}" for one in sorted(self.slowest.values(), reverse=True)),
             f"kinds of bugs: {len(self.bugs)}, cases {sum(self.count.values())}",
         ]
         for (check, what), examples in sorted(self.bugs.items(), key=lambda item: (item[0][0], -self.count[item[0]])):

@@ -14,14 +14,14 @@ from tfcalc.printable import printable
 from tfcalc.symbols import values as values_of
 from tools.fuzz.checks import ANSWER, look, unit_of
 from tools.fuzz.findings import FOUND
-from tools.fuzz.program import LIMIT_OF_BUDGETS, call
+from tools.fuzz.program import call
 
 
 def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None:
     """-q, csv, plain, markdown and a narrow table say what the JSON says."""
     name = str(found.get("command"))
     shown = (argv, stdin[:600])
-    quiet = call([*argv, "-q"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+    quiet = call([*argv, "-q"], stdin=stdin)
     look([*argv, "-q"], quiet, stdin=stdin)
     q = quiet.out.decode().rstrip("\n")
     if "training_flops" in found:
@@ -39,13 +39,13 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
     FOUND.checked["quiet"] += 1
     if q != expected:
         FOUND.bug("format-quiet", f"{name}: -q differs from JSON", (shown, q, expected))
-    plain = call([*argv, "--format", "plain"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+    plain = call([*argv, "--format", "plain"], stdin=stdin)
     look([*argv, "--format", "plain"], plain, stdin=stdin)
     if name in ANSWER and not {"fits", "training_flops", "mfu", "compared"} & set(found):
         title = plain.out.decode().split("\n", 1)[0]
         if not says(name, title, found[ANSWER[name]]):
             FOUND.bug("format-plain", f"{name}: the title has another number", (shown, title))
-        table = call([*argv, "--format", "csv"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+        table = call([*argv, "--format", "csv"], stdin=stdin)
         look([*argv, "--format", "csv"], table, stdin=stdin)
         rows = list(csv.DictReader(io.StringIO(table.out.decode())))
         FOUND.checked["csv"] += 1
@@ -70,21 +70,21 @@ def across_formats(argv: list[str], stdin: bytes, found: dict[str, Any]) -> None
                     FOUND.bug("format-csv", f"{name}: count x each is not the total", (shown, row))
             if len(rows) - 1 != sum(map(len, by_path.values())):
                 FOUND.bug("format-csv", f"{name}: other rows than the JSON's", (shown, len(rows) - 1, len(by_path)))
-    narrow = call(argv, stdin=stdin, env={"COLUMNS": "33"}, limit=LIMIT_OF_BUDGETS)
+    narrow = call(argv, stdin=stdin, env={"COLUMNS": "33"})
     look([*argv, "# COLUMNS=33"], narrow, stdin=stdin, allow="narrow")
     if name in ANSWER and not {"fits", "training_flops", "mfu", "compared"} & set(found) and narrow.ok:
         squeezed = re.sub(r"\s", "", narrow.out.decode())
         if not says(name, squeezed, found[ANSWER[name]]):
             FOUND.bug("format-table", f"{name}: the number is cut in 33 columns", shown)
     for form in ("markdown", "latex"):
-        other = call([*argv, "--format", form], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+        other = call([*argv, "--format", form], stdin=stdin)
         look([*argv, "--format", form], other, stdin=stdin)
         if form == "markdown" and other.ok:
             lines = [line for line in other.out.decode().split("\n") if line.startswith("|")]
             cells = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
             if len(cells) > 1:
                 FOUND.bug("format-markdown", f"{name}: rows with other numbers of cells", (shown, cells))
-    ascii_only = call([*argv, "--ascii"], stdin=stdin, limit=LIMIT_OF_BUDGETS)
+    ascii_only = call([*argv, "--ascii"], stdin=stdin)
     look([*argv, "--ascii"], ascii_only, stdin=stdin)
     if ascii_only.ok and not ascii_only.out.isascii():
         FOUND.bug(

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 
 from tools.fuzz.checks import look
 from tools.fuzz.findings import FOUND
-from tools.fuzz.program import LIMIT_OF_BUDGETS, WORK, Outcome, call
+from tools.fuzz.program import WORK, Outcome, call
 from tools.fuzz.toml_files import right, slipped
 
 FORMS = ["table", "json", "csv", "markdown", "latex", "plain", "github", "junit", "sarif", "gitlab"]
@@ -43,7 +43,7 @@ def gate(draw: random.Random) -> None:
 
 def _held(form: str, more: list[str], text: str) -> Outcome:
     argv = ["budget", "--format", form, *more]
-    outcome = call(argv, limit=LIMIT_OF_BUDGETS)
+    outcome = call(argv)
     look(argv, outcome, env={"toml": text})
     if outcome.out and form in IN_JSON and "-q" not in more:
         try:

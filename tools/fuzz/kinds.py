@@ -15,7 +15,7 @@ from tools.fuzz.configs import TYPES, encoded, mutated
 from tools.fuzz.findings import FOUND
 from tools.fuzz.formats import across_formats, formulas
 from tools.fuzz.material import FORMATS_OF_WEIGHTS, NUMBERS, TARGETS, WORDS
-from tools.fuzz.program import LIMIT, LIMIT_OF_BUDGETS, WORK, call, guarded
+from tools.fuzz.program import WORK, call, guarded
 from tools.fuzz.questions import OUTPUTS, WEIGHTED, model_argument, option_value, random_options, sensible
 
 
@@ -45,8 +45,7 @@ def junk(draw: random.Random) -> None:
             draw.randrange(1, len(argv) + 1), draw.choice(["--d-modell", "--zzz", "-z", "--json=1", "--layers="])
         )
     argv = _safe(argv)
-    slow = any(one.startswith(("--budget", "--gpu")) for one in argv)
-    outcome = call(argv, stdin=stdin, limit=LIMIT_OF_BUDGETS if slow else LIMIT)
+    outcome = call(argv, stdin=stdin)
     look(argv, outcome, stdin=stdin)
     if outcome.ok and "--json" in argv and "-q" not in argv and "--quiet" not in argv and outcome.out.startswith(b"{"):
         whole(outcome.out.decode(), argv, stdin)
@@ -247,8 +246,7 @@ def raw(draw: random.Random) -> None:
 def valid(draw: random.Random) -> None:
     """Questions that make sense: every format says the same."""
     argv, stdin = sensible(draw)
-    limit = LIMIT_OF_BUDGETS if "--budget" in argv or "--gpu" in argv else LIMIT
-    outcome = call([*argv, "--json"], stdin=stdin, limit=limit)
+    outcome = call([*argv, "--json"], stdin=stdin)
     look([*argv, "--json"], outcome, stdin=stdin)
     if outcome.code not in (0, 1) or not outcome.out.startswith(b"{"):
         return
@@ -357,7 +355,7 @@ def settings(draw: random.Random) -> None:
                 ["verify"],
             ]
         )
-        outcome = call(argv, env=env, limit=LIMIT_OF_BUDGETS)
+        outcome = call(argv, env=env)
         look(argv, outcome, env={**env, "toml": text.decode("utf-8", "replace")[:300]} if text else env)
     finally:
         os.chdir(here)

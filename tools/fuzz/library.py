@@ -41,7 +41,7 @@ def library(draw: random.Random) -> None:
     asked = draw.choice([_params, _flops, _training, _serving, _config, _formula])
     what, given, ask = asked(draw)
     FOUND.case += f" {what}"
-    state, found = guarded(ask)
+    state, found = guarded(ask, f"library {what}")
     FOUND.exits[f"library {state}"] += 1
     if state == "crash":
         FOUND.bug("uncaught-library", f"{what}: {_last(found)}", (given, found))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tfcalc.errors import TfcalcError
 from tools.fuzz.findings import FOUND
-from tools.fuzz.program import SLOW, WATCH
+from tools.fuzz.limits import SECONDS
+from tools.fuzz.program import WATCH, timed
 
 T = TypeVar("T")
 LONGEST = 600
@@ -19,25 +19,28 @@ LONGEST = 600
 def parsed(what: str, given: object, parse: Callable[[], T], *, exits: tuple[int, ...] = (2,)) -> T | None:
     """What ``parse`` returns; None where it refuses, which it may with these exit codes."""
     FOUND.checked[what] += 1
-    started = time.process_time()
+    found, seconds = timed(lambda: _parsed(what, given, parse, exits))
+    FOUND.timed(what, seconds, given)
+    if seconds := WATCH.slow(seconds, SECONDS, lambda: timed(lambda: _parsed(what, given, parse, exits))[1]):
+        FOUND.bug("slow", f"{what} takes over {SECONDS:.0f} s", (seconds, given))
+    return found
+
+
+def _parsed(what: str, given: object, parse: Callable[[], T], exits: tuple[int, ...]) -> T | None:
     try:
         return parse()
     except TfcalcError as error:
         FOUND.checked[f"{what} refused"] += 1
         refusal(what, given, error, exits)
         return None
+    except MemoryError:
+        raise
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{place.filename.rpartition('tfcalc/')[2]}:{place.name}"
         trace = "".join(traceback.format_exception(error)[-3:])
         FOUND.bug("uncaught", f"{what}: {type(error).__name__} in {where}", (given, trace), exact=True)
         return None
-    finally:
-        seconds = time.process_time() - started
-        if seconds > 0.05:
-            FOUND.timed(seconds, (what, given))
-        if seconds > SLOW * WATCH.patience:
-            FOUND.bug("slow", f"{what} takes over {SLOW} s", (seconds, given))
 
 
 def refusal(what: str, given: object, error: TfcalcError, exits: tuple[int, ...]) -> None:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import gc
 import io
+import math
 import os
+import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tfcalc.cli.main import main
 from tfcalc.errors import TfcalcError
+from tools.fuzz.findings import FOUND
+from tools.fuzz.limits import LIMIT, SECONDS, Machine
 
+T = TypeVar("T")
 WORK = Path(tempfile.gettempdir()) / f"tfcalc-fuzz-{os.getpid()}"
-LIMIT, LIMIT_OF_BUDGETS = 5.0, 10.0
-"""Seconds after which an answer is given up, and one that is solved for."""
-
 WAITING = 20
 """Times that a machine with other work may take longer than the processor's time."""
-
-SLOW = 1.0
-"""Seconds of the processor's time that an answer may take."""
 
 TOUCHES = frozenset(
     (
@@ -63,6 +64,7 @@ class Watch:
         self.events: list[str] = []
         self.on = False
         self.patience = 1.0
+        self.machine = Machine()
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
@@ -83,6 +85,16 @@ class Watch:
         """
         signal.setitimer(signal.ITIMER_PROF, seconds * self.patience)
         signal.setitimer(signal.ITIMER_REAL, seconds * self.patience * WAITING)
+
+    def slow(self, seconds: float, promise: float, again: Callable[[], float]) -> float:
+        """Seconds that an answer takes beyond what is promised, 0 where it does not; what is slow is tried ``again``.
+
+        The machine may have been busy: with others, or with what it does once.
+        """
+        if seconds <= promise * self.patience:
+            return 0
+        seconds = min(seconds, again())
+        return seconds if seconds > promise * self.patience * self.machine.pace() else 0
 
 
 WATCH = Watch()
@@ -130,8 +142,45 @@ def _written(stream: io.TextIOWrapper) -> bytes:
     return buffer.getvalue()
 
 
-def guarded(function: Callable[[], Any], limit: float = LIMIT) -> tuple[str, Any]:
-    """A library call: ``ok`` and its value; ``refused``, which is an answer, too; ``hang``; or ``crash`` and where."""
+def alone(argv: list[str], *, stdin: bytes = b"", env: dict[str, str] | None = None) -> float:
+    """Seconds of the processor's that the same takes in a process of its own, as people run it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with suppress(subprocess.TimeoutExpired, ValueError):  # ValueError: what no process can be given
+        subprocess.run(
+            [sys.executable, "-m", "tfcalc", *argv],
+            input=stdin,
+            env={**os.environ, **{key: value for key, value in (env or {}).items() if key.isupper()}},
+            capture_output=True,
+            timeout=LIMIT * WATCH.patience * WAITING,
+            check=False,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return math.inf
+
+
+def guarded(
+    function: Callable[[], Any], what: str = "", promise: float = SECONDS, limit: float = LIMIT
+) -> tuple[str, Any]:
+    """A library call: ``ok`` and its value; ``refused``, which is an answer, too; ``hang``; or ``crash`` and where.
+
+    What is named has ``promise`` seconds.
+    """
+    (state, found), seconds = timed(lambda: _guarded(function, limit))
+    if what and state != "hang":
+        FOUND.timed(what, seconds, FOUND.case)
+        if seconds := WATCH.slow(seconds, promise, lambda: timed(lambda: _guarded(function, limit))[1]):
+            FOUND.bug("slow", f"{what} takes over {promise:.0f} s", (FOUND.case, seconds))
+    return state, found
+
+
+def timed(function: Callable[[], T]) -> tuple[T, float]:
+    """What it returns, and the seconds of the processor's that it took."""
+    started = time.process_time()
+    return function(), time.process_time() - started
+
+
+def _guarded(function: Callable[[], Any], limit: float) -> tuple[str, Any]:
     WATCH.set_alarm(limit)
     try:
         return "ok", function()
@@ -139,6 +188,8 @@ def guarded(function: Callable[[], Any], limit: float = LIMIT) -> tuple[str, Any
         return "refused", error
     except Hang:
         return "hang", None
+    except MemoryError:
+        raise
     except Exception as error:
         return "crash", "".join(traceback.format_exception(error)[-5:])
     finally:

@@ -7,11 +7,12 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from datetime import date
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from tfcalc import settings_file
 from tfcalc.budgets import metric
-from tfcalc.budgets.file import BudgetFile, matches, read_budgets
+from tfcalc.budgets.file import BudgetFile, read_budgets
 from tfcalc.budgets.limits import RULES, amount, warning
 from tfcalc.cli.budget_options import known_options
 from tools.fuzz.material import SIZES, WORDS
@@ -180,7 +181,7 @@ def budgets(draw: random.Random) -> None:
         holds("limits are not below 0", all(limit.value >= 0 for limit in one.limits.values()), text)
         holds(
             "a budget has a model",
-            all(any(matches(pattern, name) for name in found.models) for pattern in one.models),
+            all(any(pattern == name or fnmatchcase(name, pattern) for name in found.models) for pattern in one.models),
             text,
         )
         holds("a budget's line is in the file", 1 <= one.line <= text.count("\n") + 1, text, one.line)

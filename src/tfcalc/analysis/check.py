@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.causes import Cause, causes_of, proportion
+from tfcalc.analysis.causes import NEVER, TWICE, Cause, causes_of, proportion
 from tfcalc.analysis.checked import Check
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.explain import COUNTS, Tree, opened, to_open
@@ -116,6 +116,8 @@ def check(
         ]
         if sum((line.formula for line in lines), start=Polynomial({})) == right:
             causes = causes_of(difference, lines)
+            if a_number:  # many numbers are some part a few times
+                causes = tuple(cause for cause in causes if cause.is_all or cause.times in (NEVER, TWICE))
         if len(causes) != 1 or causes[0].cost > FAR_FETCHED:
             share = None if a_number else proportion(yours, right)
             instead = "" if share else _of_another_question(yours, target, of, tree, conventions, general=general)

@@ -11,6 +11,7 @@ from tfcalc.core.notation import bracketed, write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.expressions import Ratio
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import OfTable
 from tfcalc.report.sheet import Cell, Column, Sheet
 
 MOST_OTHERS = 2
@@ -137,6 +138,10 @@ class Check:
             quiet=verdict,
             notes=[*self.notes, *([meanings] if meanings else [])],
         )
+
+    def opener(self) -> OfTable:
+        """Where its numbers come from."""
+        return OfTable(f"{self.text}: {self.path}")
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``, with the letters of lbhn."""

@@ -11,6 +11,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import OfTable
 from tfcalc.report.sheet import Column, Factors, Matrices, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
@@ -96,6 +97,10 @@ class Formula:
             legend=self.legend,
             letters=self.letters,
         )
+
+    def opener(self) -> OfTable:
+        """Where its numbers come from."""
+        return OfTable(f"{self.title} of {self.target}")
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""

@@ -22,6 +22,7 @@ from tfcalc.symbols import legend, with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.opened_formulas import OfFormulas
     from tfcalc.model import Model
 
 PARTS = (
@@ -115,6 +116,7 @@ class Formulas:
         parts: its parts, the smallest first and the whole last, each of one copy: ``target``, ``path``, ``params``,
             ``approx_params``, ``error``, and its ``forms``, polynomials by the same names.
         legend: the meaning of each letter.
+        asked: the model, whose vocabulary may be a letter, and the workload.
     """
 
     heading: str
@@ -122,6 +124,7 @@ class Formulas:
     legend: Mapping[str, str]
     model: Mapping[str, object]
     conventions: Mapping[str, object]
+    asked: tuple[Model, Workload]
     notes: tuple[str, ...] = ()
 
     @property
@@ -147,6 +150,12 @@ class Formulas:
             legend=self.legend,
             see_also=("tfcalc formula TARGET", "tfcalc explain TARGET"),
         )
+
+    def opener(self) -> OfFormulas:
+        """Where its numbers come from."""
+        from tfcalc.analysis.opened_formulas import OfFormulas
+
+        return OfFormulas(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the complete model, as if it were asked for, and the ``summary`` of all parts."""
@@ -214,6 +223,7 @@ def formulas(
         legend=legend(used, chosen, run),
         model=shown,
         conventions=for_programs("flops", run, by),
+        asked=(chosen, run),
         notes=(NOTE, *chosen.remarks(run), *in_words("flops", run, by, sizes=False)),
     )
 

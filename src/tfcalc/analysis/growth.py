@@ -20,6 +20,7 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens
 from tfcalc.symbols import spellings
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.opened_growth import OfGrowth
     from tfcalc.core.component import Node
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -69,12 +70,19 @@ class Growth:
     model: Mapping[str, object]
     conventions: Mapping[str, object]
     units: str
+    counted: Counted
     shares: bool = False
 
     @property
     def unit(self) -> str:
         """``params``, ``flops`` or ``bytes``."""
         return "bytes" if self.of == "memory" else self.of
+
+    def opener(self) -> OfGrowth:
+        """Where its numbers come from."""
+        from tfcalc.analysis.opened_growth import OfGrowth
+
+        return OfGrowth(self)
 
     def to_dict(self) -> dict[str, object]:
         """The answer for programs."""
@@ -196,7 +204,7 @@ def plot(
     one_of("quantity", of, QUANTITIES)
     if not values or len(values) > MOST:
         raise UsageError(f"{len(values):,} values of {over}", f"give 1 to {MOST:,}")
-    counted = _Counted(model, asked_run(model, workload), conventions or Conventions(), of, over, tuple(parts))
+    counted = Counted(model, asked_run(model, workload), conventions or Conventions(), of, over, tuple(parts))
     amounts = [counted(value) for value in values]
     if len(values) > 1 and len(set(amounts)) == 1:
         raise UsageError(f"{over} has no effect on the {QUANTITIES[of]} of these parts", "choose another")
@@ -215,11 +223,12 @@ def plot(
         model.described(),
         {name: value for name, value in described.items() if name != over},
         counted.conventions.units,
+        counted,
         shares,
     )
 
 
-class _Counted:
+class Counted:
     """The amounts of the parts, and that of the whole, at a value of the size; each is counted once."""
 
     def __init__(
@@ -243,15 +252,21 @@ class _Counted:
         self.known: dict[int, tuple[int, ...]] = {}
 
     def __call__(self, value: int) -> tuple[int, ...]:
+        """Those of the parts, and that of the whole behind them. Raises InvalidModel where there is no such model."""
         if value not in self.known:
-            model = self.model if self.of_run else self.model.replaced(**{self.field: value})
-            run = self.run.replaced(**{self.field: value}) if self.of_run else self.run
+            model, run = self.at(value)
             model.check(run)
             root = run_tree(model, run).root()
             measure = params if self.of == "params" else measure_of(self.of, run, self.conventions)
-            found = [sum(int(str(node.total(measure))) for node in _all(root, part)) for part in self.parts]
+            found = [sum(int(str(node.total(measure))) for node in named(root, part)) for part in self.parts]
             self.known[value] = (*found, int(str(root.total(measure))))
         return self.known[value]
+
+    def at(self, value: int) -> tuple[Model, Workload]:
+        """The model and the workload, of which one has this size."""
+        if self.of_run:
+            return self.model, self.run.replaced(**{self.field: value})
+        return self.model.replaced(**{self.field: value}), self.run
 
 
 def _usual(root: Node) -> Iterator[str]:
@@ -263,7 +278,7 @@ def _usual(root: Node) -> Iterator[str]:
         yield "complete"
 
 
-def _all(root: Node, target: str) -> list[Node]:
+def named(root: Node, target: str) -> list[Node]:
     """All parts of this name that are not inside another such part; of a path the one that it names."""
     fits = TARGETS.get(target)
     if fits is None:
@@ -276,7 +291,7 @@ def _all(root: Node, target: str) -> list[Node]:
     return found
 
 
-def _crossings(counted: _Counted, values: Sequence[int], amounts: Sequence[tuple[int, ...]]) -> Iterator[Crossing]:
+def _crossings(counted: Counted, values: Sequence[int], amounts: Sequence[tuple[int, ...]]) -> Iterator[Crossing]:
     """Where a part that had less has as much as another, between each two values that follow each other."""
     steps = sorted(zip(values, amounts, strict=True))
     for left, right in combinations(range(len(counted.parts)), 2):
@@ -286,7 +301,7 @@ def _crossings(counted: _Counted, values: Sequence[int], amounts: Sequence[tuple
                     yield _bisected(counted, one, other, low, high)
 
 
-def _bisected(counted: _Counted, one: int, other: int, low: int, high: int) -> Crossing:
+def _bisected(counted: Counted, one: int, other: int, low: int, high: int) -> Crossing:
     while high - low > 1:
         middle = (low + high) // 2
         try:

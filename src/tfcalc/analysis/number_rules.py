@@ -27,6 +27,7 @@ RULES: Mapping[str, Mapping[str, tuple[Rule, ...]]] = {
         "model_flops": (total("total_flops", less=("recompute_flops",)),),
         "flops_per_token": (ratio("total_flops", over=("tokens",)),),
         "tokens": (ratio("conventions.batch_size", "conventions.seq_len"), ratio("conventions.batch_size")),
+        "exact_flops": (total("model_flops"),),
         "headroom_flops": (total("limit_flops", less=("total_flops",)),),
         "training_flops": (total("training_forward_flops", "training_backward_flops", "training_recompute_flops"),),
         "training_forward_flops": (ratio("forward_flops", "training_tokens", over=("tokens",)),),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.numbers import cache_growth, serving_context
+from tfcalc.analysis.pruned import together
 from tfcalc.analysis.question import Question
 from tfcalc.analysis.totals import EMBEDDING, FACTS, KINDS
-from tfcalc.core.component import NOTHING, STORED, Component
+from tfcalc.core.component import STORED, Node
 from tfcalc.errors import UsageError
 from tfcalc.footprint.plans import Serving
 from tfcalc.printable import quoted
@@ -115,23 +117,18 @@ class OfKind:
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation:
         """Matrix by matrix. Raises UsageError, as nothing lies behind it."""
-        from tfcalc.analysis.explain import laid_out
-
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
-        asked = self.question.asked(prefix)
-        tree = asked.tree("params")
-        node, twin = (each._replace(component=self._kept(each.component)) for each in (tree.node, tree.twin))
-        found = laid_out(prefix, "params", tree, node, twin, STORED, together=True)
+        tree = self.question.asked(prefix).tree("params")
         said = f"{KINDS.get(self.kind, self.kind)}: parameters of all blocks of this kind of {self.question.called}"
-        return replace(found, target=prefix, notes=(said, *found.notes))
-
-    def _kept(self, component: Component) -> Component:
-        """The same tree, in which only the outermost blocks of the kind have something."""
-        if component.kind in BLOCKS or not component.parts:
-            return component if component.kind == self.kind else _emptied(component)
-        return component._replace(own=NOTHING, parts=tuple(map(self._kept, component.parts)))
+        kept = {node.path for node in _blocks(tree.node) if node.component.kind == self.kind}
+        return together(prefix, "params", tree, lambda node: node.path in kept, STORED, (said,))
 
 
-def _emptied(component: Component) -> Component:
-    return component._replace(own=NOTHING, parts=tuple(map(_emptied, component.parts)))
+def _blocks(node: Node) -> Iterator[Node]:
+    """The outermost blocks, and what has no parts: the norms of queries belong to their attention."""
+    if node.component.kind in BLOCKS or not node.component.parts:
+        yield node
+    else:
+        for below in node.below():
+            yield from _blocks(below)

@@ -12,8 +12,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, reach, split
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
-    from tfcalc.analysis.overview import Overview
+    from tfcalc.analysis.asked import Asked
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.report import Report
@@ -76,12 +75,16 @@ class Question:
         """The number at these keys of its answer."""
         return Number(self, keys)
 
-    def report(self, depth: int | None = None) -> Report | Overview:
-        """The answer, with so many levels. Raises InvalidModel."""
+    def _said(self, depth: int | None) -> dict[str, object]:
+        """What the command prints."""
         if self.command == "overview":
             from tfcalc.analysis.overview import overview
 
-            return overview(self.model, self.workload, self.conventions, asked=self.called)
+            return overview(self.model, self.workload, self.conventions, asked=self.called).to_dict()
+        return self.report(depth).to_dict()
+
+    def report(self, depth: int | None = None) -> Report:
+        """The answer about parameters, FLOPs or memory, with so many levels. Raises InvalidModel."""
         if self.command == "params":
             from tfcalc.analysis.params import params
 
@@ -109,9 +112,9 @@ class Question:
         return replace(self.answers[depth], prefix=prefix)
 
     def _asked(self, depth: int | None) -> Asked:
-        from tfcalc.analysis.opened_numbers import Asked
+        from tfcalc.analysis.asked import Asked
 
-        said = self.report(depth).to_dict()
+        said = self._said(depth)
         return Asked(
             self.command,
             said,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import Opener, Stated, Way, given
+from tfcalc.report.paths import Step
 from tfcalc.report.sheet import Column, Sheet
 
 
@@ -60,6 +62,10 @@ class Quiz:
             see_also=[] if self.grade else [how, *([] if self.shown else ["--answers"])],
         )
 
+    def opener(self) -> OfQuiz:
+        """Where its numbers come from."""
+        return OfQuiz(self)
+
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``; it always has the answers."""
         graded: dict[str, object] = {}
@@ -86,3 +92,22 @@ class Quiz:
             ],
             **graded,
         }
+
+
+class OfQuiz(Opener):
+    """Exercises are drawn by the seed; each is answered by a command."""
+
+    def __init__(self, answer: Quiz) -> None:
+        self.answer = answer
+        self.heading = f"Quiz {answer.seed}"
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of the seed, the place of an exercise, or its answer."""
+        match steps:
+            case ("seed",):
+                return given("--seed, or 1")
+            case ("exercises", int(), "number"):
+                return Stated("count", "its place in the quiz, from 1")
+            case ("exercises", int(place), "answer"):
+                return Stated("answer", f"the answer of: {self.answer.exercises[place].command}")
+        return None

@@ -143,8 +143,12 @@ class Question:
 
     def report_at(self, sizes: Mapping[str, int]) -> Report:
         """The single answer with these sizes, by name."""
+        return self.placed_at(sizes).report()
+
+    def placed_at(self, sizes: Mapping[str, int]) -> Question:
+        """The same with these sizes, by name."""
         found = axes(sizes, self.model, self.workload, self.training is not None, self.serving is not None)
-        return self.at(found, dict(sizes)).report()
+        return self.at(found, dict(sizes))
 
     def check(self) -> None:
         """Raise InvalidModel for what is no plan."""

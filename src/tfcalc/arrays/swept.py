@@ -15,6 +15,8 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Tokens
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tfcalc.arrays.opened import OfSwept
+    from tfcalc.arrays.questions import Question
     from tfcalc.arrays.table import Table
 
 LARGEST_TABLE = 10_000
@@ -39,18 +41,33 @@ def grid(values: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class Swept:
-    """The ``table`` of a ``model``, by these ``conventions``; ``heading`` names the model, ``units`` are iec or si."""
+    """The ``table`` of a ``model``, by these ``conventions``; ``heading`` names the model, ``units`` are iec or si.
+
+    ``question`` is what is asked at each point.
+    """
 
     table: Table
     model: Mapping[str, object]
     conventions: Mapping[str, object]
     heading: str
     units: str
+    question: Question
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """How many values each size has, of those that were swept."""
+        return {name: len(np.unique(column)) for name, column in self.table.columns.items() if name != self.table.key}
 
     @property
     def words(self) -> str:
         """What is answered, in words."""
         return WORDS[self.table.key]
+
+    def opener(self) -> OfSwept:
+        """Where its numbers come from."""
+        from tfcalc.arrays.opened import OfSwept
+
+        return OfSwept(self)
 
     def to_dict(self) -> dict[str, object]:
         """The answer for programs: a list for each column, null where there is no answer."""

@@ -9,6 +9,7 @@ from tfcalc.report import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Amount
+    from tfcalc.budgets.opened import Ask, OfChecked
     from tfcalc.report.sheet import Sheet
 
 PASSED, WARNING, FAILED, NEW, NOT_COMPARABLE = "passed", "warning", "failed", "new", "not comparable"
@@ -68,11 +69,15 @@ class Check(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed."""
+    """The answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed.
+
+    ``ask`` asks the question whose answer has the number of a check.
+    """
 
     file: str
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
+    ask: Ask | None = None
 
     @property
     def exit_code(self) -> int:
@@ -83,6 +88,12 @@ class Checked(NamedTuple):
     def count_of(self) -> Counter[str]:
         """How many checks there are of each status."""
         return Counter(check.status for check in self.checks)
+
+    def opener(self) -> OfChecked:
+        """Where its numbers come from."""
+        from tfcalc.budgets.opened import OfChecked
+
+        return OfChecked(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -64,6 +64,10 @@ class Run:
         for name in self._names.of_any(budget.models):
             yield self._source(self.models[name])
 
+    def named(self, name: str) -> Source:
+        """The model of this name."""
+        return self._source(self.file.models[name])
+
     def _source(self, entry: ModelEntry) -> Source:
         """The model as it is in the working tree. Raises BadFile."""
         if entry.name not in self._sources:

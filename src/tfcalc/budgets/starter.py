@@ -39,7 +39,7 @@ SCENARIOS = {
     ),
     "serve": Started(
         {"serve": True},
-        "one request as long as the model reads, in the checkpoint's number format",
+        "one request as long as the config says the model reads, else 512 tokens, in the checkpoint's number format",
         ('context = "8k"', "concurrency = 16", 'weights = "int4"'),
     ),
 }

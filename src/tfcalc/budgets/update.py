@@ -14,6 +14,7 @@ from tfcalc.report import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Budget
+    from tfcalc.budgets.opened import OfUpdated
     from tfcalc.budgets.run import Run
     from tfcalc.report.sheet import Sheet
 
@@ -50,6 +51,12 @@ class Updated(NamedTuple):
     path: str
     lock: Lock
     changes: tuple[Change, ...]
+
+    def opener(self) -> OfUpdated:
+        """Where its numbers come from."""
+        from tfcalc.budgets.opened import OfUpdated
+
+        return OfUpdated(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -9,12 +9,13 @@ from tfcalc.budgets import metric
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
-from tfcalc.cli.settings import FILE, FLAG, Given, completed
+from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed
 from tfcalc.cli.values import read
 from tfcalc.errors import BadFile
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.configs.published import HFModel
@@ -40,6 +41,20 @@ class Asker:
 
         Raises what the command raises; UsageError for a value that an option does not take.
         """
+        asked, settings = command(name), self._settings(name, source, options, conventions)
+        if asked.entries:
+            return asked.entries(settings)
+        answer = asked.answer(settings)
+        return answer.entries() if isinstance(answer, Report) else answer.to_dict()
+
+    def asked(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Asked:
+        """The same question with its answer, whose numbers can be opened; with so many levels."""
+        from tfcalc.cli.commands.opened import asked_about
+
+        settings = self._settings(name, source, options, conventions)
+        return asked_about(name, settings if depth is None else settings.with_values(depth=depth))
+
+    def _settings(self, name: str, source: Source, options: Fields, conventions: Fields) -> Settings:
         asked = command(name)
         known = {option.name: option for option in (*of_model(), *asked.options)}
         where = ((source.entry.options, FLAG), (options, FLAG), (conventions, FILE))
@@ -53,10 +68,7 @@ class Asker:
         given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
         settings = completed(given, asked.options)
         settings.named = model
-        if asked.entries:
-            return asked.entries(settings)
-        answer = asked.answer(settings)
-        return answer.entries() if isinstance(answer, Report) else answer.to_dict()
+        return settings
 
     def _model(self, source: Source) -> Transformer | HFModel:
         entry, read_as = source.entry, str(source.entry.options.get("treat_as", ""))

@@ -31,6 +31,12 @@ def check(model: Transformer) -> None:
             "leave head_dim out: it is d_model / heads",
         )
     if model.positions not in POSITIONS:
-        raise InvalidModel(f"positions {model.positions!r} in torch.nn.Transformer", f"choose {', '.join(POSITIONS)}")
+        fact = (
+            f"memory of a run with positions {model.positions!r} is not counted: torch.nn.Transformer has none of them"
+        )
+        raise InvalidModel(fact, f"choose {', '.join(POSITIONS)}")
     if model.pattern != "dense":
-        raise InvalidModel(f"pattern {model.pattern!r} in torch.nn.Transformer", "choose dense")
+        fact = (
+            f"memory of a run with pattern {model.pattern!r} is not counted: torch.nn.Transformer has no such attention"
+        )
+        raise InvalidModel(fact, "choose dense")

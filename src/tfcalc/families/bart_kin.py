@@ -9,6 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import seq2seq_kit as kit
 from tfcalc.families.bert_tops import MASKED
+from tfcalc.families.layers import by_kind
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.embeddings import TOKENS, Positions
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, Open, OpenDecoder
@@ -119,7 +120,7 @@ def _global_tokens(c: Config, side: str) -> Stack:
     mixer = GlobalLocalAttention(like.name, like.heads, like.key_dim, like.inward, like.output, block, like.dropout)
     first, last, marked = (kit.norm(c, f"{name}_layer_norm") for name in ("self_attn", "final", "global_self_attn"))
     one = GlobalLocalLayer("layers", mixer, first, kit.network(c, side), last, marked, bool(c.get("dropout")))
-    layers = [one.but(staggered=staggers and place % 2 == 1) for place in range(depth)]
+    layers = by_kind(lambda staggered: one.but(staggered=staggered), [staggers and at % 2 == 1 for at in range(depth)])
     return PairStack("layers", (*layers[:-1], layers[-1].but(last_of=depth)), c.size("encoder_layers"))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
@@ -10,6 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.families import bert_kit as kit
 from tfcalc.families import bert_tops as tops
 from tfcalc.families.bert_kit import PAIRED
+from tfcalc.families.layers import by_kind
 from tfcalc.nn.attention import OWN_SOFTMAX
 from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.embeddings import BUFFER, PLACES, AngleTable, Embeddings
@@ -53,13 +56,15 @@ GROUPED = ("num_hidden_layers", "num_hidden_groups")
 def albert(c: Config) -> Module:
     """Lan et al. 2019 (arXiv 1909.11942): one group of layers (``num_hidden_groups``) is run again and again."""
     e, h, n, groups = c.size("embedding_size"), c.size("hidden_size"), *map(c.number, GROUPED)
-    runs = [[layer * groups // n for layer in range(n)].count(group) for group in range(groups)]
+    runs = Counter(layer * groups // n for layer in range(n))
     inner = Stack("albert_layers", (albert_layer(c),) * c.number("inner_group_num"), c.size("inner_group_num"))
 
-    def group(times: int) -> Module:
-        return Repeated("albert_layer_groups", inner, c.quotient(*GROUPED) if len(set(runs)) == 1 else times)
+    times = [runs[group] for group in range(groups)]
 
-    repeated = Stack("albert_layer_groups", tuple(map(group, runs)), c.size("num_hidden_groups"))
+    def group(turns: int) -> Module:
+        return Repeated("albert_layer_groups", inner, c.quotient(*GROUPED) if len(set(times)) == 1 else turns)
+
+    repeated = Stack("albert_layer_groups", tuple(by_kind(group, times)), c.size("num_hidden_groups"))
     widen = Linear("embedding_hidden_mapping_in", e, h, "", True)
     pooler = kit.pooler(c, PAIRED, "pooler")
     return Encoder(

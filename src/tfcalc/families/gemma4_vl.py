@@ -12,7 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.families import image_kit
 from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
-from tfcalc.families.layers import stack
+from tfcalc.families.layers import around, stack
 from tfcalc.families.names import GATED, LLAMA_NAMES
 from tfcalc.families.reader_kit import heads
 from tfcalc.nn.basic import Buffer, Linear, Norm, buffer, parameter
@@ -224,7 +224,7 @@ def masked(text: Config) -> Module:
         return made
     assert isinstance(made, Decoder)
     stack = made.layers
-    return made.but(layers=stack.but(layers=tuple(_always_masked(layer) for layer in stack.layers)))
+    return made.but(layers=stack.but(layers=tuple(around(_always_masked, stack.layers))))
 
 
 def _always_masked(layer: Module) -> Module:

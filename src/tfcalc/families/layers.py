@@ -13,6 +13,7 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.nn.turn_by_turn import bounded_kinds
 
 Heads = TypeVar("Heads", bound=Attention)
 Kind = TypeVar("Kind", bound=Hashable)
@@ -79,10 +80,22 @@ def gated(
 
 
 def by_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Module]:
-    """A layer for each of these ``kinds``, in their order; those of one kind are one module."""
+    """A layer for each of these ``kinds``, in their order; those of one kind are one module.
+
+    Raises InvalidModel where there are too many kinds.
+    """
     kinds = list(kinds)
-    made = {kind: layers(kind) for kind in dict.fromkeys(kinds)}
+    unlike = dict.fromkeys(kinds)
+    bounded_kinds(len(unlike))
+    made = {kind: layers(kind) for kind in unlike}
     return [made[kind] for kind in kinds]
+
+
+def around(layers: Callable[[Module], Module], parts: Iterable[Module]) -> list[Module]:
+    """A layer around each of these ``parts``, in their order; those around the same part are one module."""
+    parts = list(parts)
+    made = {key: layers(part) for key, part in {id(part): part for part in parts}.items()}
+    return [made[id(part)] for part in parts]
 
 
 def stack(c: Config, layers: Module | Sequence[Module], depth: str = LAYERS, count: Num | None = None) -> Stack:

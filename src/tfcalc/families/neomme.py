@@ -6,7 +6,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.families import kit
-from tfcalc.families.layers import stack
+from tfcalc.families.layers import by_kind, stack
 from tfcalc.families.windows import FULL, LAYERS
 from tfcalc.nn.basic import Embedding, Linear, Norm, parameter
 from tfcalc.nn.embeddings import Embeddings
@@ -42,7 +42,8 @@ def neomme(c: Config) -> Module:
     count = c.number(LAYERS)
     types = c.words("layer_types", count) if c.get("layer_types") else [FULL] * count
     everywhere = [place for place, kind in enumerate(types) if kind == FULL]
-    layers = [layer(c, adds_values=place in (*everywhere[:1], *everywhere[-1:])) for place in range(count)]
+    ends = {*everywhere[:1], *everywhere[-1:]}
+    layers = by_kind(lambda adds: layer(c, adds_values=adds), [place in ends for place in range(count)])
     width = kit.kv_heads(c) * c.size("head_dim")
     return NeoMME(
         "model",

@@ -10,7 +10,7 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit
-from tfcalc.families.images import FC
+from tfcalc.families.images import FC, sides_of
 from tfcalc.families.layers import network
 from tfcalc.families.vit import MASKED, NORMS
 from tfcalc.nn.basic import Linear, Norm, parameter
@@ -57,7 +57,7 @@ def swin(c: Config) -> Module:
         stage(c, place, depth, n_heads, size, last=place == len(depths) - 1)
         for place, (depth, n_heads, size) in enumerate(zip(depths, heads, sizes, strict=True))
     )
-    pixels = (c.size("num_channels"), *_sides(c, "image_size"))
+    pixels = (c.size("num_channels"), *sides_of(c, "image_size"))
     last = Norm("layernorm", "layernorm", last_width(c))
     none, table = Stack("layers", (), 0), embeddings(c, sizes[0])
     return Staged("swin", pixels, product(sizes[0]), table, None, none, last, stages=Stages("encoder", stages))
@@ -65,9 +65,9 @@ def swin(c: Config) -> Module:
 
 def embeddings(c: Config, size: Grid) -> NormedPatches:
     """A normalised vector for each patch; a mask and absolute positions where they are asked for."""
-    e, sides = c.size("embed_dim"), _sides(c, "patch_size")
+    e, sides = c.size("embed_dim"), sides_of(c, "patch_size")
     patches = Patches("patch_embeddings.projection", c.size("num_channels"), e, sides, size)
-    count = product(pixels // side for pixels, side in zip(_sides(c, "image_size"), sides, strict=True))
+    count = product(pixels // side for pixels, side in zip(sides_of(c, "image_size"), sides, strict=True))
     placed, mask = c.flag("use_absolute_embeddings"), c.head == MASKED
     places = ImagePositions("position_embeddings", count, e) if placed else None
     unread, dropped = ((parameter("mask_token", e),) if mask else ()), bool(c.get("hidden_dropout_prob"))
@@ -114,13 +114,8 @@ def attention(c: Config, width: Num, n_heads: int, size: Grid) -> WindowedAttent
 
 def _grids(c: Config, stages: int) -> Iterator[Grid]:
     """Rows and columns in each stage; they are numbers, for what is filled up at the edges depends on them."""
-    images, sides = _sides(c, "image_size"), _sides(c, "patch_size")
+    images, sides = sides_of(c, "image_size"), sides_of(c, "patch_size")
     rows, columns = (ceil_div(image, side) for image, side in zip(images, sides, strict=True))
     for _ in range(stages):
         yield rows, columns
         rows, columns = ceil_div(rows, 2), ceil_div(columns, 2)
-
-
-def _sides(c: Config, name: str) -> tuple[int, ...]:
-    """A height and a width, as numbers."""
-    return tuple(c.numbers(name, 2, least=1)) if isinstance(c.get(name), list | tuple) else (c.number(name),) * 2

@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, logits
 from tfcalc.families import layers, seq2seq_kit
 from tfcalc.families.bert_tops import MASKED
-from tfcalc.families.layers import gated, multi_head, stack
+from tfcalc.families.layers import around, gated, multi_head, stack
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
@@ -85,7 +85,7 @@ def half(
 
     All layers share the first one's ``table`` of distances, unless they have one each (``everywhere``).
     """
-    made = stack(c, [layer(c, *mixers, ffn) for ffn in networks(c, side)], depth(c, side))
+    made = stack(c, around(lambda ffn: layer(c, *mixers, ffn), networks(c, side)), depth(c, side))
     bias = None if everywhere else relative(c, f"block[0].layer.0.{table}.relative_attention_bias")
     words = Embedding("embed_tokens", c.size("vocab_size"), c.size("d_model"), "shared" if tied else None)
     last = norm(c, "final_layer_norm")

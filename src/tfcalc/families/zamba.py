@@ -62,12 +62,9 @@ def decoder(
     h, places = c.size("hidden_size"), (place for place in range(len(kinds)))
     own = kit.layer(c, mixer, names=("input_layernorm",))
     after = AfterBlock("mamba_decoder", own.subs, own.norms)
-    made: list[Module] = []
-    for kind in kinds:
-        block, key = blocks[next(places) % len(blocks)] if kind == HYBRID else (None, "")
-        made.append(own if block is None else Hybrid("layers", after, Linear("linear", h, h), block, key))
-    by_place = dict(enumerate(made))
-    base = kit.decoder(c, lambda place: by_place[place], range(len(made)), names=FINAL, masks=(None,))
+    reading = [Hybrid("layers", after, Linear("linear", h, h), *each) for each in blocks]
+    made = [reading[next(places) % len(reading)] if kind == HYBRID else own for kind in kinds]
+    base = kit.decoder(c, made, names=FINAL, masks=(None,))
     return base.to(BlockSharingDecoder, shared=tuple(shared), width=attention_width(c))
 
 

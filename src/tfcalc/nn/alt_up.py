@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.per_layer import LayerInput, SharingDecoder
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add, added_in_place, mul, pointwise, power, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import mean
@@ -193,7 +193,7 @@ class AltUpDecoder(SharingDecoder):
             ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
         shape = (self.up.streams, *words.shape)
         x = self.layers.run([stack([words, *_mapped(self.up, [words])], shape)], ctx)
-        streams = [select(x, 0) for _ in range(value_of(self.up.streams) if x.trace.lowers else 1)]
+        streams = [select(x, 0) for _ in each_turn(self.up.streams if x.trace.lowers else 1, "streams")]
         made = stack([streams[0], *_mapped(self.down, streams)], shape)
         del x, streams
         return self.norm(made.trace.call(Call("mean", (made,), words.shape, made.dtype)), ctx)
@@ -205,7 +205,7 @@ def _mapped(maps: EachStream, streams: list[Tensor]) -> list[Tensor]:
     if not trace.lowers:
         return [maps(first)]
     wanted = power(mean(power(first)))
-    others = streams[1:] or [first] * (value_of(maps.streams) - 1)
+    others = streams[1:] or [first for _ in each_turn(maps.streams - 1, "streams")]
     made: list[Tensor] = []
     for place, x in enumerate(others):
         mapped = trace.to(maps.of(place)(x), first.dtype)

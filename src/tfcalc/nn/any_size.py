@@ -125,8 +125,9 @@ class Merger(Module):
         return self.count
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of rows of patches."""
-        shape = floor_div(x.rows, self.neighbours), x.width * self.neighbours
+        """Of rows of patches: those of each image by themselves."""
+        images = ctx.stream
+        shape = images.batch * floor_div(images.length, self.neighbours), x.width * self.neighbours
         x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
         inner = self.first(x)
         inner = ctx.activation("gelu", inner, self.activated)
@@ -177,6 +178,7 @@ class PackedTower(Module):
         trace = x.trace
         images = ctx.run.source if self.count is None else ctx.run.beside(self.count)
         x = self._behind(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
+        ctx = ctx._replace(stream=images)
         if not trace.lowers:
             merged = [each(x, ctx) for each in reversed(self.mergers)]
             return merged[-1] if merged else x

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.basic import Stored
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
@@ -15,6 +14,7 @@ from tfcalc.nn.encoder_decoder import EncoderOnly
 from tfcalc.nn.masked import Masked
 from tfcalc.nn.module import Module
 from tfcalc.nn.reader import Projector
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import beside, cat, copied, reshape
@@ -99,7 +99,7 @@ class Captioner(Module):
     def _seen(self, x: Tensor, ctx: Context) -> Tensor:
         """The vectors of all images, side by side; none where they were seen before."""
         if x.trace.lowers and self.moments is not None:
-            frames = range(value_of(self.images))
+            frames = each_turn(self.images, "images")
             return cat([add(self.tower(x, ctx), self.moments.at(x.trace, place)) for place in frames], 1)
         run = ctx.run.replaced(batch_size=ctx.run.batch_size * self.images)
         made = self.tower(x, ctx._replace(run=run))

@@ -13,6 +13,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.nn.tower import Unread
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.shapes import contiguous, expand
 from tfcalc.tape.tensor import Tensor
@@ -105,6 +106,7 @@ class Cycles(Module):
         return UntrainedTurns(name, stack.but(layers=layers), self.fast.norm, times)
 
     def _turn_by_turn(self, slow: Tensor, fast: Tensor, ctx: Context) -> Tensor:
+        each_turn(self.slow_turns * self.fast_turns)
         trace, turns = slow.trace, value_of(self.fast_turns)
         before = (1,) * (value_of(self.slow_turns) - len(self.trained))
         for trained in (*before, *self.trained):

@@ -45,4 +45,18 @@ class Frozen:
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(same(own, other.__dict__[name]) for name, own in self.__dict__.items())
 
+    @property
+    def fingerprint(self) -> int:
+        """A number that equal values share, whatever kind of numbers they hold; symbols are left out."""
+        return hash((type(self), *map(_fingerprint, self.__dict__.values())))
+
     __hash__ = None  # type: ignore[assignment]  # sizes may be symbols
+
+
+def _fingerprint(value: object) -> int:
+    if isinstance(value, Frozen):
+        return value.fingerprint
+    if isinstance(value, tuple):
+        return hash(tuple(map(_fingerprint, value)))
+    whole = getattr(value, "whole", value)  # that of a number with its closed form
+    return hash(whole) if whole is None or isinstance(whole, int | str) else 0

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 from tfcalc.core.number import Num, product
 from tfcalc.core.pairs import Pairs
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Positions, numbered
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, scaled
@@ -162,7 +162,7 @@ class NgramAttention(Attention):
 
 def further(x: Tensor, length: Num, ngram: Num) -> list[Num]:
     """The lengths of the further streams; where operations are counted they are one."""
-    return [length] * value_of(ngram) if x.trace.lowers else [length * ngram]
+    return [length for _ in each_turn(ngram, "streams")] if x.trace.lowers else [length * ngram]
 
 
 class NgramDecoder(Decoder):
@@ -213,7 +213,7 @@ class NgramDecoder(Decoder):
         with trace.inside(self.guesses):
             (rows,) = self.guesses.weights(trace)
         if trace.lowers:
-            return [add(select(rows, 0), at) for _ in range(value_of(self.ngram))]
+            return [add(select(rows, 0), at) for _ in each_turn(self.ngram, "streams")]
         return [trace.view(add(rows, at), (x.shape[0], x.shape[1] * self.ngram, at.width), None)]
 
 

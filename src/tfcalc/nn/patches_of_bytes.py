@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.number import Num, divide
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
@@ -14,6 +13,7 @@ from tfcalc.nn.every_expert import Borrowed
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.call import Call
@@ -111,7 +111,7 @@ class ByteEncoder(Module):
             ctx = masked(x, patches.length * self.vectors, x.shape[1], ctx)
             if self.again is not None and self.unused is not None:
                 with x.trace.without_gradients():
-                    for _ in range(value_of(self.again.times) if x.trace.lowers else 1):
+                    for _ in each_turn(self.again.times if x.trace.lowers else 1):
                         self._asked(self.again, self.unused, x, patches, ctx)
             return x, self._asked(self.map, self.cross, x, patches, ctx)
 
@@ -160,7 +160,7 @@ class ByteDecoder(Module):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
             asking = masked(x, x.shape[1], of.length, ctx).asking(ctx.stream, memory, of)
-            for _ in range(value_of(self.cross.copies) if x.trace.lowers else 1):
+            for _ in each_turn(self.cross.copies if x.trace.lowers else 1, "layers that ask for patches"):
                 x = add(x, self.cross(x, asking))
             return self.norm(through(self.layers, x, ctx), ctx)
 
@@ -201,7 +201,7 @@ class LatentBytes(Module):
         if not x.trace.lowers:
             self.hashed(new((self.tables, *x.shape), "int64", "hashes"))
             return made
-        for _ in range(value_of(self.tables)):
+        for _ in each_turn(self.tables, "tables of hashes"):
             made = add(made, self.hashed(new(x.shape, "int64", "hashes")))
         return made
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Stored
 from tfcalc.nn.context import Context
@@ -15,6 +14,7 @@ from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.convolution import map_of_pixels
 from tfcalc.ops.elementwise import add, residual
 from tfcalc.ops.shapes import cat, expand
@@ -58,7 +58,7 @@ class RepeatedStack(Stack):
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
         """Turn by turn, where it matters what is live when; else one turn for all."""
-        for _ in range(value_of(self.times) if x.trace.lowers else 1):
+        for _ in each_turn(self.times if x.trace.lowers else 1):
             x = super().__call__(x, ctx)
         return x
 

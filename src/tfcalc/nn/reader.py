@@ -99,15 +99,13 @@ class ImageReader(Module):
     def _see(self, x: Tensor, ctx: Context) -> None:
         """What takes the place of some of the words' vectors (masked_scatter), which is not counted."""
         run = ctx.run.replaced(batch_size=ctx.run.batch_size * self.tiles)
+        images = run.source if self.vectors is None else run.beside(self.vectors)
+        rows = images.batch * floor_div(images.length, self.together)
         ctx = ctx._replace(run=run)
-        made = self._rows(self.tower(x, ctx), ctx)
+        made, ctx = reshape(self.tower(x, ctx), rows, self.width), ctx._replace(stream=images)
         for each in self.between:
             if not isinstance(each, Stored):
                 made = each(made, ctx)
-
-    def _rows(self, made: Tensor, ctx: Context) -> Tensor:
-        images = ctx.run.source if self.vectors is None else ctx.run.beside(self.vectors)
-        return reshape(made, floor_div(images.tokens, self.together), self.width)
 
 
 class PatchReader(ImageReader):

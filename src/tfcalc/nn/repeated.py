@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.tape.tensor import Tensor
 
 
@@ -30,7 +30,7 @@ class Repeated(Module):
         """Where it matters what is live when, turn by turn; else one turn for all."""
         ctx = ctx._replace(run=ctx.run.replaced(recompute="none"))  # its layers run again together, if they do
         if x.trace.lowers and x.trace.every_layer:
-            for _ in range(value_of(self.times)):
+            for _ in each_turn(self.times):
                 x = self.layers(x, ctx)
             return x
         with x.trace.passes(self.times):

@@ -11,6 +11,7 @@ from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.funnel import Around, FunnelLayer
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Group
+from tfcalc.nn.turn_by_turn import each_turn
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.pooling import MEAN, pooled
 from tfcalc.ops.shapes import copied
@@ -49,7 +50,7 @@ class LayerTurns(Module):
 
     def forward(self, x: Tensor, ctx: Context, around: Around) -> Tensor:
         """Turn by turn where kernels run, else one for all."""
-        for _ in range(self.times if x.trace.lowers else 1):
+        for _ in each_turn(self.times if x.trace.lowers else 1):
             x = again(lambda x: self.layer.forward(x, ctx, around), x, ctx)
         return x
 
@@ -81,7 +82,10 @@ class Rows(Module):
         assert isinstance(around, Around)
         turns, trace = LayerTurns(self.name, self.layer, self.times), x.trace
         whole = Group(self.name, turns, self.count, self.count)
-        each = [whole._replace(copies=1, mark=f".{place}") for place in range(self.depth)]
+        each = [
+            whole._replace(copies=1, mark=f".{place}")
+            for place in each_turn(self.depth if trace.lowers else 1, "layers that run by themselves")
+        ]
         for group in each if trace.lowers else [whole]:
             with trace.group(group):
                 x = turns.forward(x, ctx, around)

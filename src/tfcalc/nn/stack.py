@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
-from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
+from tfcalc.nn.turn_by_turn import bounded, bounded_kinds
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.tape.tensor import Tensor
-
-MOST_BY_THEMSELVES = 256
-"""Layers that run one by one; published models have fewer than 130, and those that are alike count as a few."""
 
 
 class Group(NamedTuple):
@@ -66,16 +63,13 @@ class Stack(Module):
     @property
     def groups(self) -> list[Group]:
         """Those that are alike together, in the order of the first of each."""
-        found: list[tuple[Module, list[int]]] = []
-        for place, layer in enumerate(self.layers):
-            same = next((places for known, places in found if known is layer or known == layer), None)
-            if same is None:
-                found.append((layer, [place]))
-            else:
-                same.append(place)
+        found: dict[int, list[int]] = {}
+        for place, kind in enumerate(_equal(self.layers)):
+            found.setdefault(kind, []).append(place)
         if len(found) == 1:
-            return [Group(self.name, found[0][0], self.count, self.count)]
-        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in found]
+            return [Group(self.name, self.layers[0], self.count, self.count)]
+        each = [(self.layers[places[0]], places) for places in found.values()]
+        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in each]
 
     def components(self) -> Iterator[Component]:
         """What its layers hold; they stand in the module that has the stack."""
@@ -104,7 +98,7 @@ class Stack(Module):
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)
             ]
-            return _bounded(list(_ends(groups)) if trace.ends_alone else groups)
+            return bounded(_ends(groups) if trace.ends_alone else groups)
         groups = [each for group in self.groups for each in _unlike(group, every)]
         alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
         return groups if alike else [*_first(groups[0]), *groups[1:]]
@@ -130,16 +124,6 @@ class Stack(Module):
         beside = list(handed.values())[-1:]
         how = {"early_stop": ctx.run.early_stop, "by_operation": ctx.run.by_operation}
         return x.trace.checkpoint(layer, x, *beside, **how)
-
-
-def _bounded(groups: list[Group]) -> list[Group]:
-    """These layers, each of which runs by itself. Raises InvalidModel where they are too many."""
-    if len(groups) > MOST_BY_THEMSELVES:
-        raise InvalidModel(
-            f"a training step of {len(groups):,} layers that differ from their neighbours is too long to follow",
-            f"give at most {MOST_BY_THEMSELVES} such layers",
-        )
-    return groups
 
 
 def _ends(groups: list[Group]) -> Iterator[Group]:
@@ -170,31 +154,46 @@ def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
 
 
 def _repeated(kinds: list[int], start: int, longest: int) -> Iterator[tuple[int, int, int]]:
-    """How many layers need not run for each period that begins here, the shorter first; its length, and its times."""
+    """How many layers need not run for each period that begins here, the shorter first; its length, and its times.
+
+    Periods that are too long to spare more than one before them are left out.
+    """
     yield 0, 1, 1
-    for period in range(1, min(longest, (len(kinds) - start) // (BELOW + ABOVE + 2)) + 1):
+    spared, left = 0, len(kinds) - start
+    for period in range(1, min(longest, left // (BELOW + ABOVE + 2)) + 1):
+        if left - (BELOW + ABOVE + 1) * period <= spared:
+            return
         end = start + period
         while end < len(kinds) and kinds[end] == kinds[end - period]:
             end += 1
         times = (end - start) // period
-        yield (times - BELOW - ABOVE - 1) * period, period, times
+        here = (times - BELOW - ABOVE - 1) * period
+        spared = max(spared, here)
+        yield here, period, times
+
+
+def _equal(layers: Sequence[Module]) -> Iterator[int]:
+    """A number for each layer, the same for those that are equal; one that stands at many places is compared once.
+
+    Raises InvalidModel where too many are unlike: each of them is counted by itself.
+    """
+    known: dict[int, list[tuple[Module, int]]] = {}
+    numbers: dict[int, int] = {}
+    kinds = 0
+    for layer in layers:
+        if id(layer) not in numbers:
+            alike = known.setdefault(layer.fingerprint, [])
+            number = next((at for each, at in alike if each == layer), kinds)
+            if number == kinds:
+                kinds = bounded_kinds(kinds + 1)
+                alike.append((layer, number))
+            numbers[id(layer)] = number
+        yield numbers[id(layer)]
 
 
 def _kinds(groups: list[Group]) -> list[int]:
-    """A number for each layer, the same for those that are equal."""
-    known: list[Group] = []
-    found = []
-    for group in groups:
-        alike = (
-            number
-            for number, each in enumerate(known)
-            if (group.layer is each.layer or group.layer == each.layer) and group.again == each.again
-        )
-        number = next(alike, len(known))
-        if number == len(known):
-            known.append(group)
-        found.append(number)
-    return found
+    """The same of groups; those that backward computes again are another kind."""
+    return [2 * kind + group.again for kind, group in zip(_equal([each.layer for each in groups]), groups, strict=True)]
 
 
 def _unlike(group: Group, every: int) -> Iterator[Group]:

@@ -10,7 +10,7 @@ ACTIVE = str.maketrans({"<": "&lt;", "@": "&#64;&#8203;", "[": r"\["})
 
 
 def render(sheet: Sheet, style: Style) -> str:
-    """The title in bold, the table, and the notes as a list."""
+    """The title in bold, the table, and the notes as a list; what to type next is not for a page."""
     heading = "| " + " | ".join(column.heading for column in sheet.columns) + " |"
     rule = "| " + " | ".join("---:" if column.numeric else "---" for column in sheet.columns) + " |"
     rows = []
@@ -18,7 +18,7 @@ def render(sheet: Sheet, style: Style) -> str:
         cells = [for_people(cell, style).translate(ACTIVE).replace("|", r"\|") for cell in row]
         cells[0] = "&nbsp;&nbsp;" * sheet.depth(index) + cells[0].replace("_", r"\_")
         rows.append("| " + " | ".join(cells) + " |")
-    below = sheet.below(style)
+    below = sheet._replace(see_also=()).below(style)
     notes = ["", *(f"- {note.translate(ACTIVE)}" for note in below)] if below else []
     return style.text(
         "\n".join(

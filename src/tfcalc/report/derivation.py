@@ -12,6 +12,7 @@ from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
     from tfcalc.report.explanation import Line
+    from tfcalc.report.opened_explanation import OfDerivation
 
 Number = int | float
 
@@ -90,6 +91,12 @@ class Derivation:
             ],
             legend=self.legend,
         )
+
+    def opener(self) -> OfDerivation:
+        """Where its numbers come from."""
+        from tfcalc.report.opened_explanation import OfDerivation
+
+        return OfDerivation(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, for_people
 from tfcalc.report.style import Style
+
+if TYPE_CHECKING:
+    from tfcalc.report.opened_explanation import OfExplanation
 
 Growth = Callable[[Polynomial], Polynomial]
 
@@ -135,6 +138,12 @@ class Explanation:
             legend=self.legend,
             depths=depths,
         )
+
+    def opener(self) -> OfExplanation:
+        """Where its numbers come from."""
+        from tfcalc.report.opened_explanation import OfExplanation
+
+        return OfExplanation(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isclose, prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.report.paths import Step
@@ -155,6 +156,21 @@ class Opener:
     def way(self, steps: tuple[Step, ...]) -> Way | None:
         """Of the number at these steps of its JSON; None of what every answer has: fields of a model, definitions."""
         raise NotImplementedError
+
+
+class OfTable(Opener):
+    """Of an answer in words, or of a list; ``stated`` says of each number, by its key, where it is from.
+
+    Without it there are only those numbers that every answer has: sizes of the model, and definitions.
+    """
+
+    def __init__(self, heading: str, stated: Mapping[str, Way] = MappingProxyType({})) -> None:
+        self.heading, self.stated = heading, stated
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """By the last key that leads to it."""
+        keys = [step for step in steps if isinstance(step, str)]
+        return self.stated.get(keys[-1])
 
 
 class Openable(Protocol):

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
 from tfcalc.report.style import Style
+
+if TYPE_CHECKING:
+    from tfcalc.report.opened_shapes import OfShapes
 
 
 class Axes(NamedTuple):
@@ -149,6 +152,12 @@ class Shapes:
     def _modules(self) -> frozenset[tuple[str, ...]]:
         """The modules that have others in them."""
         return frozenset(made.modules[:depth] for made in self.results for depth in range(len(made.modules)))
+
+    def opener(self) -> OfShapes:
+        """Where its numbers come from."""
+        from tfcalc.report.opened_shapes import OfShapes
+
+        return OfShapes(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

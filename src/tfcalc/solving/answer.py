@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tfcalc.expressions import Condition, Expression
     from tfcalc.model import Model
     from tfcalc.solving.asked import Asked
+    from tfcalc.solving.opened import OfSolved
     from tfcalc.solving.single import Found, Row
     from tfcalc.solving.unknowns import Unknown
 
@@ -151,6 +152,12 @@ class Solved:
 
     def _size(self, row: Row) -> int:
         return row.sizes[self.unknowns[0].word]
+
+    def opener(self) -> OfSolved:
+        """Where its numbers come from."""
+        from tfcalc.solving.opened import OfSolved
+
+        return OfSolved(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

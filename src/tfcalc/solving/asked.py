@@ -77,7 +77,7 @@ class Asked:
         for name, meant in self.meant.items():
             if meant.quantity == "size":
                 found[name] = int(value_of(_size(setting, *self.sizes[name])))
-            elif meant.quantity == "memory" and not self._by_tree:
+            elif meant.quantity == "memory" and not self.by_tree:
                 report = report or self._memory(setting)
                 found[name] = _term(report, meant.part)
             else:
@@ -87,7 +87,7 @@ class Asked:
 
     def forms(self, unknowns: Iterable[Unknown]) -> dict[str, Polynomial] | None:
         """Each name's closed form, with a letter for every size; None where a name has none."""
-        if self.memory_runs or ("memory" in self.quantities and not self._by_tree):
+        if self.memory_runs or ("memory" in self.quantities and not self.by_tree):
             return None
         model, run = with_symbols(self.setting.model), with_symbols(self.setting.run)
         tokens: Num | None = None if self.setting.tokens is None else symbol(LETTER_OF_TOKENS)
@@ -120,7 +120,7 @@ class Asked:
     def numbers(self, unknowns: Iterable[Unknown]) -> dict[str, int]:
         """What all other letters stand for."""
         setting = self.setting
-        tuning = tuning_for(setting.model, self._tuning(setting), "FLOPs")
+        tuning = tuning_for(setting.model, self.tuning(setting), "FLOPs")
         known: dict[str, Num] = values(setting.model, setting.run)
         if tuning is not None and tuning.plan.lora is not None:
             known["r"] = tuning.plan.lora
@@ -142,7 +142,7 @@ class Asked:
         return sorted(found.values())
 
     @property
-    def _by_tree(self) -> bool:
+    def by_tree(self) -> bool:
         """Whether memory is that of the weights as a plain format stores them, which the tree has."""
         if any(meant.quantity == "memory" and meant.part in TERMS for meant in self.meant.values()):
             return False
@@ -151,11 +151,12 @@ class Asked:
 
     def _tree(self, setting: Setting, *, symbolic: bool = False) -> Component:
         run = setting.run if setting.tokens is None else setting.run.replaced(convolutions="run")
-        tuning = tuning_for(self.setting.model if symbolic else setting.model, self._tuning(setting), "FLOPs")
+        tuning = tuning_for(self.setting.model if symbolic else setting.model, self.tuning(setting), "FLOPs")
         plan = None if tuning is None else tuning.symbolic if symbolic else tuning.plan
         return run_tree(setting.model, run, plan)
 
-    def _tuning(self, setting: Setting) -> Training | None:
+    def tuning(self, setting: Setting) -> Training | None:
+        """What is trained of the model, where that is not all of it."""
         plan, plain = setting.training, Training()
         if plan is None or all(getattr(plan, name) == getattr(plain, name) for name in TUNING):
             return None

@@ -18,6 +18,7 @@ from tfcalc.solving.unknowns import settled, unknown
 if TYPE_CHECKING:
     from tfcalc.expressions import Condition
     from tfcalc.model import Model
+    from tfcalc.solving.opened import OfSolved
     from tfcalc.solving.unknowns import Unknown
 
 MOST_TRIED = 64
@@ -51,6 +52,12 @@ class Family:
     def exit_code(self) -> int:
         """1 where no sizes meet the condition, nor come near."""
         return 0 if self.rows else 1
+
+    def opener(self) -> OfSolved:
+        """Where its numbers come from."""
+        from tfcalc.solving.opened import OfSolved
+
+        return OfSolved(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

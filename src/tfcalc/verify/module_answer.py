@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.verify.module_parts import Parameter, differences
 from tfcalc.verify.verification import Row
+
+if TYPE_CHECKING:
+    from tfcalc.verify.opened import OfModule
 
 MOST_NAMES = 4
 """Tensors without a gradient that the verdict names."""
@@ -128,6 +132,12 @@ class ModuleCheck:
             f"FLOPs of this pass (matrix products): {self.run.flops:,}{beside}",
             *([f"Buffers, which are no parameters: {', '.join(held)}"] if held else []),
         ]
+
+    def opener(self) -> OfModule:
+        """Where its numbers come from."""
+        from tfcalc.verify.opened import OfModule
+
+        return OfModule(self, _counted_by(self.torch))
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.analysis.stated import PARAMETERS
 from tfcalc.errors import Unavailable
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Column, Sheet
+
+if TYPE_CHECKING:
+    from tfcalc.verify.opened import OfVerification
 
 
 class Row(NamedTuple):
@@ -97,6 +100,12 @@ class Verification:
             notes=[*self.disagreements, self.reference],
             assumptions=self.notes,
         )
+
+    def opener(self) -> OfVerification:
+        """Where its numbers come from."""
+        from tfcalc.verify.opened import OfVerification
+
+        return OfVerification(self, self.unit, self.reference)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

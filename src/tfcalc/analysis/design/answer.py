@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.family import Family, vocabulary_of
 from tfcalc.analysis.design.practice import PRACTICES
@@ -12,6 +13,11 @@ from tfcalc.analysis.design.words import command
 from tfcalc.report.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
 from tfcalc.units import grouped, short, short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.design.opened import OfDesigned
+    from tfcalc.analysis.question import Number
+    from tfcalc.model import Model
 
 UNITS = {"params": "params", "flops": "flops", "memory": "bytes"}
 CALLED = {"params": "parameters", "flops": "FLOPs", "memory": "memory"}
@@ -29,6 +35,7 @@ class Designed:
         budget: how much of it.
         candidates: the shapes, best first.
         tried: how many shapes there were near the budget.
+        asked: the question whose answer is what a model costs of the budget.
     """
 
     of: str
@@ -38,6 +45,7 @@ class Designed:
     family: Family
     params: tuple[int, ...]
     conventions: Mapping[str, object]
+    asked: Callable[[Model], Number]
     name: str = ""
 
     @property
@@ -63,6 +71,12 @@ class Designed:
     def vocabulary(self) -> int | None:
         """That of all shapes; None where there is none."""
         return vocabulary_of(self.family.base)
+
+    def opener(self) -> OfDesigned:
+        """Where its numbers come from."""
+        from tfcalc.analysis.design.opened import OfDesigned
+
+        return OfDesigned(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

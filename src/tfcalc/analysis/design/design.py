@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
@@ -9,6 +11,7 @@ from tfcalc.analysis.design.amounts import Amount, Counted
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, Family
 from tfcalc.analysis.design.search import search
+from tfcalc.analysis.question import Number, Question
 from tfcalc.analysis.stated import for_programs
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
@@ -74,16 +77,25 @@ def design(
     base.check(run)
     family = Family(base, constraints or Constraints())
     amount: Amount
+    asked: Callable[[Model], Number]
     if of == "memory":
         from tfcalc.analysis.design.memory import Memory
 
         amount = Memory(family, budget, workload, by, training, serving, weights)
-        stated = amount.stated()
+        stated, asked = amount.stated(), amount.question
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
         amount = Counted(family, run, measure)
         stated = for_programs(of, run, by)
+        asked = partial(_counted, of=of, run=run, by=by)
     found = search(family, amount, budget, at_most=of == "memory")
     counted = Counted(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
-    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, name)
+    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, asked, name)
+
+
+def _counted(model: Model, of: str, run: Workload, by: Conventions) -> Number:
+    """The parameters of a model, or its FLOPs on a workload."""
+    if of == "params":
+        return Question("params", model).number("total_params")
+    return Question("flops", model, run, by).number("total_flops")

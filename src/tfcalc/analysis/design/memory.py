@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.design.amounts import AT_DEPTH
 from tfcalc.analysis.design.family import DEPTH, Family
-from tfcalc.analysis.memory import memory, step_of
+from tfcalc.analysis.memory import step_of
+from tfcalc.analysis.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.model import Model
-from tfcalc.report import Report
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -36,11 +36,15 @@ class Memory:
 
     def of(self, model: Model) -> int:
         """The bytes that ``tfcalc memory`` answers with."""
-        return self._report(model).answer
+        return self._asked(model).report().answer
+
+    def question(self, model: Model) -> Number:
+        """The number that they are."""
+        return self._asked(model).number("total_bytes")
 
     def stated(self) -> dict[str, object]:
         """The definitions of it."""
-        return dict(self._report(self.family.base).conventions)
+        return dict(self._asked(self.family.base).report().conventions)
 
     def by_depth(self, sizes: Mapping[str, int]) -> AT_DEPTH:
         """The bytes of these sizes for each number of layers; where they are above ``most``, so many at least."""
@@ -68,6 +72,6 @@ class Memory:
             return least if least > self.most else served(model, *asked, formulas=False).total
         return self.of(model)
 
-    def _report(self, model: Model) -> Report:
-        plans = {"training": self.training, "serving": self.serving, "weights": self.weights}
-        return memory(model, self.workload, self.conventions, **plans)  # type: ignore[arg-type]  # by name
+    def _asked(self, model: Model) -> Question:
+        plans = (self.training, self.serving, self.weights)
+        return Question("memory", model, self.workload, self.conventions, *plans)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.scaling import FITS, Fit, Split
 from tfcalc.dimensions import LARGEST
@@ -10,6 +11,9 @@ from tfcalc.errors import UsageError
 from tfcalc.report.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.units import short
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.design.opened import OfOptimum
 
 LEAST, MOST = 1e12, 1e30
 FIGURES = 4
@@ -43,6 +47,12 @@ class Optimum:
         """The smallest and the largest number of parameters of all fits."""
         found = [_estimate(split.params) for _, split in self.splits]
         return min(found), max(found)
+
+    def opener(self) -> OfOptimum:
+        """Where its numbers come from."""
+        from tfcalc.analysis.design.opened import OfOptimum
+
+        return OfOptimum(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: estimates have four digits."""

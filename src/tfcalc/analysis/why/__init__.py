@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.why.errata import corrected
 from tfcalc.analysis.why.given import BYTES_UNIT, Given, read
-from tfcalc.analysis.why.questions import CACHE, MEMORY, QUANTITIES, Asked, questions, rounds
+from tfcalc.analysis.why.questions import CACHE, MEMORY, QUANTITIES, Asked, questions, rounds, unasked
 from tfcalc.analysis.why.reason import SHOWN, Reason, Why, reason, reasons
 from tfcalc.analysis.why.search import Question, matches, nearest
 from tfcalc.configs.published import HFModel
@@ -70,7 +70,8 @@ def why(
     model.check(asked.run)
     looked: list[Question] = []
     for quantities in rounds(given, of, asked):
-        here = {one: list(questions(one, asked)) for one in quantities}
+        more = {one: unasked(given, of, one, asked) for one in quantities}
+        here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
         found = [match for one in here.values() for match in matches(given, one)]
         if found:
             found.sort(key=lambda match: match.cost)

@@ -84,7 +84,8 @@ def cells_of(model: Model, workload: Workload, tokens: int) -> Cells:
 def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iterator[Root[CacheCell]]:
     """A token's, or that of the tokens that were asked about; then of other contexts."""
     batch = value_of(workload.batch_size)
-    lengths = [value_of(workload.seq_len)] if given else [1, serving_context(model, workload), *CONTEXTS]
+    asked = value_of(workload.seq_len)
+    lengths = [asked, *_with_k_of_1000(asked)] if given else [1, serving_context(model, workload), *CONTEXTS]
     for length in dict.fromkeys(lengths):
         cells = cells_of(model, workload, length)
         if not cells:
@@ -101,6 +102,11 @@ def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iter
             what = f"KV cache of {of}: {numbers} numbers x {each} bytes"
             state: S = State(cells, each * batch)
             yield Root(f"cache_{length}_{name}", what, ", ".join(told), state, command, cost, BYTES_UNIT)
+
+
+def _with_k_of_1000(length: int) -> list[int]:
+    """128,000 and 1,000,000 where 128k and 1M are read as powers of two."""
+    return [length // 1024**power * 1000**power for power in (2, 1) if length % 1024**power == 0][:1]
 
 
 def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[Step[CacheCell]]:
@@ -146,6 +152,9 @@ def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[Step[Ca
     yield Step("no_values", forgotten, 1.0, lambda state: state.times(Fraction(1, 2)), "two")
     again = "the factor 2, for keys and values, counted again"
     yield Step("two_again", again, 1.0, lambda state: state.times(2), "two")
+    if groups and groups > 1 and not widths:
+        one = Fraction(1, groups)
+        yield Step("per_head", "of one head", 1.5, lambda state: state.times(one), "ranks")
     if known.layers and known.layers > 1:
         per = Fraction(1, known.layers)
         yield Step("per_layer", "of one layer", 1.0, lambda state: state.times(per), "layers")

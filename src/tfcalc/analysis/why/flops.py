@@ -11,7 +11,9 @@ from tfcalc.analysis.papers import RULES, SIX_ND, SIX_ND_KAPLAN
 from tfcalc.analysis.shape import shape_of
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why.given import FLOPS
+from tfcalc.analysis.why.rounded import nominal
 from tfcalc.analysis.why.step import Root, State, Step
+from tfcalc.analysis.why.tensors import STACKS
 from tfcalc.core.component import Component, Measure
 from tfcalc.core.measure import (
     elementwise_backward_flops,
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
 ATTENTION, HEAD, REST, LOOKUP, SMALL = "attention products", "output head", "weights", "lookup", "elementwise"
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
 PASSES = {FORWARD: matmul_flops, BACKWARD: matmul_backward_flops, AGAIN: matmul_again_flops}
+PART, ALL, BESIDE, ROUND_N, ROUNDED_TO = 1.0, 1.25, 0.5, 0.75, 3
+OTHER_LENGTH, EXACTLY = 0.75, 0.25
+"""What another sequence costs than the one that was asked; and to count a whole run exactly, which few do."""
+PARTS = {
+    **dict.fromkeys(STACKS, "stack"),
+    "layer": "layer",
+    "attention": "attention",
+    "ffn": "feed-forward network",
+    "moe": "mixture of experts",
+}
 LENGTHS = (1, 128, 256, 1024, 2048, 4096, 8192)
 """Sequences that people count FLOPs of, where the question says nothing."""
 
@@ -97,7 +109,10 @@ def roots(
                 tree = run_tree(model, one)
             except TfcalcError:
                 continue
-            yield from _of_run(tree, one, called, tokens, length, rare=0.0 if phase == phases[0] else 0.5)
+            rare = 0.0 if phase == phases[0] else 0.5
+            yield from _of_run(tree, one, called, tokens, length, rare)
+            if tokens is None or length is None:
+                yield from _rules(tree, one, called, tokens, rare + (0.0 if length is None else OTHER_LENGTH))
 
 
 def _of_run(
@@ -108,7 +123,7 @@ def _of_run(
     now = value_of(run.target.tokens)
     sizes = f"{value_of(run.batch_size):,} x {value_of(run.target.length):,} tokens"
     words = "" if length is None and not rare else f"{name}, {sizes}"
-    cost = rare + (0.0 if length is None else 0.75)
+    cost = rare + (0.0 if length is None else OTHER_LENGTH) + (0.0 if tokens is None else EXACTLY)
     flags = f" --seq {value_of(run.target.length)}" if not run.decoding else ""
     flags += f" --batch {run.batch_size}" if run.batch_size != 1 else ""
     flags += " --train" if training else f" --phase {run.phase}" if run.phase != "forward" else ""
@@ -125,7 +140,8 @@ def _of_run(
         counted_all = state._replace(cells={**state.cells, FlopCell(SMALL, FORWARD): small})
         name = f"{run.phase}_{now}_all"
         yield Root(name, more, more, counted_all, f"{command} --count all", cost + 1.0, FLOPS, deep=1)
-    yield from _rules(tree, run, called, tokens, cost)
+    if tokens is None:
+        yield from of_parts(tree, run, called, cost)
 
 
 def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost: float) -> Iterator[Root[FlopCell]]:
@@ -139,13 +155,24 @@ def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost
     if total != n.every:
         sizes = {"active parameters": n.every, "active parameters without embeddings": n.without_embeddings}
         sizes |= {"all parameters, those of every expert among them": total}
+    if n.every > n.without_embeddings and (tables := _tables(tree)):
+        sizes |= {"parameters without the input embeddings": n.every - tables}
+    attention = _attention(tree, training=run.training, times=Fraction(over, value_of(run.target.tokens)))
     for place, (what, size) in enumerate(sizes.items()):
+        rare = cost + (0.75 if not place else 1.0)
         for times, why in ((factor, ""), (8, " (full recomputation)")) if run.training else ((factor, ""),):
             words = f"{times}ND{why}, N = {size:,}: {what}"
             state: S = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(times))
             name = f"rule_{times}nd_{place}"
-            rare = cost + (0.75 if not place else 1.0) + (0.25 if why else 0.0)
-            yield Root(name, f"{times} x {size:,} x {over:,}", words, state, command, rare, FLOPS, deep=1)
+            more = 0.25 if why else 0.0
+            yield Root(name, f"{times} x {size:,} x {over:,}", words, state, command, rare + more, FLOPS, deep=1)
+        yield from _with_attention(attention, size, what, over, factor, (f"rule_{factor}nd_{place}", command, rare))
+    for size, said, rare in nominal(n.every, ROUNDED_TO):
+        words = f"{factor}ND, N rounded to {said}"
+        state = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(factor))
+        what, named = f"{factor} x {size:,} x {over:,}", (f"rule_{factor}nd_{said}", command, cost + ROUND_N + rare)
+        yield Root(named[0], what, words, state, command, named[2], FLOPS, deep=1)
+        yield from _with_attention(attention, size, f"rounded to {said}", over, factor, named)
     shape, unlike = shape_of(tree, run)
     for rule in RULES:
         if rule in (SIX_ND, SIX_ND_KAPLAN) or rule.outside(unlike, "none"):
@@ -154,6 +181,48 @@ def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost
         words = f"the formula of {rule.name} ({rule.reference})"
         state = State({FlopCell(REST, FORWARD, True): flops}, Fraction(over, value_of(run.target.tokens)))
         yield Root(f"paper_{rule.name}", words, words, state, command, cost + 1.25, FLOPS, deep=1)
+
+
+def _with_attention(
+    attention: Cells, size: int, what: str, over: int, factor: int, named: tuple[str, str, float]
+) -> Iterator[Root[FlopCell]]:
+    """A rule of thumb with the products of attention beside it, as PaLM's formula and its followers have."""
+    if attention:
+        name, command, cost = named
+        state: S = State({FlopCell(REST, FORWARD, True): factor * size * over, **attention})
+        words = f"{factor}ND and the products of attention ({2 * factor}LHQT a token), N = {size:,}: {what}"
+        yield Root(f"{name}_attention", words, words, state, command, cost + BESIDE, FLOPS, deep=2)
+
+
+def _attention(tree: Component, *, training: bool, times: Fraction) -> Cells:
+    """The products of attention alone, of so many runs."""
+    all_cells = cells_of(tree, training=training)
+    return {cell: int(size * times) for cell, size in all_cells.items() if cell.part == ATTENTION}
+
+
+def _tables(tree: Component) -> int:
+    """The parameters of embeddings and positions that no product multiplies: not of one that is tied to the head."""
+    tables = (node for node in tree.walk() if node.component.kind in ("embedding", "position"))
+    return sum(value_of(node.copies * node.component.each(params)) for node in tables)
+
+
+def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterator[Root[FlopCell]]:
+    """Each stack, layer and sub-layer by itself, and all of its copies together."""
+    seen: set[int] = set()
+    for node in tree.walk():
+        path = node.path.partition(".")[2]
+        if not path or node.component.kind not in PARTS:
+            continue
+        one = cells_of(node.component._replace(copies=1), training=run.training)
+        copies = value_of(node.times.run)
+        for times, which, rare in ((1, "one", PART), (copies, f"all {copies:,} x", ALL)):
+            total = sum(one.values()) * times
+            if total and total not in seen:
+                seen.add(total)
+                words = f"{which if copies > 1 else 'the'} {PARTS[node.component.kind]} ({path}) alone"
+                state: S = State({cell: size * times for cell, size in one.items()})
+                command = f"tfcalc flops {called} --depth {path.count('.') + 1}"
+                yield Root(f"part_{path}_{times}", words, words, state, command, cost + rare, FLOPS, deep=2)
 
 
 def steps(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:

@@ -38,8 +38,11 @@ OF_UNIT = {
     "mac": FLOPS,
 }
 
-ROUNDED, CUT, ZEROS = 0.0, 0.75, 0.25
-"""What a reading costs: rounded, rounded down, or with zeros at the end that only hold places."""
+ROUNDED, CUT, CUT_FAR, ZEROS = 0.0, 0.75, 1.25, 0.5
+"""What a reading costs: rounded; rounded down, and that by more than three quarters of the last figure; with zeros at
+the end that only hold places."""
+WIDEST = 2.0
+"""No reading goes further from the number than this, as a fraction of it: 1 as it is rounded down, 1 to below 2."""
 PLAIN_ZEROS = 3
 """So many zeros at the end of a number in full mean that it is rounded."""
 
@@ -80,9 +83,14 @@ class Given(NamedTuple):
         """Whether the prefix is one of 1,024."""
         return self.power > 0 and self.scale == 1024**self.power
 
+    def about(self, value: float) -> bool:
+        """Whether it is worth asking for a reading of this value: quick, and true somewhat beyond all readings."""
+        return abs(value - float(self.value)) <= float(self.value) * WIDEST
+
     def reading(self, value: Fraction) -> Reading | None:
-        """The first reading that takes this value."""
-        return next((reading for reading in self.readings if reading.takes(value)), None)
+        """The simplest reading that takes this value."""
+        taking = (reading for reading in self.readings if reading.takes(value))
+        return min(taking, key=lambda reading: reading.cost, default=None)
 
 
 def read(text: str) -> Given:
@@ -118,7 +126,9 @@ def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> li
         zeros = zeros if zeros >= PLAIN_ZEROS else 0
     else:
         found = [Reading(value - last / 2, value + last / 2, len(digits), ROUNDED, "rounded")]
-        found.append(Reading(value + last / 2, value + last, len(digits), CUT, "rounded down"))
+        far = value + last * 3 / 4
+        found.append(Reading(value + last / 2, far, len(digits), CUT, "rounded down"))
+        found.append(Reading(far, value + last, len(digits), CUT_FAR, "rounded down"))
     if zeros and zeros < len(digits):
         found.append(Reading(value - coarse / 2, value + coarse / 2, len(digits) - zeros, ZEROS, "rounded"))
     return found

@@ -14,8 +14,6 @@ from tfcalc.analysis.why.tensors import (
     NORM,
     POSITIONS,
     ROUTED,
-    ROUTER,
-    STACKS,
     TOKENS,
     Cell,
     Cells,
@@ -31,13 +29,11 @@ if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
     from tfcalc.model import Model
 
-PART, OTHER_CLASS, FURTHER_CLASS, RULE = 1.0, 1.25, 1.75, 1.25
-ADAPTERS = 1.5
+OTHER_CLASS, FURTHER_CLASS, RULE = 1.25, 1.75, 1.25
 FURTHER = ("Classification", "QuestionAnswering", "MultipleChoice")
 """Ends of classes that are made for a task, after a language model was trained."""
 MTP = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 """Fields that say how many layers predict further tokens; transformers builds none of them."""
-CALLED = {"attention": "attention", "ffn": "feed-forward network", "moe": "mixture of experts", "layer": "layer"}
 
 
 def roots(model: Model, tree: Component, known: Facts, called: str) -> Iterator[Root[Cell]]:
@@ -48,12 +44,7 @@ def roots(model: Model, tree: Component, known: Facts, called: str) -> Iterator[
     yield Root("total", "parameters", "", State(stored(cells)), command)
     yield from _rounded_experts(cells, command)
     yield from _classes(model, vocabulary)
-    yield from _parts(tree, vocabulary, called)
     yield from _rules(cells, known, command)
-    for name, size, words in adapters(tree):
-        state = State({Cell("adapters"): size})
-        asked = f"{command} --lora {name.split('_')[1]}"
-        yield Root(name, words, f"{words} alone: what is trained", state, asked, ADAPTERS, deep=0)
 
 
 def _classes(model: Model, vocabulary: int | None) -> Iterator[Root[Cell]]:
@@ -75,7 +66,7 @@ def _classes(model: Model, vocabulary: int | None) -> Iterator[Root[Cell]]:
         words = f"counted of the class {name}; tfcalc builds {model.architecture}"
         rare = FURTHER_CLASS if name.endswith(FURTHER) else OTHER_CLASS
         command = f'tfcalc params config.json (with "architectures": ["{name}"])'
-        yield Root(f"class_{name}", f"parameters of {name}", words, State(cells), command, rare, deep=1)
+        yield Root(f"class_{name}", f"parameters of {name}", words, State(cells), command, rare, deep=2)
 
 
 def _rounded_experts(cells: Cells, command: str) -> Iterator[Root[Cell]]:
@@ -84,7 +75,7 @@ def _rounded_experts(cells: Cells, command: str) -> Iterator[Root[Cell]]:
     if routed is None:
         return
     one = sum(size // cell.copies if cell.expert == ROUTED else size for cell, size in stored(cells).items())
-    for size, said in nominal(one).items():
+    for size, said, _ in nominal(one):
         words = (
             f"{routed.copies:,} x {said}: a model with one expert has {one:,} parameters; experts share all the rest"
         )
@@ -95,44 +86,6 @@ def _rounded_experts(cells: Cells, command: str) -> Iterator[Root[Cell]]:
 
 def _heads(model: HFModel) -> list[str]:
     return sorted(model.family.heads, key=len, reverse=True)
-
-
-def _parts(tree: Component, vocabulary: int | None, called: str) -> Iterator[Root[Cell]]:
-    """Each block by itself, and all of its copies together; stacks where there are several."""
-    seen = {sum(stored(cells_of(tree, vocabulary)).values())}
-    stacks = {node.path for node in tree.walk() if node.component.kind in STACKS}
-    alone = {"model", *STACKS} if len(stacks) < 2 else {"model"}
-    for node in tree.walk():
-        part, copies = node.component, value_of(node.copies)
-        path = node.path.partition(".")[2]
-        if not path or part.kind in ("residual", "activation", "attend", "rotary", "buffer", *alone):
-            continue
-        cells = stored(cells_of(part._replace(copies=1, active=None), vocabulary))
-        is_block = part.kind in CALLED
-        cells = {cell._replace(layer=True): size for cell, size in cells.items()}
-        total = sum(cells.values())
-        if not total:
-            continue
-        command = f"tfcalc explain {path} {called}"
-        of = f"{CALLED.get(part.kind, part.kind)} ({path})"
-        if total not in seen:
-            seen.add(total)
-            words = f"one {of} alone" if copies != 1 else f"the {of} alone"
-            yield Root(
-                f"part_{path}",
-                of,
-                words,
-                State(cells),
-                command,
-                PART,
-                deep=2 if is_block else int(part.kind in STACKS),
-                is_part=is_block,
-            )
-        if copies != 1 and total * copies not in seen and part.kind in (*CALLED, "experts"):
-            seen.add(total * copies)
-            many = {cell: size * copies for cell, size in cells.items()}
-            words = f"all {copies:,} x {of} together"
-            yield Root(f"all_{path}", of, words, State(many), command, PART + 0.25, deep=1, is_part=True)
 
 
 def _rules(cells: Cells, known: Facts, command: str) -> Iterator[Root[Cell]]:
@@ -189,73 +142,11 @@ def extra_layers(model: Model, tree: Component, cells: Cells, known: Facts) -> I
     if buffers:
         words = "with the buffers, which are stored and are no parameters"
         yield Step("buffers", words, 1.25, with_further(buffers, of_last, BUFFER))
-    yield from _packed(tree)
     sides = _block_size(config)
     if sides and last is not None:
         words = f"with the scales of the quantized weights, one for each block of {sides[0]} x {sides[1]}"
         of_all, of_one = _scales(tree, sides), _scales(last._replace(copies=1), sides, inside=True)
         yield Step("scales", words, 1.25, with_further(of_all, of_one, "scales"))
-
-
-def _packed(tree: Component) -> Iterator[Step[Cell]]:
-    """Weights of 4 bits, of which two are stored as one number; LoRA's adapters beside them."""
-    words = "two weights of 4 bits stored as one number, so that numel() counts half of the layers' matrices"
-
-    def halved(state: State[Cell]) -> State[Cell] | None:
-        return state.changed(lambda c, n: n // 2 if c.layer and c.role.startswith("W_") and c.role != ROUTER else n)
-
-    yield Step("packed", words, 1.5, halved, "packed")
-    words = "without the layers' matrices: what quantization to 4 bits leaves, and so trains (embeddings, norms)"
-
-    def left(state: State[Cell]) -> State[Cell] | None:
-        return state.without(lambda cell: cell.layer and cell.role.startswith("W_") and cell.role != ROUTER)
-
-    yield Step("not_quantized", words, 1.5, left, "packed")
-    words = "eight weights of 4 bits stored as one int32, beside scales and zero points of groups of 128 (GPTQ)"
-    inputs_and_outputs = _ends(tree, ())
-
-    def eighth(state: State[Cell]) -> State[Cell] | None:
-        fewer = state.changed(
-            lambda c, n: (
-                n // 8 + n // 128 + n // 1024 if c.layer and c.role.startswith("W_") and c.role != ROUTER else n
-            )
-        )
-        return None if fewer is None else fewer.plus({Cell("indices and biases"): inputs_and_outputs})
-
-    yield Step("packed_int32", words, 1.5, eighth, "packed")
-    for name, size, words in adapters(tree):
-        added = add({Cell("adapters", layer=True): size})
-        yield Step(name, f"with {words}", 3.0, added, "lora")
-
-
-LORA_RANKS = (4, 8, 16, 32, 64, 128)
-LORA_TARGETS = {
-    "all-linear": (),
-    "q_proj,v_proj": ("W_Q", "W_V"),
-    "q_proj,k_proj,v_proj,o_proj": ("W_Q", "W_K", "W_V", "W_O"),
-    "the joint projection of queries, keys and values": ("W_QKV",),
-}
-"""What people adapt; each of a row of matrices by the names that papers give them."""
-
-
-def adapters(tree: Component) -> Iterator[tuple[str, int, str]]:
-    """LoRA's adapters of usual ranks: an id, their parameters, and what they are."""
-    there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
-    for name, matrices in LORA_TARGETS.items():
-        ends = _ends(tree, matrices) if there.issuperset(matrices) else 0
-        for rank in LORA_RANKS if ends else ():
-            yield f"lora_{rank}_{name.split(' ')[0]}", rank * ends, f"LoRA's adapters of rank {rank} on {name}"
-
-
-def _ends(part: Component, matrices: tuple[str, ...], inside: bool = False) -> int:
-    """Rows and columns of the matrices in layers: of those named, or of all."""
-    inside = inside or part.kind == "layer"
-    own = sum(
-        sum(value_of(size) for size in weight.shape)
-        for weight in part.own.weights
-        if inside and len(weight.shape) == 2 and part.kind == "linear" and (not matrices or weight.name in matrices)
-    )
-    return value_of(part.copies) * (own + sum(_ends(inner, matrices, inside) for inner in part.parts))
 
 
 JOINING = "joining projection"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,8 @@ RANKS = (2, 4, 8, 16, 32, 64)
 FORGOTTEN = 3.0
 """What a slip costs in a whole model, where a few figures fit many slips by chance; in one part it is SLIP."""
 SLIP = 1.0
+ACTIVE = 0.5
+"""Names of models say the active parameters."""
 PROJECTIONS = ("Q", "K", "V", "QKV")
 
 
@@ -53,11 +55,12 @@ def add(cells: Cells) -> Change[Cell]:
 
 def scale(of: Callable[[Cell], bool], factor: Fraction) -> Change[Cell]:
     """Count some cells so many times; None where that is no whole number."""
+    times, by = factor.numerator, factor.denominator
 
     def change(state: S) -> S | None:
-        if any((size * factor).denominator != 1 for cell, size in state.cells.items() if of(cell)):
+        if any(size * times % by for cell, size in state.cells.items() if of(cell)):
             return None
-        return state.changed(lambda cell, size: int(size * factor) if of(cell) else size)
+        return state.changed(lambda cell, size: size * times // by if of(cell) else size)
 
     return change
 
@@ -67,7 +70,7 @@ def stored(cells: Cells) -> Cells:
     return {cell: size for cell, size in cells.items() if not cell.tied and cell.role != BUFFER}
 
 
-def steps(cells: Cells, known: Facts, extra: Iterator[Step[Cell]]) -> Iterator[Step[Cell]]:
+def steps(cells: Cells, known: Facts, extra: Iterable[Step[Cell]]) -> Iterator[Step[Cell]]:
     """The steps that this model gives reason to, in the order in which they are taken."""
     yield from _embeddings(cells)
     yield from extra
@@ -154,7 +157,8 @@ def _experts(cells: Cells) -> Iterator[Step[Cell]]:
         return
     routed = next(cell for cell in cells if cell.expert == ROUTED)
     words = f"the active parameters of a token: {routed.active:,} of {routed.copies:,} experts"
-    yield Step("active", words, 1.0, _of_experts(lambda cell: Fraction(cell.active, cell.copies)), "experts", "--json")
+    active = _of_experts(lambda cell: Fraction(cell.active, cell.copies))
+    yield Step("active", words, ACTIVE, active, "experts", "--json")
     words = (
         f"{routed.copies:,} times a model with one expert, as if each expert had attention and embeddings of its own"
     )
@@ -244,11 +248,13 @@ def _stacks(cells: Cells) -> Iterator[Step[Cell]]:
     stacks = dict.fromkeys(cell.stack for cell in cells if cell.stack)
     if len(stacks) < 2:
         return
+    outside = any(cell.role in (TOKENS, HEAD) and not cell.stack for cell in cells)
+    bare_words, bare_cost = ("the {} alone, without embeddings", 1.25) if outside else ("the {} alone", 1.0)
     for stack in stacks:
         others = drop(lambda cell, stack=stack: cell.stack not in ("", stack))  # type: ignore[misc]  # bound now
         yield Step(f"only_{stack}", f"the {stack} alone, with what is outside of both stacks", 1.25, others, "stack")
         alone = drop(lambda cell, stack=stack: cell.stack != stack)  # type: ignore[misc]  # bound now
-        yield Step(f"bare_{stack}", f"the {stack} alone, without embeddings", 1.25, alone, "stack")
+        yield Step(f"bare_{stack}", bare_words.format(stack), bare_cost, alone, "stack")
 
 
 def _layers(known: Facts) -> Iterator[Step[Cell]]:
@@ -273,13 +279,24 @@ def _vocabulary(known: Facts) -> Iterator[Step[Cell]]:
 
 
 def _ranks() -> Iterator[Step[Cell]]:
-    whole = (NORM, POSITIONS, TYPES, ROUTER)
     for ranks in RANKS:
         words = f"one of {ranks} ranks of tensor parallelism: matrices divided, norms and biases behind them whole"
-
-        def divided(cell: Cell) -> bool:
-            return cell.role not in whole and not (cell.role == BIAS and cell.after in ("b_O", "b_2"))
-
-        yield Step(f"tp_{ranks}", words, 2.25, scale(divided, Fraction(1, ranks)), "ranks")
+        yield Step(f"tp_{ranks}", words, 2.25, scale(_is_divided, Fraction(1, ranks)), "ranks")
         words = f"one of {ranks} equal shares"
         yield Step(f"share_{ranks}", words, 2.5, lambda state, n=ranks: state.times(Fraction(1, n)), "ranks")  # type: ignore[misc]  # bound now
+        if ranks <= MOST_SUMMED:
+            words = f"summed over {ranks} ranks of tensor parallelism, norms and biases behind matrices in each"
+            yield Step(f"tp_{ranks}_summed", words, 2.25, scale(_is_whole, Fraction(ranks)), "ranks")
+
+
+MOST_SUMMED = 8
+WHOLE = (NORM, POSITIONS, TYPES, ROUTER)
+"""What each rank of tensor parallelism has."""
+
+
+def _is_divided(cell: Cell) -> bool:
+    return not _is_whole(cell)
+
+
+def _is_whole(cell: Cell) -> bool:
+    return cell.role in WHOLE or (cell.role == BIAS and cell.after in ("b_O", "b_2"))

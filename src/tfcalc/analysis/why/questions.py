@@ -20,6 +20,9 @@ MEMORY, CACHE = "memory", "cache"
 QUANTITIES = (PARAMS, FLOPS, MEMORY, CACHE)
 
 
+UNASKED = 0.75
+
+
 class Asked(NamedTuple):
     """The model that a number is said to be of, ``called`` so on the command line, and how it was run, if that is said.
 
@@ -60,6 +63,12 @@ def rounds(given: Given, of: str | None, asked: Asked) -> Iterator[Sequence[str]
             yield CACHE, MEMORY
 
 
+def unasked(given: Given, of: str | None, quantity: str, asked: Asked) -> float:
+    """What it costs to take the number for FLOPs: nothing where something says so."""
+    said = of is not None or given.unit or asked.workload is not None or asked.tokens is not None
+    return 0.0 if said or quantity != FLOPS else UNASKED
+
+
 def questions(of: str, asked: Asked) -> Iterator[Question]:
     """Where to start from and which steps to take, for one quantity."""
     if of == PARAMS:
@@ -73,6 +82,7 @@ def questions(of: str, asked: Asked) -> Iterator[Question]:
 
 
 def _params(asked: Asked) -> Iterator[Question]:
+    from tfcalc.analysis.why import params_adapters, params_buffers, params_packed, params_parts
     from tfcalc.analysis.why.params_roots import extra_layers, roots
     from tfcalc.analysis.why.params_steps import steps, steps_of_part
     from tfcalc.analysis.why.tensors import cells_of
@@ -80,8 +90,19 @@ def _params(asked: Asked) -> Iterator[Question]:
     tree = asked.tree()
     known = asked.known(tree)
     cells = cells_of(tree, known.vocab_size)
-    starts = list(roots(asked.model, tree, known, asked.called))
-    more = extra_layers(asked.model, tree, cells, known)
+    command = f"tfcalc params {asked.called}".strip()
+    starts = [
+        *roots(asked.model, tree, known, asked.called),
+        *params_parts.roots(tree, known.vocab_size, asked.called),
+        *params_parts.together(tree, known.vocab_size, asked.called),
+        *params_adapters.roots(tree, command),
+    ]
+    more = (
+        *extra_layers(asked.model, tree, cells, known),
+        *params_buffers.steps(asked.model, tree, known),
+        *params_packed.steps(tree),
+        *params_adapters.steps(tree),
+    )
     parts = [root for root in starts if root.is_part]
     yield Question([root for root in starts if not root.is_part], list(steps(cells, known, more)))
     yield Question(parts, list(steps_of_part(known)))
@@ -97,18 +118,20 @@ def _flops(asked: Asked) -> Question:
 
 
 def _memory(asked: Asked) -> Question:
+    from tfcalc.analysis.why import params_buffers
     from tfcalc.analysis.why.params_roots import extra_layers
     from tfcalc.analysis.why.params_steps import steps as of_params
     from tfcalc.analysis.why.params_steps import stored
-    from tfcalc.analysis.why.stored_bytes import roots, steps
+    from tfcalc.analysis.why.stored_bytes import packed_files, roots, steps
     from tfcalc.analysis.why.tensors import cells_of
 
     tree = asked.tree()
     known = asked.known(tree)
     cells = cells_of(tree, known.vocab_size)
-    more = extra_layers(asked.model, tree, cells, known)
-    starts = roots(asked.model, tree, stored(cells), asked.called)
-    return Question(list(starts), list(steps(of_params(cells, known, more))))
+    extra = extra_layers(asked.model, tree, cells, known)
+    more = (*extra, *params_buffers.steps(asked.model, tree, known))
+    starts = [*roots(asked.model, tree, stored(cells), asked.called), *packed_files(asked.model, tree, asked.called)]
+    return Question(starts, list(steps(of_params(cells, known, more))))
 
 
 def _cache(asked: Asked) -> Question:

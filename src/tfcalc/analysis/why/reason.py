@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.why.chance import LIKELY, RARELY
 from tfcalc.analysis.why.search import written
+from tfcalc.analysis.why.step import Taken
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.given import Given
+    from tfcalc.analysis.why.opened import OfWhy
     from tfcalc.analysis.why.search import Match
     from tfcalc.analysis.why.step import Candidate
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
+OTHERS = 3
+"""Causes that are named beside the first, where they give the same number."""
+NEARLY, THIRD = 0.9, 0.34
 ASSUMED = (
     "parameters as tfcalc counts: unique trainable tensors, a tied matrix once, buffers apart",
     "FLOPs as tfcalc counts: a multiply-add is 2, matrix products only, masked pairs counted",
@@ -39,6 +46,11 @@ class Reason:
         command: what prints it, or what the arithmetic starts from.
         distance: how far it is from the number as given, as a fraction of it.
         reading: how the number as given was read: exactly, rounded, rounded down.
+        changes: what the value is the sum of: the number that steps start from, and what each adds; each in words.
+        shown: the value in the unit that was written.
+        given: the number as it was given.
+        chance: the share of numbers with as many figures that something as simple gives; None where it was not found.
+        others: causes that give the same value and are about as simple.
     """
 
     value: int | float
@@ -49,6 +61,11 @@ class Reason:
     command: str
     distance: float
     reading: str
+    changes: tuple[tuple[int | float, str], ...] = ()
+    shown: int | float = 0
+    given: int | float = 0
+    chance: float | None = None
+    others: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
@@ -61,13 +78,14 @@ class Reason:
             "command": self.command,
             "distance": self.distance,
             "read": self.reading,
+            "chance": None if self.chance is None else float(f"{self.chance:.2g}"),
+            "or": list(self.others),
         }
 
 
 def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
     """A candidate in words."""
     root, taken = candidate.root, written(candidate)
-    causes = [each for each in (root.words, *(step.words for step in taken)) if each]
     start = number(root.state.value)
     start = f"{root.what} = {start}" if " x " in root.what else start
     changes = [step.arithmetic for step in taken if step.arithmetic]
@@ -76,13 +94,40 @@ def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
     return Reason(
         value=exact(candidate.value),
         unit=root.unit,
-        cause="; ".join(causes) or AS_COUNTED,
+        cause=_cause(candidate),
         steps=tuple([root.name] * bool(root.words) + [step.name for step in taken]),
         arithmetic=arithmetic,
         command=" ".join([*root.command.split(), *dict.fromkeys(flags)]),
         distance=float((candidate.shown - given.value) / given.value),
         reading=reading,
+        changes=tuple(_changes(candidate)),
+        shown=exact(candidate.shown),
+        given=exact(given.value),
     )
+
+
+def _changes(candidate: Candidate) -> Iterator[tuple[int | float, str]]:
+    """The number that steps start from, and by how much each of them changes it."""
+    root = candidate.root
+    before = root.state.value
+    yield exact(before), f"{root.what}: {root.command}"
+    for one in candidate.taken:
+        if not isinstance(one, Taken):
+            step, after = one
+            yield exact(after.value - before), step.words
+            before = after.value
+
+
+def _cause(candidate: Candidate) -> str:
+    causes = [each for each in (candidate.root.words, *(step.words for step in written(candidate))) if each]
+    return "; ".join(causes) or AS_COUNTED
+
+
+def found(given: Given, match: Match) -> Reason:
+    """A match in words, with what else gives the same number."""
+    one = reason(given, match.candidate, match.reading.words)
+    others = dict.fromkeys(_cause(other) for other in match.others)
+    return replace(one, chance=match.chance, others=tuple(other for other in others if other != one.cause)[:OTHERS])
 
 
 def _chain(start: str, changes: list[str]) -> str:
@@ -147,7 +192,7 @@ class Why:
             ],
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
-            notes=[*self.notes, *self._commands()],
+            notes=[*self.notes, *self._the_same(), *self._by_chance(), *self._commands()],
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
@@ -155,7 +200,8 @@ class Why:
     def _title(self) -> str:
         if self.reasons:
             first = self.reasons[0]
-            return f"{self.given} is {number(Fraction(first.value))} {UNITS[first.unit]}: {first.cause}"
+            value = f"{number(Fraction(first.value))} {UNITS[first.unit]}"
+            return f"{self.given} {_how_surely(first)} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         near = self.nearest[0]
@@ -166,9 +212,30 @@ class Why:
         value: Cell = one.value if isinstance(one.value, int) else number(Fraction(one.value))
         return [value, percent(one.distance), one.cause, one.arithmetic]
 
+    def _the_same(self) -> list[str]:
+        """What else gives the first number."""
+        first = self.reasons[0] if self.reasons else None
+        if first is None or not first.others:
+            return []
+        return [f"{number(Fraction(first.value))} is also: {'; or '.join(first.others)}"]
+
+    def _by_chance(self) -> list[str]:
+        """How much the match says, where that is not much."""
+        chance = self.reasons[0].chance if self.reasons else None
+        if chance is None or chance < RARELY or not self.reasons[0].steps:
+            return []
+        share = "Nearly every number" if chance > NEARLY else f"{_one_in(chance)} numbers"
+        return [f"{share} with as many figures would fit something as simple by chance; more figures tell more"]
+
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
         return [f"Start from: {one.command}" for one in first]
+
+    def opener(self) -> OfWhy:
+        """Where its numbers come from."""
+        from tfcalc.analysis.why.opened import OfWhy
+
+        return OfWhy(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
@@ -184,11 +251,26 @@ class Why:
         }
 
 
+def _how_surely(one: Reason) -> str:
+    if one.chance is None or one.chance < RARELY or not one.steps:
+        return "is"
+    return "is probably" if one.chance < LIKELY else "may be"
+
+
+def _one_in(chance: float) -> str:
+    """``1 in 8``, or ``6 in 10``.
+
+    >>> _one_in(0.12), _one_in(0.62)
+    ('1 in 8', '6 in 10')
+    """
+    return f"1 in {1 / chance:.0f}" if chance <= THIRD else f"{10 * chance:.0f} in 10"
+
+
 def percent(distance: float) -> str:
     """``+6.4 %``; 0 where it is less than a thousandth of that."""
     return "0 %" if abs(distance) < 5e-5 else f"{distance:+.2%}".replace("%", " %")
 
 
-def reasons(given: Given, found: list[Match]) -> tuple[Reason, ...]:
+def reasons(given: Given, matched: list[Match]) -> tuple[Reason, ...]:
     """The first few, in words."""
-    return tuple(reason(given, one.candidate, one.reading.words) for one in found[:SHOWN])
+    return tuple(found(given, one) for one in matched[:SHOWN])

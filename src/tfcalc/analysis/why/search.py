@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from tfcalc.analysis.why.chance import ALWAYS, LIKELY, Others
 from tfcalc.analysis.why.given import Given, Reading
 from tfcalc.analysis.why.step import Candidate, Root, State, Step, Taken
 
@@ -13,6 +14,8 @@ LEVELS = (1.5, 2.75, 4.5)
 """How far combinations may depart, one after the other; the first at which any gives the number is the last."""
 BEYOND = 0.5
 """How much further than the simplest that gives the number those may depart that are listed beside it."""
+AS_SIMPLE = 0.25
+"""How much further a combination may depart that is named beside another that gives the same value."""
 BEARS = {1: 1.5, 2: 2.0, 3: 2.75, 4: 3.5, 5: 4.0}
 """How far a combination may depart for a number of so many figures: few figures fit many combinations by chance."""
 EXACT = LEVELS[-1]
@@ -20,10 +23,15 @@ MOST_STEPS = 4
 
 
 class Match(NamedTuple):
-    """A candidate that gives the number, read so."""
+    """A candidate that gives the number, read so; ``others`` give the same value and are about as simple.
+
+    ``chance`` is the share of numbers with as many figures that something as simple would give.
+    """
 
     candidate: Candidate
     reading: Reading
+    chance: float = 0.0
+    others: tuple[Candidate, ...] = ()
 
     @property
     def cost(self) -> float:
@@ -37,6 +45,10 @@ class Question(NamedTuple):
     roots: Sequence[Root[Any]]
     steps: Sequence[Step[Any]]
 
+    def dearer(self, by: float) -> Question:
+        """The same, each root further away by this."""
+        return self._replace(roots=[root._replace(cost=root.cost + by) for root in self.roots])
+
 
 def bears(reading: Reading) -> float:
     """How far a combination may depart that this reading is taken for."""
@@ -44,25 +56,35 @@ def bears(reading: Reading) -> float:
 
 
 def matches(given: Given, questions: Sequence[Question]) -> list[Match]:
-    """The combinations that give the number, the simplest and then the nearest first."""
+    """The combinations that give the number, the simplest and then the nearest first.
+
+    What is far-fetched, and would give every second number with as many figures, is not among them.
+    """
     most = max(bears(reading) for reading in given.readings)
     for level in (min(level, most) for level in LEVELS):
-        found = list(_found(given, questions, level))
+        found, around = _found(given, questions, level)
         if found:
             furthest = min(match.cost for match in found) + BEYOND
-            found = found if furthest <= level else list(_found(given, questions, furthest))
-            near = (match for match in found if match.cost <= furthest)
-            return sorted(_distinct(near), key=lambda match: _order(given, match))
+            if furthest > level:
+                found, around = _found(given, questions, furthest)
+            rated = (one._replace(chance=around.chance(one.reading, one.cost)) for one in found if one.cost <= furthest)
+            telling = (one for one in rated if one.cost <= ALWAYS or one.chance < LIKELY)
+            return sorted(_distinct(telling), key=lambda match: _order(given, match))
         if level == most:
             break
     return []
 
 
-def _found(given: Given, questions: Sequence[Question], level: float) -> Iterator[Match]:
+def _found(given: Given, questions: Sequence[Question], level: float) -> tuple[list[Match], Others]:
+    """What gives the number within ``level``, and the other values that combinations within it have."""
+    found, around = list[Match](), Others(given)
     for candidate in _all(given, questions, level):
-        reading = given.reading(candidate.shown)
+        near = float(candidate.shown)
+        around.add(near, candidate.cost)
+        reading = given.reading(candidate.shown) if given.about(near) else None
         if reading is not None and candidate.cost + reading.cost <= min(level, bears(reading)):
-            yield Match(candidate, reading)
+            found.append(Match(candidate, reading))
+    return found, around
 
 
 def nearest(given: Given, questions: Sequence[Question], most: float = 1.5) -> list[Candidate]:
@@ -78,10 +100,13 @@ def _order(given: Given, match: Match) -> tuple[float, Fraction, int]:
 
 
 def _distinct(found: Iterable[Match]) -> list[Match]:
-    """Each value once, by its simplest combination."""
+    """Each value once, by its simplest combination, with those that are about as simple."""
     kept: dict[tuple[Fraction, str], Match] = {}
     for match in sorted(found, key=lambda one: (one.cost, len(one.candidate.taken))):
-        kept.setdefault((match.candidate.value, match.candidate.root.unit), match)
+        key = match.candidate.value, match.candidate.root.unit
+        first = kept.setdefault(key, match)
+        if first is not match and match.cost <= first.cost + AS_SIMPLE:
+            kept[key] = first._replace(others=(*first.others, match.candidate))
     return list(kept.values())
 
 
@@ -105,7 +130,8 @@ def _from(
     most: float,
 ) -> Iterator[Candidate]:
     """This state, and all that steps from ``first`` on lead to."""
-    yield Candidate(state.value, root, taken, cost, state.value)
+    value = state.value
+    yield Candidate(value, root, taken, cost, value)
     if len(taken) >= min(MOST_STEPS, root.deep):
         return
     for place in range(first, len(steps)):
@@ -120,7 +146,7 @@ def _from(
 
 BINARY = {"bytes": 0.5, "params": 1.0, "flops": 1.5}
 """What it costs to write a prefix of 1,000 for one of 1,024; of small numbers, where that changes little, MORE."""
-MORE, SMALL = 1.0, 2
+MORE, SMALL, MIXED = 1.0, 2, 0.5
 NAMED = {1: "KiB", 2: "MiB", 3: "GiB", 4: "TiB", 5: "PiB"}
 
 
@@ -128,20 +154,33 @@ def _shown(given: Given, candidate: Candidate, most: float) -> Iterator[Candidat
     """The candidate, and the same where prefixes of 1,024 and of 1,000 are confused."""
     yield candidate
     unit, power = candidate.root.unit, given.power
-    cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
-    if not power or cost > most or (given.is_binary and unit != "bytes"):
+    if not power:
         return
+    cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
+    if cost > most or (given.is_binary and unit != "bytes"):
+        return
+    for name, words, ratio, rare in _confused(given, unit):
+        if cost + rare <= most:
+            taken = (*candidate.taken, Taken(name, words, "", ""))
+            yield candidate._replace(shown=candidate.shown * ratio, cost=cost + rare, taken=taken)
+
+
+def _confused(given: Given, unit: str) -> Iterator[tuple[str, str, Fraction, float]]:
+    """How prefixes are confused: an id, words, by what that multiplies the number, and what it costs more."""
+    power = given.power
     binary = NAMED.get(power, f"units of 1,024^{power}")
     decimal = binary.replace("i", "")
-    if given.is_binary:
-        words, ratio = f"{decimal} written as {binary}", Fraction(1024**power, 1000**power)
-    else:
-        words, ratio = f"{binary} written as {decimal}", Fraction(1000**power, 1024**power)
     if unit != "bytes":
         words = f"in units of 2^{10 * power} instead of 10^{3 * power}"
-    last = Taken("binary_units", words, "", "")
-    taken = (*candidate.taken, last)
-    yield candidate._replace(shown=candidate.shown * ratio, cost=cost, taken=taken)
+        yield "binary_units", words, Fraction(1000**power, 1024**power), 0.0
+    elif given.is_binary:
+        yield "binary_units", f"{decimal} written as {binary}", Fraction(1024**power, 1000**power), 0.0
+    else:
+        yield "binary_units", f"{binary} written as {decimal}", Fraction(1000**power, 1024**power), 0.0
+        if power > 1:
+            smaller = NAMED.get(power - 1, "")
+            words = f"1,000 {smaller} written as a {decimal}"
+            yield "mixed_units", words, Fraction(1000 ** (power - 1), 1024 ** (power - 1)), MIXED
 
 
 def written(candidate: Candidate) -> tuple[Taken, ...]:

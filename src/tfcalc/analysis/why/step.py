@@ -22,7 +22,8 @@ class State(NamedTuple, Generic[C]):
     @property
     def value(self) -> Fraction:
         """The number."""
-        return sum(self.cells.values()) * self.factor
+        total = sum(self.cells.values())
+        return Fraction(total) if self.factor == 1 else total * self.factor
 
     def without(self, drops: Callable[[C], bool]) -> State[C] | None:
         """The same without some cells; None where there are none of them, or no others."""

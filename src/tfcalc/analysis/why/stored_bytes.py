@@ -11,6 +11,7 @@ from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.rounded import nominal
 from tfcalc.analysis.why.step import Root, State, Step
 from tfcalc.analysis.why.tensors import Cell, Cells
+from tfcalc.errors import TfcalcError
 from tfcalc.number_formats import NUMBERS
 
 if TYPE_CHECKING:
@@ -51,7 +52,14 @@ ADAM = (
     Held("adam_6", Fraction(6), "6 bytes a parameter: 16-bit weights, and two moments in 16 bits", 1.5),
     Held("sgd_8", Fraction(8), "8 bytes a parameter: weights and gradients in fp32", 1.25),
 )
-NOMINAL = 0.25
+QUANTIZED = ("nf4", "nf4-dq", "gptq", "awq", "int8", "fp8", "mxfp4")
+"""How libraries pack the matrices of layers; embeddings, the output head and norms stay as they were."""
+FILES, BLOCKS, PACKED, RARE_FILE = 0.75, 1.0, 0.75, 0.5
+COMMON_FILES = ("q4_0", "q4_k_m", "q8_0", "q5_k_m", "q6_k")
+RARE_FILES = ("q4_1", "q5_0", "q5_1", "q2_k", "q3_k_s", "q3_k_m", "q3_k_l", "q4_k_s", "q5_k_s", "iq2_xxs", "iq4_xs")
+"""llama.cpp's file types that people download; the rare ones cost RARE_FILE more."""
+OLD_BLOCKS = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+"""Files from before GGUF have every matrix in the same type."""
 OVERHEAD = Fraction(6, 5)
 
 
@@ -69,12 +77,29 @@ def roots(model: Model, tree: Component, cells: Cells, called: str) -> Iterator[
         state: State[Cell] = State(cells, held.each)
         what = f"{total:,} parameters x {_plain(held.each)} bytes"
         yield Root(held.name, what, words, state, asked, cost, BYTES_UNIT)
-        for size, said in nominal(total).items():
+        for size, said, rare in nominal(total):
             of = f"parameters rounded to {said}"
             round_number: State[Cell] = State({Cell("parameters"): size}, held.each)
             what = f"{size:,} x {_plain(held.each)} bytes"
             name = f"{held.name}_of_{said}"
-            yield Root(name, what, f"{of}, {held.words}", round_number, asked, cost + NOMINAL, BYTES_UNIT, deep=2)
+            yield Root(name, what, f"{of}, {held.words}", round_number, asked, cost + rare, BYTES_UNIT, deep=2)
+
+
+def packed_files(model: Model, tree: Component, called: str) -> Iterator[Root[Cell]]:
+    """What files and libraries take that store a matrix in blocks, with scales."""
+    kinds = [(name, f"a GGUF file of type {name.upper()}", FILES) for name in COMMON_FILES]
+    kinds += [(name, f"a GGUF file of type {name.upper()}", FILES + RARE_FILE) for name in RARE_FILES]
+    old = "every matrix in llama.cpp's {} (a GGML file from before GGUF)"
+    kinds += [(f"{name}-pure", old.format(name.upper()), BLOCKS) for name in OLD_BLOCKS]
+    kinds += [(name, f"the layers' matrices packed as {name}", PACKED) for name in QUANTIZED]
+    for name, words, cost in kinds:
+        try:
+            size = weights_bytes(model, tree, name)
+        except TfcalcError:
+            continue
+        command = f"tfcalc memory {called} --weights {name}".replace("  ", " ")
+        state: State[Cell] = State({Cell("bytes"): size})
+        yield Root(f"weights_{name}", f"bytes of {words}", words, state, command, cost, BYTES_UNIT, deep=1)
 
 
 def _plain(number: Fraction) -> str:
@@ -90,6 +115,8 @@ SOME_OF_PARAMS = (
     "positions",
     "mtp",
     "mtp_with_copies",
+    "no_minor",
+    "masks",
 )
 """What of the parameters changes bytes in questions that people ask."""
 

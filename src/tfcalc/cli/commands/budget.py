@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,12 @@ from tfcalc.printable import quoted
 from tfcalc.settings_file import text_of
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.before import Other
+    from tfcalc.budgets.checks import Check
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.numbers import Numbers
+    from tfcalc.budgets.run import Run
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
@@ -92,7 +96,18 @@ def _checked(settings: Settings, file: BudgetFile) -> Checked:
     if not run.models:
         only = settings.get("only")
         raise UsageError(f"--model {quoted(only)} matches none of [models]", nearest(only, file.models))
-    return run.checked(_today(settings))
+    return run.checked(_today(settings))._replace(ask=partial(_asked, run))
+
+
+def _asked(run: Run, check: Check, keys: tuple[str, ...]) -> Asked:
+    """The question that a check is about, as deep as the keys go."""
+    from tfcalc.budgets.metric import read
+    from tfcalc.cli.asking import Asker
+
+    options = run.file.scenarios[check.scenario].options if check.scenario else {}
+    depth = len(keys) if keys[0] == "components" else None
+    command, source = read(check.metric).command, run.named(check.model)
+    return Asker().asked(command, source, options, run.file.conventions, depth)
 
 
 def _numbers(settings: Settings, file: BudgetFile) -> Numbers:

@@ -27,6 +27,8 @@ MODELS = Option(
     argument=True,
     several=True,
 )
+REVISIONS = ("HEAD", "origin/")
+"""How git's revisions begin that people type."""
 FOR_BOTH = tuple(option for option in EACH if option not in (TRAIN, SERVE, *SERVING))
 
 
@@ -49,6 +51,8 @@ def _sides(texts: Sequence[str]) -> Sequence[str]:
     if len(texts) != 2:
         told = f"1 model to compare: {quoted(texts[0])}" if len(texts) == 1 else f"{len(texts)} models to compare"
         raise UsageError(told, "name two, or one file at a git revision: HEAD~1:config.json")
+    if texts[0].startswith(REVISIONS) and ":" not in texts[0]:
+        raise UsageError(f"{quoted(texts[0])} is a git revision and no model", f"write {texts[0]}:{texts[1]}")
     return texts
 
 

@@ -10,6 +10,7 @@ from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.question import number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
+from tfcalc.cli.commands.opened import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
@@ -43,27 +44,23 @@ def answer(settings: Settings) -> Answer:
 
 
 def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answer:
-    from tfcalc.analysis.opened_numbers import open_number
-    from tfcalc.cli.commands.opened import asked_about
-
     settings = Settings({key: given for key, given in settings.given.items() if key != "of"}, settings.named)
     own = {option.name for option in (*command(name).options, *PART[:2])}
     settings.refuse((key for key in settings.given if key not in own), f"on {name}", {})
     if "approx_params" not in keys:
         settings.refuse(("approx",), f"on {keys[-1]}", {})
-    if keys[0] == "components" and not settings.choose("budget", "gpu"):
-        settings = settings.with_values(depth=len(keys))
-    return open_number(keys, asked_about(name, settings))
+    return of_one_model(name, keys, settings)
 
 
 def by_words(words: Sequence[str]) -> Command:
-    """``explain`` itself; or what opens a number of a command that takes other words than a model."""
-    from tfcalc.cli.commands.opened import of_answer, path_among
-
+    """``explain`` itself; or what opens a number by the words of the command that has it."""
     path = path_among(words, COMMAND.options)
-    return COMMAND if path is None or path.command in COMMANDS else of_answer(path, words)
+    of_a_part = path is not None and path.command in COMMANDS and any(word.startswith(OF_A_PART) for word in words)
+    return COMMAND if path is None or of_a_part else of_answer(path, words)
 
 
+OF_A_PART = ("--of", "--steps", "--with-batch")
+"""Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
     TARGET,
     MODEL_ARGUMENT,

@@ -13,6 +13,7 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import OfTable, count
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.settings_file import OWN, SHARED
 
@@ -37,6 +38,10 @@ class Written(NamedTuple):
     def budgets(self) -> int:
         """How many limits there are."""
         return sum(len(model.values) for model in self.models)
+
+    def opener(self) -> OfTable:
+        """Where its numbers come from."""
+        return OfTable(self.file, {"budget_count": count("the limits in the file")})
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc import catalog
+from tfcalc.analysis.question import Question
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import OfTable, Opener, Way, count, given
+from tfcalc.report.paths import Step
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
 
 if TYPE_CHECKING:
@@ -68,11 +71,33 @@ class Models(NamedTuple):
     def _presets(self) -> Iterator[catalog.Preset]:
         return (catalog.preset(row.name) for row in self.rows)
 
+    def opener(self) -> OfPresets:
+        """Where its numbers come from."""
+        return OfPresets(self)
+
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         stated = ({"source": preset.source, "sources": preset.sources} for preset in self._presets())
         rows = [row._asdict() | where for row, where in zip(self.rows, stated, strict=True)]
         return {"schema_version": SCHEMA_VERSION, "command": "models", "models": rows}
+
+
+class OfPresets(Opener):
+    """A preset's parameters are those that tfcalc counts of it."""
+
+    def __init__(self, answer: Models) -> None:
+        self.answer = answer
+        self.heading = f"{len(answer.rows)} models"
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a preset's parameters, or of its longest sequence."""
+        match steps:
+            case ("models", int(place), "total_params"):
+                name = self.answer.rows[place].name
+                return Question("params", catalog.load(name), called=name).number("total_params")
+            case ("models", int(place), "context"):
+                return given(f"the longest sequence, by the config of {self.answer.rows[place].name}")
+        return None
 
 
 class Trainable(NamedTuple):
@@ -88,6 +113,10 @@ class Trainable(NamedTuple):
             rows=[[name] for name in self.known],
             quiet="\n".join(self.known),
         )
+
+    def opener(self) -> OfTable:
+        """Where its numbers come from."""
+        return OfTable("training memory", {"trainable_count": count("the model types that are listed")})
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
@@ -113,6 +142,10 @@ class Supported(NamedTuple):
             quiet="\n".join(self.known),
             notes=[lacking if self.missing else "all text model types of transformers are supported"],
         )
+
+    def opener(self) -> OfTable:
+        """Where its numbers come from."""
+        return OfTable("model types", {"supported_count": count("the model types that are listed")})
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""

@@ -10,10 +10,12 @@ from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.opened import open_answer
-from tfcalc.report.paths import dotted, reach
+from tfcalc.report.opening import Opener, Way, found
+from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
+from tfcalc.report.paths import Step, dotted, reach
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
     from tfcalc.report.opening import Openable
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 PATH = Option(
     "path", (), "COMMAND.PATH of a number of an answer, followed by all that was said to that command", argument=True
 )
-WRITTEN = ("latex", "sympy", "chart", "shares", "answers", "update", "reason")
+WRITTEN = ("latex", "sympy", "chart", "answers", "update", "reason")
 """What decides how another answer is written, or writes a file."""
 NO_NUMBERS = ("schema",)
 
@@ -51,13 +53,49 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     if name in NO_NUMBERS or not all(keys):
         raise UsageError(f"{name}.{'.'.join(keys)} is no number", f"write one as {name}.KEY.KEY")
     own = command(name).meant([*words[:place], *words[place + 1 :]])
-    options = {option.name: option for option in (PATH, *own.options, *SHOW) if option.name not in WRITTEN}
-    return Command(partial(_opened, own, keys), tuple(options.values()), command("explain").examples)
+    first = PATH._replace(name=f"path{len(own.options)}")  # the words may begin with a path of their own
+    options = {option.name: option for option in (first, *own.options, *SHOW) if option.name not in WRITTEN}
+    opened = partial(of_one_model, name, keys) if name in ABOUT_ONE_MODEL else partial(_opened, own, keys)
+    return Command(opened, tuple(options.values()), command("explain").examples)
+
+
+def of_one_model(name: str, keys: tuple[str, ...], settings: Settings) -> Answer:
+    """A number of the answer about a model, as deep in its breakdown as the keys go."""
+    from tfcalc.analysis.opened_numbers import open_number
+
+    if settings.get("via"):
+        return open_answer(Through(command(name).answer(settings)), keys)
+    if keys[0] == "components" and not settings.choose("budget", "gpu"):
+        settings = settings.with_values(depth=len(keys))
+    return open_number(keys, asked_about(name, settings))
+
+
+class Through(NamedTuple):
+    """An answer that transformers gave."""
+
+    answer: Answer
+
+    def to_dict(self) -> dict[str, object]:
+        """The same."""
+        return self.answer.to_dict()
+
+    def opener(self) -> Opener:
+        """Who counted."""
+        return ByTransformers()
+
+
+class ByTransformers(Opener):
+    """Every number is what transformers' own module has."""
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """The same of all but the model's fields and the definitions."""
+        known = steps[0] in ("model", "conventions", "schema_version")
+        return None if known else found("counted by transformers, on the module that it builds without data")
 
 
 def asked_about(name: str, settings: Settings) -> Asked:
     """A question about one model, with its answer."""
-    from tfcalc.analysis.opened_numbers import Asked
+    from tfcalc.analysis.asked import Asked
     from tfcalc.cli.commands.plans import Plans, memory_plans
 
     said = command(name).answer(settings).to_dict()
@@ -80,7 +118,4 @@ def asked_about(name: str, settings: Settings) -> Asked:
 
 def _opened(asked: Command, keys: Sequence[str], settings: Settings) -> Answer:
     by = {name: given.called for name, given in settings.given.items()}
-    found = asked.answer(settings)
-    if not hasattr(found, "opener"):
-        raise UsageError(f"numbers of {found.to_dict()['command']} cannot be opened", "ask about one model")
-    return cast("Answer", open_answer(cast("Openable", found), keys, by))
+    return open_answer(cast("Openable", asked.answer(settings)), keys, by)

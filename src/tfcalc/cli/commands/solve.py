@@ -119,7 +119,7 @@ COMMAND = Command(
         "tfcalc solve 'attention / total = 1/2' llama-3-8b --for seq",
         "tfcalc solve 'params = 125M' --for d_model,layers --kind decoder",
         "tfcalc solve 'memory <= 24GiB' llama-3-8b --for context",
-        "tfcalc solve 'kv_cache <= 4GiB' llama-3-8b --for concurrency --serve --context 8k",
+        "tfcalc solve 'kv_cache <= 4GiB' llama-3-8b --for concurrency --serve",
         "tfcalc solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",
     ),
     lambda found: found.exit_code,  # type: ignore[attr-defined]  # of the answers that it has

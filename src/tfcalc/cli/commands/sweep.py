@@ -63,7 +63,7 @@ def answer(settings: Settings) -> Swept:
     conventions = {name: value for name, value in question.report_at(at).conventions.items() if name not in spread}
     bare = without(settings, spread).model()
     heading = f"{bare.summary}; swept: {', '.join(spread)}"
-    return answers.Swept(table, bare.described(), conventions, heading, settings.get("units", "iec"))
+    return answers.Swept(table, bare.described(), conventions, heading, settings.get("units", "iec"), question)
 
 
 def _plans(one: Settings, of: str, model: Model) -> tuple[Plans, str | None]:

@@ -119,7 +119,8 @@ def _joined(parts: list[Component]) -> Iterator[Tensor]:
     """Each tensor of the first with those of the others behind it, along the last axis."""
     for tensors in zip(*(part.own.weights for part in parts), strict=True):
         first = tensors[0]
-        yield first._replace(shape=(*first.shape[:-1], total(tensor.shape[-1] for tensor in tensors)))
+        name = f"{first.name.partition('_')[0]}_QKV"
+        yield first._replace(name=name, shape=(*first.shape[:-1], total(tensor.shape[-1] for tensor in tensors)))
 
 
 def _weights(tree: Component, sized: Component) -> Iterator[Weight]:

@@ -1,0 +1,45 @@
+"""A formula as text, with names or with what stands for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tfcalc.expressions.nodes import Expression, Floor, Minimum, Name, Number, Power, Product, Sum
+
+
+def written(expression: Expression, values: Mapping[str, object]) -> str:
+    """The formula with these values in the place of names; names without one stay.
+
+    >>> from tfcalc.expressions import read_formula
+    >>> written(read_formula("2h/3 + 1", {"h"}), {"h": 512})
+    '2·512/3 + 1'
+    """
+    match expression:
+        case Number(value):
+            return str(value) if value.denominator == 1 else f"({value})"
+        case Name(name):
+            return str(values.get(name, name))
+        case Sum(terms):
+            return f"{' + '.join(written(term, values) for term in terms)}".replace("+ -", "- ")
+        case Product(factors):
+            return _product(factors, values)
+        case Power(base, exponent):
+            return f"{_closed(base, values)}^{exponent}" if exponent != -1 else f"1/{_closed(base, values)}"
+        case Floor(inside):
+            return f"⌊{written(inside, values)}⌋"
+        case Minimum(one, other):
+            return f"min({written(one, values)}, {written(other, values)})"
+
+
+def _product(factors: tuple[Expression, ...], values: Mapping[str, object]) -> str:
+    over = [each for each in factors if not (isinstance(each, Power) and each.exponent < 0)]
+    under = [Power(each.base, -each.exponent) for each in factors if isinstance(each, Power) and each.exponent < 0]
+    top = "·".join(_closed(each, values) for each in over) or "1"
+    below = "".join(f"/{_closed(each.base if each.exponent == 1 else each, values)}" for each in under)
+    return f"{top}{below}".replace("-1·", "-")
+
+
+def _closed(expression: Expression, values: Mapping[str, object]) -> str:
+    """In brackets where it is a sum or a product."""
+    text = written(expression, values)
+    return f"({text})" if isinstance(expression, Sum | Product) else text

@@ -1,0 +1,41 @@
+"""What runs one by one where it matters what is live when: layers, turns of the same layers, streams beside another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import TypeVar
+
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
+
+T = TypeVar("T")
+MOST_BY_THEMSELVES = 256
+"""Of those that run one by one; published models have fewer than 130 layers, and equal ones count as a few."""
+
+
+def bounded(each: Iterable[T], what: str = "layers that differ from their neighbours") -> list[T]:
+    """These, each of which runs by itself. Raises InvalidModel where they are too many."""
+    few = list(islice(each, MOST_BY_THEMSELVES + 1))
+    if len(few) > MOST_BY_THEMSELVES:
+        raise InvalidModel(
+            f"more than {MOST_BY_THEMSELVES} {what} are too many to follow one by one",
+            f"give at most {MOST_BY_THEMSELVES}",
+        )
+    return few
+
+
+def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
+    """The numbers of so many turns, or of so many streams. Raises InvalidModel likewise."""
+    return bounded(range(value_of(times)), what)
+
+
+def bounded_kinds(count: int) -> int:
+    """So many kinds of layers. Raises InvalidModel where they are too many to count each by itself."""
+    if count > MOST_BY_THEMSELVES:
+        raise InvalidModel(
+            f"more than {MOST_BY_THEMSELVES} layers that are unlike each other are too many to count one by one",
+            f"give at most {MOST_BY_THEMSELVES}",
+        )
+    return count
