@@ -181,7 +181,7 @@ STEP = Workload(phase="train", seq_len=64)
     ("name", "budget", "plans"),
     [
         ("gpt2", 3 * 2**29, {"training": Training(optimizer="sgd"), "workload": STEP}),
-        ("smollm-135m", 2 * 2**30, {"training": Training(zero="2", gpus=2), "workload": STEP}),
+        ("smollm-135m", 5 * 2**28, {"training": Training(zero="2", gpus=2), "workload": STEP}),
         ("gemma-2-2b", 6 * 2**30, {"serving": Serving(context=1000, concurrency=4)}),
         ("opt-125m", 2**30, {"serving": Serving(context=512, concurrency=9, cache="dynamic")}),
         ("bert-base-uncased", 2**29, {}),
