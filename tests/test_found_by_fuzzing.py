@@ -11,6 +11,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Workload
+from tfcalc.analysis.changes import _smaller_batches
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
@@ -21,6 +22,7 @@ from tfcalc.hardware import named
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import Stack, _repeated
+from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
 from tfcalc.tape.standing import ABOVE, BELOW
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
@@ -237,3 +239,70 @@ def test_values_that_are_equal_have_one_fingerprint() -> None:
     assert plain == traced_
     assert plain.fingerprint == traced_.fingerprint
     assert plain.fingerprint != other.fingerprint
+
+
+def _memory(model: object, asked: str, run: Workload | None = None, **more: Any) -> int:
+    """The bytes of this total."""
+    return int(tfcalc.memory(model, run, **more).totals[asked])  # type: ignore[arg-type]
+
+
+def test_a_flat_shard_steps_at_once() -> None:
+    """Lion's two temporaries are as large as a parameter, or as half of all of them: ZeRO-1 on two GPUs takes more."""
+    model, run = tfcalc.from_config({"model_type": "tapas"}), Workload(phase="train", seq_len=8, kernel="flash")
+    one = tfcalc.Training(optimizer="lion")
+    two = one.replaced(zero="1", gpus=2, layout="zero")
+    words, params = 30522 * 768, int(tfcalc.params(model).answer)  # the largest parameter, and all of them
+    assert _memory(model, "temporary_bytes", run, training=one) == 2 * 4 * words
+    shard = _memory(model, "temporary_bytes", run, training=two)
+    assert shard == pytest.approx(2 * 4 * params // 2, abs=16)  # which is filled up
+    assert _memory(model, "peak_bytes", run, training=two) > _memory(model, "peak_bytes", run, training=one)
+
+
+def test_checkpoints_come_on_top_of_gradients() -> None:
+    """SGD's peak is in the first layer's backward, where all others have gradients: what it keeps counts, no more.
+
+    Its norm keeps the layer's input in fp32 either way; a checkpoint keeps it in bf16, too.
+    """
+    model, plan = tfcalc.load("mistral-7b-v0.1"), tfcalc.Training(precision="bf16", optimizer="sgd")
+    run = Workload(phase="train", seq_len=957, kernel="eager")
+    none, full = (
+        _memory(model, "peak_bytes", run.replaced(recompute=word), training=plan) for word in ("none", "full")
+    )
+    assert full - none == 957 * 4096 * 2
+
+
+def test_compressed_caches_are_smaller_where_no_token_waits() -> None:
+    """DeepSeek-V4 compresses 4 or 128 tokens at once; a rest of them is kept as it is, in blocks of a paged cache."""
+    model = tfcalc.load("deepseek-v4-flash")
+    whole, rest, more = (
+        _memory(model, "kv_cache_bytes", serving=tfcalc.Serving(context=context, cache="paged"))
+        for context in (1312, 1311, 1312 + 128)
+    )
+    assert whole < rest
+    assert whole < more
+
+
+def test_flash_attention_keeps_vectors_where_scores_are_fewer() -> None:
+    """At 3 tokens GLM-5's 3 x 3 scores are less than what flash attention keeps instead; at 64 they are not."""
+    model, plan = tfcalc.from_config({"model_type": "glm_moe_dsa"}), tfcalc.Training(precision="bf16")
+
+    def kept(kernel: str, length: int) -> int:
+        run = Workload(phase="train", seq_len=length, kernel=kernel)
+        return _memory(model, "activations_bytes", run, training=plan)
+
+    assert kept("flash", 3) > kept("eager", 3)
+    assert kept("flash", 64) < kept("eager", 64)
+
+
+@pytest.mark.parametrize(("batch", "halved"), [(12, [6, 3, 1]), (999_999_937, [1]), (999_999_999_989, [1])])
+def test_a_smaller_batch_divides_the_batch(batch: int, halved: list[int]) -> None:
+    """Half a billion numbers were tried below a prime batch: no answer to whether it fits."""
+    changes = _smaller_batches(Workload(batch_size=batch), tfcalc.Training())
+    assert [change.values["batch_size"] for change in changes] == halved
+
+
+@pytest.mark.parametrize(("size", "remedy"), [(999_999_999_989, "nearest: 1"), (12, "nearest: 6, 12")])
+def test_devices_that_share_a_size_are_found_among_those_that_there_are(size: int, remedy: str) -> None:
+    """All numbers up to a prime width of 999,999,999,989 were tried."""
+    with pytest.raises(InvalidModel, match=rf"{remedy}$"):
+        check_even("width", size, "tp", 7)

@@ -96,7 +96,8 @@ def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
     verdict = f"yes: {drawn.right:,}"
     if not correct:
         slip = SLIPS.get(Fraction(number) / drawn.right, "") if drawn.right else ""
-        verdict = "; ".join([f"no: {drawn.right:,}", *([slip] if slip else []), drawn.command])
+        explained = f"{drawn.command} shows why"
+        verdict = "; ".join([f"no: it is {drawn.right:,}", *([slip] if slip else []), explained])
     return Quiz(seed, topic, (exercise,), Grade(given, correct, verdict))
 
 

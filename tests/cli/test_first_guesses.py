@@ -99,6 +99,8 @@ HINTS = {
     "explain embedding": "--vocab-size 32000",
     "params no/such/folder/": "does not exist",
     "formula ffn --of quantities": "--of 'quantities' is not known",
+    "formula mha --of time --batch 8": "--batch 8 has no effect on growth; --with-batch keeps b in it",
+    "explain mha --of time --batch 8": "--batch 8 has no effect on growth; --with-batch keeps b in it",
 }
 
 
@@ -119,3 +121,23 @@ def test_help_fits_80_columns(tfcalc: Program, command: str) -> None:
     found = tfcalc(command, "--help", env={"COLUMNS": "80"})
     assert found.returncode == 0
     assert [line for line in found.stdout.splitlines() if len(line) > 80] == []
+
+
+def test_help_breaks_no_word_at_its_hyphen(tfcalc: Program) -> None:
+    assert "paged-adamw-8bit-trainer" in tfcalc("memory", "--help", env={"COLUMNS": "80"}).stdout
+
+
+def test_a_number_without_a_model_is_answered_with_how_to_name_one(tfcalc: Program) -> None:
+    """124M is GPT-2, and nothing of the Transformer of 2017."""
+    assert "No model was named: tfcalc why 124M gpt2" in tfcalc("why", "124M").stdout
+    assert "No model was named" not in tfcalc("why", "117M", "gpt2").stdout
+
+
+def test_presets_are_found_by_a_word(tfcalc: Program) -> None:
+    found = tfcalc("models", "ALBERT", "-q").stdout.split()
+    assert found == ["albert-base-v2", "albert-large-v2", "albert-xlarge-v2", "albert-xxlarge-v2"]
+    assert tfcalc("models", "bert base", "-q").stdout.split()[0] == "albert-base-v2"
+    refused = tfcalc("models", "lamma-3")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "no preset has 'lamma-3' in its name; did you mean" in refused.stderr
+    assert tfcalc("models", "llama", "--supported").returncode == 2

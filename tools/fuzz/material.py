@@ -10,7 +10,7 @@ words = str.split
 
 SIZES = [
     *words("1 2 3 4 5 6 8 12 16 32 63 64 100 128 256 512 768 1000 1024 4096 8k 1e3 4_096 128Ki 32000 50257 1M"),
-    *words("7B 1e12"),
+    *words("7B 1e12 999983 999999999989"),
 ]
 
 NUMBERS = [
@@ -159,5 +159,6 @@ def number_near(draw: random.Random) -> int:
             10**6,
             10**9,
             10**12,
+            999_999_999_989,  # a prime: no other number divides it
         ]
     )

@@ -32,6 +32,8 @@ TERMS = {
 }
 """What the terms are called, in the order of the table."""
 KINDS = {"ffn": "MLP", "norm": "norms", "experts": "experts", "embedding": "embeddings"}
+OF_NO_PART = {"activations": "others"}
+"""What a layer saves outside of its parts, which is not called activations once more."""
 OPTIMIZERS = {
     "none": "no optimizer",
     "sgd": "SGD",
@@ -132,7 +134,7 @@ def _spent_on(entry: Entry, units: str) -> str:
         sums[part.kind] = sums.get(part.kind, 0) + part.value
     largest = sorted(sums.items(), key=lambda item: -item[1])
     return ", ".join(
-        f"{KINDS.get(kind, kind)} {short_bytes(size, units)}"
+        f"{(KINDS | OF_NO_PART).get(kind, kind)} {short_bytes(size, units)}"
         for kind, size in largest[:MOST]
         if size >= entry.value // 100
     )

@@ -8,11 +8,13 @@ Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer reque
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
+from tfcalc.core.divisors import divisors
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.footprint.training.precisions import precision
@@ -292,17 +294,14 @@ def _offload(plan: Training) -> list[Change]:
 def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
     """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
     batch, steps = exact(run.batch_size), exact(plan.grad_accum)
-    for micro in dict.fromkeys(_divisor(batch, most) for most in _halves(batch)):
+    sizes = divisors(batch)
+    for micro in dict.fromkeys(sizes[bisect(sizes, most) - 1] for most in _halves(batch)):
         times = steps * (batch // micro)
         yield Change(
             f"batch {micro:,} with gradient accumulation",
             {"batch_size": micro, "grad_accum": times},
             f"batch {micro:,}",
         )
-
-
-def _divisor(number: int, most: int) -> int:
-    return next(size for size in range(most, 0, -1) if number % size == 0)
 
 
 def _halves(number: int, multiple: int = 1) -> Iterator[int]:

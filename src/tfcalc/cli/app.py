@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
+from textwrap import wrap
 from typing import Annotated
 
 import typer
@@ -118,7 +119,9 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
 
 
 WIDTH = 78
-"""Columns of a line of help; longer lists of words are wrapped in the option's text."""
+"""Columns of a line of help; longer lists of words stand in the option's text."""
+TEXT = 44
+"""Columns of that text; it is broken here, as click breaks words at their hyphens."""
 
 
 def _parameter(option: Option) -> object:
@@ -128,7 +131,8 @@ def _parameter(option: Option) -> object:
     words, text = "|".join(option.known), option.help
     if option.known and len(f"  {', '.join(option.flags)} {words}") > WIDTH:
         fact, bracket, default = text.partition(" [default")
-        words, text = "WORD", f"{fact}: {', '.join(option.known)}{bracket}{default}"
+        text = f"{fact}: {', '.join(option.known)}{bracket}{default}"
+        words, text = "WORD", "\n".join(["\b", *wrap(text, TEXT, break_on_hyphens=False)])
     metavar = (
         None
         if option.switch

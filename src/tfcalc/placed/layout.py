@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import NamedTuple
 
 from tfcalc.core.number import Num, ceil_div, divide
@@ -10,6 +11,9 @@ from tfcalc.errors import InvalidModel
 
 ROWS_AT_A_TIME = 128
 """Megatron-LM's ``--make-vocab-size-divisible-by``: the kernels like tables of so many rows on each device."""
+
+MOST_DEVICES = 10_000
+"""Up to so many are proposed where a size cannot be shared evenly."""
 
 
 class Layout(NamedTuple):
@@ -97,7 +101,7 @@ def check_even(what: str, whole: Num, by: str, parts: Num) -> None:
 
 
 def _divisors(whole: int, near: int) -> list[int]:
-    """The divisors on both sides of a number."""
+    """The divisors on both sides of a number; above it one that is a number of devices."""
     below = next(number for number in range(min(near, whole), 0, -1) if whole % number == 0)
-    above = [number for number in range(near, whole + 1) if whole % number == 0][:1]
-    return [below, *above]
+    above = (number for number in range(near, min(whole, MOST_DEVICES) + 1) if whole % number == 0)
+    return [below, *islice(above, 1)]

@@ -68,7 +68,10 @@ class Rule(NamedTuple):
         if self.how != "sum" and others and not prod(others):
             return False
         found = self.at(terms, others)
-        return found == value or (isinstance(found, float) and isclose(found, value, rel_tol=1e-12))
+        if not isinstance(found, float):
+            return found == value
+        largest = max(map(abs, (*terms, *others))) if self.how == "sum" else 0
+        return isclose(found, value, rel_tol=PRECISE, abs_tol=PRECISE * largest)
 
     def written(self, terms: list[str], others: list[str]) -> str:
         """``total_flops / tokens``."""
@@ -87,6 +90,8 @@ class Rule(NamedTuple):
 
 DECIMALS = 2
 """Of what is rounded."""
+PRECISE = 1e-12
+"""What floating point leaves open, of a result or of the largest that is added."""
 
 
 def total(*terms: Named, less: tuple[Named, ...] = ()) -> Rule:

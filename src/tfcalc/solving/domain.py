@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from tfcalc.core.divisors import divisors
 from tfcalc.dimensions import LARGEST
 
 MOST_TOKENS = 10**18
@@ -64,19 +65,3 @@ def _first(step: int, now: int, fits: Callable[[int], str]) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle * step) else (low, middle)
     return high
-
-
-def divisors(number: int) -> list[int]:
-    """In ascending order.
-
-    >>> divisors(12)
-    [1, 2, 3, 4, 6, 12]
-    """
-    if number > MOST_DIVIDED:
-        return [1]
-    low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
-    return sorted({*low, *(number // each for each in low)})
-
-
-MOST_DIVIDED = 10**9
-"""The largest size whose divisors are looked for."""

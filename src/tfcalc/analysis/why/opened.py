@@ -30,9 +30,7 @@ class OfWhy(Opener):
                 shown = f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
                 return Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.answer.given}"),))
             case ("reasons" | "nearest", int(), "chance"):
-                return found(
-                    "the share of numbers with as many figures that something as simple gives, by counting them"
-                )
+                return found("estimated: the share of numbers with as many figures that something as simple gives")
         return None
 
     def _reason(self, kind: str, place: int) -> Reason:

@@ -9,7 +9,7 @@ from tfcalc.analysis.explain import COUNTS, explain_part
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.question import number_path
 from tfcalc.cli.commands import Command, command
-from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed
+from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch
 from tfcalc.cli.commands.opened import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
@@ -27,6 +27,7 @@ def answer(settings: Settings) -> Answer:
         return _number(settings, *asked)
     settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
     model = settings.model()
+    refuse_batch(settings)
     of, run = settings.get("of", "params"), settings.workload(model)
     asked_for = plans_for(settings, of, model, run)
     return explain_part(
@@ -62,7 +63,7 @@ def by_words(words: Sequence[str]) -> Command:
 OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
-    TARGET,
+    TARGET._replace(help=f"{TARGET.help}; or COMMAND.PATH of a number in JSON, followed by that command's words"),
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
@@ -100,6 +101,8 @@ COMMAND = Command(
         "tfcalc explain memory.peak_bytes gpt2 --train --batch 8",
         "tfcalc explain compare.models.1.total_params gpt2 gpt2-medium",
         "tfcalc explain diff.rows.total_params.percent gpt2 gpt2-medium",
+        "tfcalc explain shapes.results.Q.flops mha --batch 2 --seq 5",
+        "tfcalc explain solve.rows.0.sides.0 'params = 125M' --for layers gpt2",
     ),
     by_words=by_words,
 )

@@ -45,6 +45,7 @@ def answer(settings: Settings) -> Formula | Formulas:
     if not settings.get("target"):
         return _summary(settings)
     settings = aimed(settings)
+    refuse_batch(settings)
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
@@ -65,6 +66,13 @@ def answer(settings: Settings) -> Formula | Formulas:
         notation=_notation(settings),
         letters=letters_of(settings.get("letters")),
     )
+
+
+def refuse_batch(settings: Settings) -> None:
+    """Raise UsageError for a batch size where growth is asked for, which has no numbers."""
+    if settings.get("of") == "time":
+        remedy = "leave it out" if settings.get("with_batch") else "--with-batch keeps b in it"
+        settings.refuse(("batch_size",), "on growth", {}, remedy)
 
 
 OF_ONE_PART = ("of", "approx", "big_o", "with_batch", "by_matrix", "substitute", "letters", "latex", "sympy")

@@ -11,6 +11,7 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
+from tfcalc.model_names import alike, listed, spelled
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.opening import OfTable, Opener, Way, count, given
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
 
 COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
+WORD = Option("word", (), "only the presets with this in their names", argument=True)
 LISTS = ("supported", "trainable")
 """What lists model types, and not presets."""
 
@@ -35,7 +37,7 @@ class Models(NamedTuple):
         """A row per model."""
         columns, rows = self._sources() if self.with_sources else self._sizes()
         return Sheet(
-            title=f"{len(self.rows)} models",
+            title=f"{len(self.rows)} model{'s' * (len(self.rows) != 1)}",
             columns=columns,
             rows=rows,
             quiet="\n".join(row.name for row in self.rows),
@@ -161,6 +163,8 @@ class Supported(NamedTuple):
 def answer(settings: Settings) -> Answer:
     """The list that was asked for."""
     types, presets = settings.choose(*LISTS), [name for name in ("family", "sources") if settings.get(name)]
+    if types:
+        settings.refuse(("word",), "on model types", {})
     if types and presets:
         chosen = settings.choose(*types, *presets)
         types, presets = ([name for name in names if name in chosen] for names in (types, presets))
@@ -174,15 +178,23 @@ def answer(settings: Settings) -> Answer:
         return _supported()
     if settings.get("trainable"):
         return _trainable()
-    return _models(family.lower() if family else None, with_sources=bool(settings.get("sources")))
+    return _models(
+        family.lower() if family else None, settings.get("word", ""), with_sources=bool(settings.get("sources"))
+    )
 
 
-def _models(family: str | None, *, with_sources: bool) -> Models:
+def _models(family: str | None, word: str, *, with_sources: bool) -> Models:
     rows = [catalog.index()[name] for name in catalog.names()]
     known = {row.family for row in rows}
     if family is not None and family not in known:
         raise UsageError(f"no preset is of family {quoted(family)}", nearest(family, sorted(known)))
-    return Models([row for row in rows if family in (None, row.family)], with_sources)
+    found = [row for row in rows if family in (None, row.family) and spelled(word) in row.name]
+    if not found:
+        near = alike(word, catalog.names())
+        remedy = f"did you mean {listed(near)}?" if near else "tfcalc models lists all"
+        of_family = f" of family {quoted(family)}" if family else ""
+        raise UsageError(f"no preset{of_family} has {quoted(word)} in its name", remedy)
+    return Models(found, with_sources)
 
 
 def _trainable() -> Trainable:
@@ -202,6 +214,7 @@ def _supported() -> Supported:
 COMMAND = Command(
     answer,
     (
+        WORD,
         Option("family", ("--family",), "only those of this model_type"),
         Option("supported", ("--supported",), "list the supported model types of config.json", switch=True),
         Option("trainable", ("--trainable",), "list the model types with training memory", switch=True),
@@ -210,6 +223,7 @@ COMMAND = Command(
     ),
     (
         "tfcalc models",
+        "tfcalc models bert-base",
         "tfcalc models --family llama",
         "tfcalc models --sources --family gpt_oss",
         "tfcalc models --supported",

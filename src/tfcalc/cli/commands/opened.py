@@ -56,7 +56,13 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     first = PATH._replace(name=f"path{len(own.options)}")  # the words may begin with a path of their own
     options = {option.name: option for option in (first, *own.options, *SHOW) if option.name not in WRITTEN}
     opened = partial(of_one_model, name, keys) if name in ABOUT_ONE_MODEL else partial(_opened, own, keys)
-    return Command(opened, tuple(options.values()), command("explain").examples)
+
+    def answer(settings: Settings) -> Answer:
+        """What opens it, asked without the path."""
+        rest = {key: given for key, given in settings.given.items() if key != first.name}
+        return opened(type(settings)(rest, settings.named))
+
+    return Command(answer, tuple(options.values()), command("explain").examples)
 
 
 def of_one_model(name: str, keys: tuple[str, ...], settings: Settings) -> Answer:

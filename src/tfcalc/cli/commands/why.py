@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why import CACHE, MEMORY, QUANTITIES, Why, why
@@ -39,7 +40,11 @@ def answer(settings: Settings) -> Answer:
     model = settings.model()
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
     workload = settings.workload(model) if typed else None
-    return why(number, model, of, workload, tokens=settings.get("tokens"), called=_called(settings))
+    called = _called(settings)
+    found = why(number, model, of, workload, tokens=settings.get("tokens"), called=called)
+    if not found.found and not called:
+        return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {number} gpt2 asks about GPT-2"))
+    return found
 
 
 def _called(settings: Settings) -> str:
