@@ -1,8 +1,8 @@
 """Evaluations of one point in one process: by a closed form, by a tree built anew, and as a full report.
 
 ``python benchmarks/evaluations.py``. The ratio to a bare Python multiplication in the same run is what to compare
-between machines. Promised: 50 µs by the closed form of the core, 150 µs by that of Llama-3-8B. What a million points take
-as arrays is in ``benchmarks/sweeps.py``.
+between machines. Promised: 50 µs by the closed form of the core, 150 µs by that of Llama-3-8B. What a million points
+take as arrays is in ``benchmarks/sweeps.py``.
 """
 
 from __future__ import annotations
