@@ -110,3 +110,56 @@ WRONG = [
     ("ffn", "8lbh²", {"of": "flops"}, "it is half of the right one: a multiply-add is 2 FLOPs"),
     ("encoder-layer", "O(lh²)", {"of": "time"}, "O(lh(h + l)) is l²h more"),
 ]
+
+UNSEEN_RIGHT = [
+    ("mha", "4h^2+4h", {"notation": "lbhn"}),
+    ("mha", "h*(4*h+4)", {}),
+    ("mha", "2*(h*h + h) + 2*h*(h+1)", {}),
+    ("mha", "3(h*ad + ad) + ad*h + h", {}),
+    ("mha", "a*(3*h*(h/a) + 3*(h/a)) + h^2 + h", {}),
+    ("ffn", "h*4h + 4h + 4h*h + h", {}),
+    ("ffn", "4h(2h + 1) + h", {}),
+    ("ffn", "(2h+1)*f + h", {"general": True}),
+    ("encoder-layer", "h(12h + 13)", {}),
+    ("encoder-layer", "12h²(1 + 13/(12h))", {}),
+    ("decoder-layer", "12h^2 + 13h + (4h^2 + 6h)", {}),
+    ("core", "n*(12h² + 13h) + n*(16h² + 19h) + 2*2h", {}),
+    ("complete", "2Vh + n(12h^2+13h+16h^2+19h) + 4h", {}),
+    ("mha", "2*b*l*h*(3*h) + 2*b*l*l*h*2 + 2*b*l*h*h", {"of": "flops"}),
+    ("mha", "bl(8h² + 4lh)", {"of": "flops"}),
+    ("encoder-layer", "4lbh(6h + l)", {"of": "flops"}),
+    ("encoder-layer", "3*(24lbh² + 4l²bh)", {"of": "flops", "train": 1}),
+    ("ffn", "2*b*l*(h*4h + 4h*h)", {"of": "flops"}),
+    ("layer", "2·h·a·d + 2·h·g·d + 3·h·f + 2·h", {"model": "llama-3-8b"}),
+    ("layer", "(2*a + 2*g)*d*h + 3*f*h + 2*h", {"model": "llama-3-8b"}),
+]
+"""Odd but right, written down before check was asked about any."""
+
+UNSEEN_WRONG = [
+    ("mha", "a(3h² + 3h) + h² + h", {}, "counted a times"),  # a
+    ("mha", "3h(h + 1)", {}, "W_O"),  # W_O forgotten
+    ("mha", "3h² + h² ", {}, "biases"),  # biases dropped
+    ("ffn", "12h² + 5h", {}, "4h² less"),  # three matrices, as if gated: 4h² too much
+    ("encoder-layer", "12h² + 17h", {}, "the norms, counted twice"),  # each norm counted as 4h: the norms twice
+    ("ffn", "8h²+5h-4h", {}, "b_1"),  # b_1 forgotten
+    ("ffn", "2hf", {"general": True}, "biases"),  # the biases
+    ("encoder-layer", "12h² + 11h", {}, "β"),  # γ only: β of both norms forgotten
+    ("layer", "2had + 2hgd + 2hf + 2h", {"model": "llama-3-8b"}, "W_g"),  # the gate, third matrix
+    ("decoder-layer", "12h² + 15h", {}, "cross"),  # cross-attention forgotten
+    ("complete", "n(28h² + 32h) + 4h + Vh", {}, "W_vocab"),  # output head tied
+    ("complete", "n(28h² + 32h) + 4h + 3Vh", {}, "counted twice"),  # a table too much
+    (
+        "layer",
+        "4had + 3hf + 2h",
+        {"model": "llama-3-8b"},
+        "W_K, W_V: counted with a in the place of g",
+    ),  # k and v as if of all heads
+    ("encoder-layer", "24lbh² + 4lbh", {"of": "flops"}, "l is missing"),  # quadratic factor forgotten
+    ("encoder-layer", "24lbh² + 2l²bh", {"of": "flops"}, "half"),  # scores half
+    ("encoder-layer", "2(24lbh² + 4l²bh)", {"of": "flops", "train": 1}, "two thirds"),  # backward only once
+    ("encoder-layer", "24lbh² + 4l²bh", {"of": "flops", "train": 1}, "a third"),  # forward only
+    ("mha", "4lbh² + 2l²bh", {"of": "flops"}, "multiply-add is 2"),  # MACs
+    ("encoder-layer", "16lbh² + 4l²bh", {"of": "flops"}, "8lbh² is the projections of attention"),
+    ("core", "n(24h² + 26h) + 4h", {}, "cross_attention"),  # cross-attention forgotten in the decoder
+]
+"""Wrong in ways that students are, with a word of the cause, written down before check was asked about any."""

@@ -8,7 +8,7 @@ import pytest
 
 from tfcalc import Training, Workload, fits, load, memory
 from tfcalc.analysis.explain import explain
-from tfcalc.analysis.training_memory import Peaks
+from tfcalc.analysis.peaks import Peaks
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Report
 

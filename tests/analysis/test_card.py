@@ -9,7 +9,7 @@ from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
 from tfcalc.analysis.card import in_a_line, lines, read
 from tfcalc.analysis.gpus import TRAINED, common
-from tfcalc.analysis.training_memory import Peaks
+from tfcalc.analysis.peaks import Peaks
 from tfcalc.analysis.verdict import Fit
 from tfcalc.footprint.training.card import Figure, OnCard, allocatable, bands, on_card
 from tfcalc.footprint.training.reserved import Reserved

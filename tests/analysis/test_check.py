@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.formulas_to_check import RIGHT, WRONG
+from tests.analysis.formulas_to_check import RIGHT, UNSEEN_RIGHT, UNSEEN_WRONG, WRONG
 from tests.conftest import Program
 from tfcalc import Transformer, UsageError, Workload, formula, load
 from tfcalc.analysis.causes import cause_of, proportion
 from tfcalc.analysis.check import check
+from tfcalc.analysis.checked import Check
 from tfcalc.core.letters import NOTATIONS
 from tfcalc.core.polynomial import symbols
 from tfcalc.expressions import Ratio
@@ -35,6 +36,28 @@ def test_what_is_wrong_is_found_wrong_with_its_cause(
     found = check(target, text, **options)
     assert not found.correct
     assert found.verdict().startswith("no: ")
+    assert cause in found.verdict()
+
+
+def asked(target: str, text: str, options: dict[str, Any]) -> Check:
+    """The same with ``model`` as a preset, and ``train`` for a training step."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("model", "train")}
+    if "model" in options:
+        given["model"] = load(options["model"])
+    if "train" in options:
+        given["workload"] = Workload(phase="train")
+    return check(target, text, **given)
+
+
+@pytest.mark.parametrize(("target", "text", "options"), UNSEEN_RIGHT)
+def test_odd_writing_that_is_right(target: str, text: str, options: dict[str, Any]) -> None:
+    assert asked(target, text, options).correct
+
+
+@pytest.mark.parametrize(("target", "text", "options", "cause"), UNSEEN_WRONG)
+def test_what_had_not_been_seen_is_found_wrong(target: str, text: str, options: dict[str, Any], cause: str) -> None:
+    found = asked(target, text, options)
+    assert not found.correct
     assert cause in found.verdict()
 
 

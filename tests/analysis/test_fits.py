@@ -18,7 +18,7 @@ from tfcalc.analysis.budget import Budget, of_card, stated
 from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
 from tfcalc.analysis.fits import fits
 from tfcalc.analysis.memory import memory
-from tfcalc.analysis.training_memory import Peaks, training_peak
+from tfcalc.analysis.peaks import Peaks, training_peak
 from tfcalc.analysis.verdict import Fit
 from tfcalc.catalog import from_config
 from tfcalc.footprint.plans import Serving, Training

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tfcalc import Workload, load
 from tfcalc.analysis.largest import MOST, largest
+from tfcalc.analysis.peaks import training_peak
 from tfcalc.analysis.serving_memory import served
-from tfcalc.analysis.training_memory import training_peak
 from tfcalc.catalog import from_config
 from tfcalc.footprint.plans import Serving, Training
 

@@ -9,7 +9,8 @@ import pytest
 from tests.conftest import recorded
 from tests.execution.test_training_rows import ROWS, model, named, workload
 from tfcalc import InvalidModel, Transformer, Workload, formula, load, memory
-from tfcalc.analysis.training_memory import training_peak, training_step
+from tfcalc.analysis.peaks import training_peak
+from tfcalc.analysis.training_memory import training_step
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of

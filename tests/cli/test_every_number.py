@@ -61,6 +61,7 @@ LINES = (
     "models --supported",
     "models --trainable",
     "flops gpt2 --train --compare-conventions",
+    "memory gpt2 --train --seq 64 --gpu 2xh200",
     "overview gpt2",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 
 import pytest
@@ -17,7 +18,9 @@ from tfcalc.footprint.training.placement import NOTHING, Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
 from tfcalc.footprint.training.states import States
-from tfcalc.tape.allocations import Allocation, AllocationRecorder
+from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
+from tfcalc.tape.memory_tracker import Turn
+from tfcalc.tape.repeated import repeated
 
 MIB = 2**20
 
@@ -33,11 +36,60 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     recorder = AllocationRecorder()
     args = (tree, model, run, formats, code_of(plan), Trainer(gradients_stay))
     step(*args, recorder, ends_alone=False)
-    events = recorder.events
+    events = recorder.noted.events
     made = {event.tensor: event.bytes for event in events if event.bytes}
     live = accumulate(event.bytes or -made[event.tensor] for event in events)
     phases = step(*args).phases
     assert max(live) == max(phase.total for phase in phases.values())
+
+
+OF_ROWS = ("llama-3.2-1b", "gemma-2-2b", "t5-large", "bert-large-uncased")
+"""Layers that are all alike, that take turns, in two stacks, and with dropout."""
+SHARED = Training(precision="bf16", zero="3", gpus=4, layout="fsdp2")
+ADAPTED = Training(lora=8)
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize("recompute", ["none", "full", "every:2"])
+@pytest.mark.parametrize("plan", [Training(precision="bf16-mixed"), SHARED, ADAPTED], ids=["mixed", "fsdp", "lora"])
+def test_layers_that_did_not_run_have_allocated_what_those_did_that_stood_for_them(
+    name: str, recompute: str, plan: Training
+) -> None:
+    model = load(name)
+    run, plan = resolve_training(model, Workload(phase="train", seq_len=128, recompute=recompute), plan)
+    tree, formats = trained(model.tree(run), plan), numerics(precision(plan.precision), plan)
+    every, ends = AllocationRecorder(), AllocationRecorder()
+    args = (tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)))
+    step(*args, every, ends_alone=False)
+    step(*args, ends)
+    told = repeated(ends.noted.events, ends.noted.spans)
+    assert told is not None
+    assert len(ends.noted.events) < len(told), "some did not run"
+    assert in_order(told) == in_order(every.noted.events)
+
+
+def in_order(events: Sequence[Allocation]) -> list[object]:
+    """Allocations by their place, and which of them are freed between two of them, in any order."""
+    places: dict[int, int] = {}
+    found: list[object] = []
+    freed: set[int] = set()
+    for event in events:
+        if not event.bytes:
+            freed.add(places[event.tensor])
+            continue
+        places[event.tensor] = len(places)
+        found += [freed, event[1:]]
+        freed = set()
+    return [*found, freed]
+
+
+def test_turns_that_are_not_alike_tell_nothing_of_others() -> None:
+    """The second of three turns stands for two, and has made one byte more than those beside it."""
+    made = [Allocation(place, size) for place, size in enumerate((8, 9, 8))]
+    spans = [Span(Turn(1, place, 2 if place == 1 else 1), place, place + 1) for place in range(3)]
+    assert repeated(made, spans) is None
+    alike = [event._replace(bytes=8) for event in made]
+    assert repeated(alike, spans) == [Allocation(place, 8) for place in range(4)]
 
 
 def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
@@ -113,6 +165,6 @@ def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:
     tree, recorder = trained(model.tree(run), plan), AllocationRecorder()
     formats = numerics(precision(plan.precision), plan)
     step(tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)), recorder, ends_alone=False)
-    gathered, pieces = ([event.bytes for event in recorder.events if event.stream == stream] for stream in (1, 2))
+    gathered, pieces = ([event.bytes for event in recorder.noted.events if event.stream == stream] for stream in (1, 2))
     assert gathered == [2 * root, *[2 * layer] * 32], "each layer's in forward and in backward"
     assert pieces == [*[2 * layer // 4] * 16, 2 * root // 4]

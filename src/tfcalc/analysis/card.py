@@ -10,7 +10,7 @@ from tfcalc.hardware import CONTEXT
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.training_memory import Peaks
+    from tfcalc.analysis.peaks import Peaks
     from tfcalc.footprint.plans import Training
     from tfcalc.workload import Workload
 

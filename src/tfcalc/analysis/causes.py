@@ -27,6 +27,8 @@ NEIGHBOURS = 0.3
 ALL = "all of it"
 NORM = ("γ", "β")
 WITH_BIASES = (("W_Q, W_K, W_V", "b_Q, b_K, b_V"), ("W_QKV", "b_QKV"), ("W_K, W_V", "b_K, b_V"))
+PROJECTED = "the projections of attention"
+PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O", "W_QKV")
 SCORES = ("Q Kᵀ", "P V")
 """The two products of attention itself."""
 
@@ -41,15 +43,21 @@ class Part(NamedTuple):
 
 
 class Times(NamedTuple):
-    """How often parts were counted that are there once: a number, or a letter, or 1 by a letter."""
+    """How often parts were counted that are there once: a number, or a letter, or 1 by a letter, or one by another.
+
+    ``by`` is the letter that ``letter`` took the place of.
+    """
 
     number: Fraction = Fraction(1)
     letter: str = ""
     divided: bool = False
+    by: str = ""
 
     @property
     def text(self) -> str:
-        """``0``, ``1/2``, ``a``, ``1/a``."""
+        """``0``, ``1/2``, ``a``, ``1/a``, ``a/g``."""
+        if self.by:
+            return f"{self.letter}/{self.by}"
         return ("1/" * self.divided + self.letter) if self.letter else str(self.number)
 
     def sum_behind(self, difference: Ratio) -> Polynomial | None:
@@ -84,7 +92,7 @@ class Cause(NamedTuple):
 
 
 NEVER, TWICE = Times(Fraction(0)), Times(Fraction(2))
-FRACTIONS = {(1, 2): 1.3, (1, 3): 1.85, (3, 1): 1.85, (1, 4): 1.85, (4, 1): 1.85}
+FRACTIONS = {(1, 2): 1.3, (2, 3): 1.85, (1, 3): 1.85, (3, 1): 1.85, (1, 4): 1.85, (4, 1): 1.85}
 NUMBERS = ((NEVER, 1.0), (TWICE, 1.4), *((Times(Fraction(*each)), cost) for each, cost in FRACTIONS.items()))
 LETTER, BY_LETTER = 1.5, 1.6
 """How far-fetched it is that parts were counted so many times."""
@@ -103,7 +111,7 @@ def cause_of(difference: Ratio, lines: Sequence[Line]) -> Cause | None:
         behind = each.sum_behind(difference)
         if behind is None or not behind.terms:
             continue
-        found = _covers(behind, parts)
+        found = _covers(behind, parts if each in (NEVER, TWICE) else [one for one in parts if one.name != PROJECTED])
         if found and (best is None or cost + _rank(found[0]) < best.cost):
             best = Cause(each, found[0], cost + _rank(found[0]), tuple(found[1:]))
     return best
@@ -118,8 +126,22 @@ def causes_of(difference: Ratio, lines: Sequence[Line]) -> tuple[Cause, ...]:
     signs = [Polynomial({powers: factor for powers, factor in terms if factor * sign > 0}) for sign in (-1, 1)]
     if not all(half.terms for half in signs):
         return ()
+    replaced = _replaced(-signs[0], signs[1], lines)
+    if replaced is not None:
+        return (replaced,)
     found = (cause_of(Ratio(half), lines) for half in signs)
     return tuple(cause for cause in found if cause is not None and cause.times in (NEVER, TWICE) and not cause.is_all)
+
+
+def _replaced(missing: Polynomial, extra: Polynomial, lines: Sequence[Line]) -> Cause | None:
+    """Parts that were counted with another letter in the place of one of theirs, as a for g."""
+    for wrong in sorted(extra.free_symbols):
+        for right in sorted(missing.free_symbols - {wrong}):
+            if missing * symbol(wrong) == extra * symbol(right):
+                found = _covers(missing, parts_of(lines))
+                if found:
+                    return Cause(Times(letter=wrong, by=right), found[0], LETTER + _rank(found[0]), tuple(found[1:]))
+    return None
 
 
 def parts_of(lines: Sequence[Line]) -> list[Part]:
@@ -168,11 +190,13 @@ def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterato
     bias = frozenset(place for place, line in enumerate(lines) if _is_bias(line))
     norm = frozenset(place for place, line in enumerate(lines) if line.names[0] in NORM)
     score = frozenset(place for place, line in enumerate(lines) if line.names[0] in SCORES)
+    around = frozenset(place for place, line in enumerate(lines) if _is_projection(line))
     kinds = [
         ("the biases", 0.9, bias),
         ("the norms", 0.9, norm),
         ("the biases and norms", 0.9, bias | norm),
         ("the attention scores (Q Kᵀ and P V)", 0.6, score),
+        (PROJECTED, 0.9, around),
     ]
     kinds += [(f"every {title}", 1.0, _called(titles, title)) for title in dict.fromkeys(titles)]
     kinds += [(f"{pair[0]} with biases", 1.0, _called(titles, *pair)) for pair in WITH_BIASES if pair[0] in titles]
@@ -188,6 +212,11 @@ def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterato
 
 def _called(titles: list[str], *wanted: str) -> frozenset[int]:
     return frozenset(place for place, title in enumerate(titles) if title in wanted)
+
+
+def _is_projection(line: Line) -> bool:
+    """Of queries, keys and values, or what follows them: a matrix, or the product with it."""
+    return all(name.removeprefix("X ") in PROJECTIONS for name in line.names)
 
 
 def _is_bias(line: Line) -> bool:

@@ -14,16 +14,18 @@ from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.opening import OfTable
 from tfcalc.report.sheet import Cell, Column, Sheet
 
-MOST_OTHERS = 2
+MOST_OTHERS = 3
 """Other parts that would explain a difference as well, of those that are named."""
 
 OFTEN = {Fraction(1, 2): "half of", Fraction(1, 3): "a third of", Fraction(1, 4): "a quarter of"}
+OFTEN |= {Fraction(2, 3): "two thirds of"}
 OFTEN |= {Fraction(3): "three times", Fraction(4): "four times", Fraction(2): "twice"}
 
 REASONS = {
     ("flops", Fraction(1, 2)): "a multiply-add is 2 FLOPs",
     ("flops", Fraction(2)): "a multiply-add is 2 FLOPs, of which both are counted already",
     ("flops", Fraction(1, 3)): "backward costs twice as much as forward",
+    ("flops", Fraction(2, 3)): "backward costs twice as much as forward, and was counted once",
     ("flops", Fraction(3)): "that is forward and backward",
     ("memory", Fraction(1, 4)): "a number has 4 bytes",
 }
@@ -216,6 +218,8 @@ def _in_words(cause: Cause, of: str, letters: Mapping[str, str]) -> str:
         return "everything is missing" if whole else f"{size} is {named}"
     if times.letter:
         letter = letters.get(times.letter, times.letter)
+        if times.by:
+            return f"{named}: counted with {letter} in the place of {letters.get(times.by, times.by)}"
         if times.divided:
             return f"the factor {letter} is missing" + ("" if whole else f" from {named}")
         said = f"{'all of it' if whole else named}: counted {letter} times"

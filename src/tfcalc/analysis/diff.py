@@ -19,9 +19,9 @@ from tfcalc.analysis.numbers import (
     serving_context,
     weights_bytes,
 )
+from tfcalc.analysis.peaks import training_peak
 from tfcalc.analysis.side_by_side import Row, as_operand, shared_length
 from tfcalc.analysis.totals import ACTIVE, CACHE, FORWARD, KV, PEAK, TOTAL, WEIGHTS, Operand, Quantity, Value
-from tfcalc.analysis.training_memory import training_peak
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, params
 from tfcalc.defaults import resolve_training

@@ -258,13 +258,13 @@ class _Training(_Asked["Training"]):
     def __init__(
         self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
     ) -> None:
-        from tfcalc.analysis.training_memory import Peaks
+        from tfcalc.analysis.peaks import peaks_of
         from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
         super().__init__(model, budget, margin, report, run, plan)
-        self.peaks = Peaks(model)
-        self.resolved = resolve_training(model, run, plan)[1]
+        resolved = resolve_training(model, run, plan)
+        self.peaks, self.resolved = peaks_of(model, *resolved), resolved[1]
         if budget.card and self.resolved.backend != MEGATRON:
             self._put_on_card()
 

@@ -50,6 +50,8 @@ RULES: Mapping[str, Mapping[str, tuple[Rule, ...]]] = {
         "weights_bytes": (total("components[].bytes", less=("buffers_bytes",)),),
         "peak_bytes": (total("components[].bytes"),),
         "headroom_bytes": (total("budget_bytes", less=("total_bytes",)),),
+        "workspaces_bytes": (total("components.workspaces.bytes"),),
+        "communication_bytes": (total("components.communication.bytes"),),
         "device_bytes": (total("reserved_bytes", Constant(CONTEXT, "CUDA context")),),
     },
     "overview": {"kv_cache_bytes": (ratio("kv_cache_bytes_per_token", "context"),)},

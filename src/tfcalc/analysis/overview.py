@@ -22,9 +22,9 @@ from tfcalc.analysis.numbers import (
     weights_bytes,
 )
 from tfcalc.analysis.params import embedded
+from tfcalc.analysis.peaks import training_peak
 from tfcalc.analysis.remarks import SAMPLES
 from tfcalc.analysis.serving_memory import at_work
-from tfcalc.analysis.training_memory import training_peak
 from tfcalc.analysis.training_plan import of_text_alone
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions

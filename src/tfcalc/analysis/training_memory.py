@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
+from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, stays, step_of, trainer_of
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
@@ -14,15 +15,12 @@ from tfcalc.analysis.training_plan import (
     check_loops,
     check_offloaded,
     code_of,
-    gradients_stay,
     known_error,
     numerics,
     piece_of,
     placement_of,
     stored_as,
     trained,
-    trained_in,
-    units,
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
@@ -30,25 +28,18 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
-from tfcalc.execution.training import Step, Trainer, envelope, kept, step
-from tfcalc.footprint.plans import TRAINER
+from tfcalc.execution.training import envelope, kept
 from tfcalc.footprint.training.activations import activations
-from tfcalc.footprint.training.beside import Beside, outputs
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.peak import STEP, Phase, highest, phases
-from tfcalc.footprint.training.placement import Placed
+from tfcalc.footprint.training.beside import outputs
+from tfcalc.footprint.training.peak import STEP, Phase, highest
 from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.states import step_alone
-from tfcalc.footprint.training.stored import as_stored, outer_modules
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import remembering
-from tfcalc.tape.memory_tracker import LENT, Found, MemoryTracker, PeakRecorder
-from tfcalc.tape.tape import Stepped
-from tfcalc.tape.value import Leaf
+from tfcalc.tape.allocations import StepRecorder
+from tfcalc.tape.memory_tracker import LENT, Found, PeakRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
@@ -65,16 +56,18 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         return on_megatron(model, run, plan)
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
+    peaks = peaks_of(model, run, plan)
     model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
     saved, on_host = saved_of(tree, model_, run_, plan)
-    recorder = PeakRecorder()
-    ran = _step(tree, model_, run_, plan, recorder)
+    recorder = StepRecorder()
+    ran = step_of(tree, model_, run_, plan, recorder)
+    peaks.knows(run, plan, ran, recorder.noted)
     beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
-    found = _phases(plan, states, beside, ran)
+    found = phases_of(plan, states, beside, ran)
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)
     gradients = states.device.gradients
@@ -105,11 +98,6 @@ def saved_of(tree: Component, model: Model, run: Workload, plan: Training) -> tu
     return activations(on_device, modules), activations(on_host, modules)
 
 
-def training_peak(model: Model, run: Workload, plan: Training) -> int:
-    """The bytes of the same peak, without what it is made of: several times as fast."""
-    return Peaks(model).peak(run, plan)
-
-
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
     run, plan = resolve_training(model, run, plan)
@@ -121,157 +109,13 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
-    stay, scratch = _gradients_stay(plan), 0 if plan.offload != "none" else bytes_in(states.step)
+    stay, scratch = stays(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     formats = numerics(precision(plan.precision), plan)
     moments, returned = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
     there = base + (gradients if stay else 0) + bytes_in(states.gathered)
     forms = [formula_of(there) + each for each in moments]
     return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
-
-
-class Peaks:
-    """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
-        self.states: dict[Training, Placed] = {}
-        """Of each plan; no workload changes them."""
-
-    def peak(self, run: Workload, plan: Training) -> int:
-        """The bytes of the peak. Raises InvalidModel."""
-        run, plan = resolve_training(self.model, run, plan)
-        check_code(self.model, run, plan)
-        if plan.backend == MEGATRON:
-            return on_megatron(self.model, run, plan).peak.total
-        known_error(self.model)
-        check_loops(self.model, run)
-        check_offloaded(run, plan)
-        return self.highest(run, plan)[0].total
-
-    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
-        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
-        sized, states, buffers = self.standing(run, plan)
-        stay = _gradients_stay(plan)
-        key = run, plan.replaced(**off_tape(plan)), stay
-        if key not in self.steps:
-            self.steps[key] = _step(sized, piece_of(self.model, run, plan), run, plan)
-        ran = self.steps[key]
-        beside = beside_of(buffers, plan, ran.returned)
-        return highest(_phases(plan, states, beside, ran)), beside
-
-    def least(self, run: Workload, plan: Training) -> int:
-        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
-
-        Where backward takes it, those of the states.
-        """
-        run, plan = resolve_training(self.model, run, plan)
-        check_code(self.model, run, plan)
-        if plan.backend == MEGATRON:
-            return on_megatron(self.model, run, plan).peak.total
-        _, states, buffers = self.standing(run, plan)
-        if plan.optimizer_in_backward:
-            return sum(standing_of(states, Beside(buffers)))
-        return highest(_phases(plan, states, Beside(buffers), Step({}, 0))).total
-
-    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
-        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
-        from tfcalc.footprint.allocator.caching import OutOfMemory
-
-        try:
-            self.reserved(run, plan, memory)
-        except OutOfMemory:
-            return False
-        return True
-
-    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
-        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
-        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
-        from tfcalc.footprint.training.reserved import reserved
-        from tfcalc.tape.allocations import AllocationRecorder
-
-        run, plan = resolve_training(self.model, run, plan)
-        sized, states, buffers = self.standing(run, plan)
-        recorder = AllocationRecorder()
-        model = piece_of(self.model, run, plan)
-        ran = _step(sized, model, run, plan, recorder, ends_alone=False)
-        if plan.offload != "none":
-            states = states._replace(step=Component("step", "memory"))
-        beside = beside_of(buffers, plan, ran.returned)
-        return reserved(states, beside, recorder.events, Settings(limit=limit), there=_gradients_stay(plan))
-
-    def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
-        """The tree of what is trained, the states, and the buffers: nothing runs for them."""
-        sized = trained(piece_of(self.model, run, plan).tree(run), plan)
-        if plan not in self.states:
-            stored = stored_as(self.model, sized)
-            self.states[plan] = states_of(stored, stored, plan)
-        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
-
-
-def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
-    """The same by Megatron-LM's code."""
-    from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for
-
-    return megatron_memory.on_megatron(model, run, plan)
-
-
-ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
-OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
-"""Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
-
-
-def off_tape(plan: Training) -> dict[str, object]:
-    """The same, but the optimizer where it runs in backward."""
-    fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
-    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
-
-
-def stepped(tree: Component, plan: Training) -> Stepped | None:
-    """What the step of a parameter needs, if it is in backward."""
-    if not plan.optimizer_in_backward:
-        return None
-    by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
-
-    def needed(leaf: Leaf) -> tuple[Held, ...]:
-        return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
-
-    return needed
-
-
-def _gradients_stay(plan: Training) -> bool:
-    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
-    return buffers or plan.grad_accum != 1
-
-
-def _step(
-    tree: Component,
-    model: Model,
-    run: Workload,
-    plan: Training,
-    tracker: MemoryTracker | None = None,
-    *,
-    ends_alone: bool = True,
-) -> Step:
-    """The step on a tape."""
-    formats = numerics(precision(plan.precision), plan)
-    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
-
-
-def trainer_of(tree: Component, plan: Training) -> Trainer:
-    """What the plan says about gradients, about what is saved, and about weights that are elsewhere."""
-    return Trainer(not _gradients_stay(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
-
-
-def _phases(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
-    """What ran on the tape, over what stands."""
-    scratch = 0 if plan.offload != "none" else bytes_in(states.step)
-    gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
-    standing = standing_of(states, beside)
-    there, in_backward = _gradients_stay(plan), plan.optimizer_in_backward
-    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
 
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.training_memory import Peaks, check_step, on_megatron, saved_of
+from tfcalc.analysis.peaks import on_megatron, peaks_of
+from tfcalc.analysis.training_memory import check_step, saved_of
 from tfcalc.analysis.training_plan import MEGATRON, check_code, piece_of
 from tfcalc.defaults import resolve_training
 
@@ -29,7 +30,7 @@ class TrainingNumbers:
 
     def __init__(self, model: Model, run: Workload, plan: Training) -> None:
         self.model, self.run, self.plan = model, run, plan
-        self.peaks = Peaks(model)
+        self.peaks = peaks_of(model, run, plan)
         check_step(model, run, plan)
 
     @property

@@ -36,6 +36,12 @@ LLM_INT8 = "int8"
 
 def trained(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
+    check_plan(plan)
+    return tuned(tree, plan)
+
+
+def check_plan(plan: Training) -> None:
+    """Raise InvalidModel where something that is asked for has no effect beside the rest, or does not go with it."""
     if plan.gpus == 1:
         if plan.zero != "0":
             raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
@@ -57,7 +63,6 @@ def trained(tree: Component, plan: Training) -> Component:
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
     if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
         raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
-    return tuned(tree, plan)
 
 
 def stored_as(model: Model, tree: Component) -> Component:

@@ -11,9 +11,10 @@ from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.memory_breakdown import memory_breakdown
+from tfcalc.analysis.peaks import peaks_of
 from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
 from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import Peaks, training_step
+from tfcalc.analysis.training_memory import training_step
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -156,7 +157,7 @@ def on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict
         return {}
     from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
 
-    return entries(of_step(Peaks(model), run, plan, allocated))
+    return entries(of_step(peaks_of(model, run, plan), run, plan, allocated))
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:

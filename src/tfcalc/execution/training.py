@@ -68,7 +68,7 @@ def step(
     """
     running = program(model, run, numerics, *code, ends_alone=ends_alone)
     tape, tracker = trainer.on(running.tape), tracker or running.tape.tracker
-    tape.tracker = tracker
+    tape.tracker, tape.lists = tracker, False
     tracker.begin("forward")
     tape.gathers(trainer.units)
     loss = running(tree)
@@ -96,7 +96,7 @@ def envelope(
     """
     running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = trainer.on(running.tape), Envelope()
-    tape.tracker = bytes_live
+    tape.tracker, tape.lists = bytes_live, False
     tape.gathers(trainer.units)
     loss = running(tree)
     running.autocast_ends()

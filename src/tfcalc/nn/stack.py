@@ -22,7 +22,8 @@ class Group(NamedTuple):
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
     those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would; it may
-    be one of several that do so together, at this ``place`` among so many.
+    be one of several that do so together, at this ``place`` among so many. In a row of layers that repeat, ``turn`` is
+    the number of its repetition.
     """
 
     stack: str
@@ -35,6 +36,7 @@ class Group(NamedTuple):
     under: int = 0
     stands_for: int = 1
     place: tuple[int, int] = (0, 1)
+    turn: int | None = None
 
     @property
     def apart(self) -> bool:
@@ -133,34 +135,29 @@ def _ends(groups: list[Group]) -> Iterator[Group]:
         if between < 2:
             yield from row
         else:
-            standing = row[BELOW * period : (BELOW + 1) * period]
-            yield from row[: BELOW * period]
-            yield from (each._replace(stands_for=between, place=(at, period)) for at, each in enumerate(standing))
-            yield from row[-ABOVE * period :]
+            ends = row[: (BELOW + 1) * period] + row[-ABOVE * period :]
+            for number, each in enumerate(ends):
+                turn, at = divmod(number, period)
+                yield each._replace(stands_for=between if turn == BELOW else 1, place=(at, period), turn=turn)
 
 
 def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
-    """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone.
-
-    Where backward computes layers again, what they hand to each other is kept for that: there only equal neighbours
-    are a row.
-    """
+    """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
     kinds, start = _kinds(groups), 0
-    longest = 1 if any(group.again for group in groups) else len(groups)
     while start < len(groups):
-        _, period, times = max(_repeated(kinds, start, longest), key=lambda found: found[0])
+        _, period, times = max(_repeated(kinds, start), key=lambda found: found[0])
         yield groups[start : start + period * times], period
         start += period * times
 
 
-def _repeated(kinds: list[int], start: int, longest: int) -> Iterator[tuple[int, int, int]]:
+def _repeated(kinds: list[int], start: int) -> Iterator[tuple[int, int, int]]:
     """How many layers need not run for each period that begins here, the shorter first; its length, and its times.
 
     Periods that are too long to spare more than one before them are left out.
     """
     yield 0, 1, 1
     spared, left = 0, len(kinds) - start
-    for period in range(1, min(longest, left // (BELOW + ABOVE + 2)) + 1):
+    for period in range(1, left // (BELOW + ABOVE + 2) + 1):
         if left - (BELOW + ABOVE + 1) * period <= spared:
             return
         end = start + period

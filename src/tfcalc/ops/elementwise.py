@@ -30,7 +30,7 @@ IDENTITIES = ("linear", "identity")
 
 def widest(*dtypes: str) -> str:
     """The format of a result: the widest of what is read."""
-    return max(dtypes, key=WIDTHS.__getitem__)
+    return dtypes[0] if len(set(dtypes)) == 1 else max(dtypes, key=WIDTHS.__getitem__)
 
 
 def broadcast(one: Shape, other: Shape) -> Shape:
@@ -39,6 +39,8 @@ def broadcast(one: Shape, other: Shape) -> Shape:
     >>> broadcast((2, 5, 8), (8,)), broadcast((2, 1, 1), (2, 5, 8))
     ((2, 5, 8), (2, 5, 8))
     """
+    if one is other:
+        return one
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     more = len(longer) - len(shorter)
     pairs = zip(longer[more:], shorter, strict=True)

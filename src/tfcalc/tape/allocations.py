@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.tape.memory_tracker import GATHER, PIECE, MemoryTracker, Storage
+from tfcalc.tape.memory_tracker import GATHER, PIECE, MemoryTracker, PeakRecorder, Storage, Turn
 
 STEP = "step"
 """The phase after backward: what is there when it begins are the gradients."""
@@ -28,37 +28,89 @@ class Allocation(NamedTuple):
     stream: int = 0
 
 
-class AllocationRecorder(MemoryTracker):
-    """Notes what forward and backward allocate and free; every layer has to run by itself for it."""
+class Span(NamedTuple):
+    """The events of a turn, from the first to that behind the last."""
 
-    __slots__ = ("_numbers", "events")
+    turn: Turn
+    first: int
+    end: int
+
+
+class Noted:
+    """What was allocated and freed until the optimizer's ``step``, and what of it in which turn of a row of layers.
+
+    What layers allocate that others stand for is told by :mod:`tfcalc.tape.repeated`.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
         self.events: list[Allocation] = []
+        self.spans: list[Span] = []
+        self.ended = False
         self._numbers: dict[int, int] = {}
+        self._begun: dict[Turn, int] = {}
+
+    def comes_to(self, turn: Turn, *, begins: bool) -> None:
+        """Where a turn begins or ends."""
+        if begins:
+            self._begun[turn] = len(self.events)
+        else:
+            self.spans.append(Span(turn, self._begun.pop(turn), len(self.events)))
+
+    def allocated(self, key: int, size: int, stream: int = 0) -> None:
+        """So many bytes by this key, unless they are none."""
+        if size and not self.ended:
+            self._numbers[key] = len(self.events)
+            self.events.append(Allocation(len(self.events), size, stream))
+
+    def freed(self, key: int) -> None:
+        """What goes by this key, if anything does."""
+        if key in self._numbers and not self.ended:
+            self.events.append(Allocation(self._numbers.pop(key), 0))
+
+
+class _Noting(MemoryTracker):
+    """Notes what forward and backward allocate and free, beside all else that it tracks."""
+
+    __slots__ = ()
+    noted: Noted
+
+    def begin(self, phase: str) -> None:
+        """A phase begins."""
+        super().begin(phase)
+        self.noted.ended = phase == STEP
 
     def made(self, storage: Storage) -> None:
         """So many bytes more."""
-        self._allocated(id(storage), storage.bytes, STREAMS.get(storage.label, 0))
+        self.noted.allocated(id(storage), storage.bytes, STREAMS.get(storage.label, 0))
         super().made(storage)
 
     def gone(self, storage: Storage) -> None:
         """So many bytes less."""
-        self._freed(id(storage))
+        self.noted.freed(id(storage))
         super().gone(storage)
 
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
-        self._allocated(0, value_of(size))
-        self._freed(0)
+        self.noted.allocated(0, value_of(size))
+        self.noted.freed(0)
         super().needed(size)
 
-    def _allocated(self, key: int, size: int, stream: int = 0) -> None:
-        if size and self.phase != STEP:
-            self._numbers[key] = len(self.events)
-            self.events.append(Allocation(len(self.events), size, stream))
 
-    def _freed(self, key: int) -> None:
-        if key in self._numbers and self.phase != STEP:
-            self.events.append(Allocation(self._numbers.pop(key), 0))
+class AllocationRecorder(_Noting):
+    """Bytes that are live, and every allocation."""
+
+    __slots__ = ("noted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = self.noted = Noted()
+
+
+class StepRecorder(_Noting, PeakRecorder):
+    """What is live when most is, and every allocation."""
+
+    __slots__ = ("noted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = self.noted = Noted()

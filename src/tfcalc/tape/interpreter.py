@@ -62,7 +62,8 @@ class Interpreter(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
         tape = self.tape
-        with tape.inside(layers.name, layers.copies), tape.standing.runs(layers.stands_for, *layers.place), tape.unit():
+        stand = tape.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
+        with tape.inside(layers.name, layers.copies), stand, tape.unit():
             yield
 
     def like_others(self, x: Tensor) -> bool:
@@ -129,7 +130,7 @@ class Interpreter(Trace):
         storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as
         made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
-        if self.tape.gradients and any(each is not None and each.needs_gradient for each in call.inputs):
+        if self.tape.gradients and self._reached(call.inputs):
             saves = [*call.saves, *([made] if call.saves_result else [])]
             made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
         elif self.tape.repeats and self.tape.first_run:
@@ -139,6 +140,13 @@ class Interpreter(Trace):
         if self.selected is not None:
             self.selected.ran(call, made)
         return made
+
+    @staticmethod
+    def _reached(inputs: tuple[Tensor | None, ...]) -> bool:
+        for each in inputs:  # noqa: SIM110  # half as long as any() of a generator, and asked of every operation
+            if each is not None and each.node is not None:
+                return True
+        return False
 
     def checkpoints(
         self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import ref
 
 from tfcalc.core.number import Num, product
@@ -21,6 +21,23 @@ class Place(NamedTuple):
     name: str
     copies: Num = 1
     passes: Num = 1
+
+
+class Turn(NamedTuple):
+    """One of the turns of a row of layers that repeat: which row, which turn of it, and for how many it stands."""
+
+    row: int
+    number: int
+    times: int
+    backward: bool = False
+
+
+class Turns(Protocol):
+    """Who wants to know where turns begin and end."""
+
+    def comes_to(self, turn: Turn, *, begins: bool) -> None:
+        """Forward, or backward, comes to where a turn begins or ends for it."""
+        ...
 
 
 class MemorySnapshot:
@@ -48,7 +65,7 @@ class MemoryTracker:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gathered", "gradients", "live", "most", "phase", "phases", "saved", "since", "watch")
+    __slots__ = ("gathered", "gradients", "live", "most", "phase", "phases", "saved", "since", "turns", "watch")
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
@@ -61,6 +78,7 @@ class MemoryTracker:
         self.phases: dict[str, MemorySnapshot] = {}
         self.since: list[ref[Storage]] | None = None
         """What has been made, or become a gradient, since somebody asked."""
+        self.turns: Turns | None = None
 
     def begin(self, phase: str) -> None:
         """A phase begins; that before it ends, and its highest moment is kept."""
@@ -81,7 +99,8 @@ class MemoryTracker:
             self.live += storage.bytes
             if self.since is not None:
                 self.since.append(ref(storage))
-            self._look()
+            if self.live > self.most.total:
+                self._look()
 
     def gone(self, storage: Storage) -> None:
         """So many bytes less."""
@@ -103,6 +122,8 @@ class MemoryTracker:
         if self.watch:
             self.gradients += storage.bytes
             storage.is_gradient = True
+            if self.since is not None:
+                self.since.append(ref(storage))
 
     def replaced(self, storage: Storage) -> None:
         """It was a parameter's gradient, and has been added to another."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from tfcalc.tape.memory_tracker import MemoryTracker, Storage
+from tfcalc.tape.memory_tracker import MemoryTracker, Storage, Turn, Turns
 from tfcalc.tape.value import Crossing
 
 if TYPE_CHECKING:
@@ -33,27 +33,38 @@ class Standing:
         self.waiting: tuple[list[ref[Storage]], int] | None = None
         self.until = 0
         """How many layers are still to run until what waits is counted."""
+        self.row = 0
+        """The number of the row that runs, or ran last."""
 
     @contextmanager
-    def runs(self, layers: int, at: int = 0, together: int = 1) -> Iterator[None]:
+    def runs(self, layers: int, at: int = 0, together: int = 1, turn: int | None = None) -> Iterator[None]:
         """A layer that stands for so many, ``at`` this place of those that do so ``together``.
 
         What these have made and is there when as many layers behind them have ended, has been kept: it is there as many
-        times.
+        times. In a row that repeats, they are its ``turn`` of this number, of which a tracker may want to know.
         """
-        if layers == 1:
-            yield
-            self._ended()
-            return
         tracker = self.tape.tracker
-        if at == 0:
+        if turn is not None and tracker.turns is not None and at == 0:
+            self.row += turn == 0
+            self._told(tracker.turns, Turn(self.row, turn, layers), begins=True)
+        if layers != 1 and at == 0:
             self._boundary(layers)
             tracker.since = []
         yield
-        if at == together - 1:
+        if layers == 1:
+            self._ended()
+        elif at == together - 1:
             found, tracker.since = tracker.since or [], None
             self._boundary(layers)
             self.waiting, self.until = (found, layers), together
+        if turn is not None and tracker.turns is not None and at == together - 1:
+            self._told(tracker.turns, Turn(self.row, turn, layers), begins=False)
+
+    def _told(self, turns: Turns, turn: Turn, *, begins: bool) -> None:
+        """Forward comes to where a turn begins or ends; backward will, the other way round."""
+        turns.comes_to(turn, begins=begins)
+        if self.tape.gradients:
+            self.tape.nodes.append(Crossing(lambda: turns.comes_to(turn._replace(backward=True), begins=not begins)))
 
     def _ended(self) -> None:
         if self.waiting is not None:

@@ -23,6 +23,21 @@ Stepped = Callable[[Leaf], tuple[Held, ...]]
 """What the step of a parameter needs for a moment, where backward takes it."""
 
 
+class _Inside:
+    """One more module runs (a class, as a generator takes three times as long, and this is asked of every module)."""
+
+    __slots__ = ("modules", "place")
+
+    def __init__(self, modules: list[Place], place: Place) -> None:
+        self.modules, self.place = modules, place
+
+    def __enter__(self) -> None:
+        self.modules.append(self.place)
+
+    def __exit__(self, *_: object) -> None:
+        self.modules.pop()
+
+
 class Tape:
     """Runs operations one after another, and backward from the last to the first.
 
@@ -47,6 +62,8 @@ class Tape:
         self.complete: list[Leaf] = []
         self.offloads = False
         self.kept: dict[int, Kept] = {}
+        self.lists = True
+        """Whether what is kept is listed with its modules, which takes longer than to add up its bytes."""
         self.standing = Standing(self)
         self.sharded: Sharded | None = None
         """Where weights are gathered from other devices as they are needed."""
@@ -63,14 +80,9 @@ class Tape:
         finally:
             self.turns = before
 
-    @contextmanager
-    def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> Iterator[None]:
+    def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> AbstractContextManager[None]:
         """What runs now belongs to this module, which stands for so many equal ones, each of which runs so often."""
-        self.module.append(Place(module, copies, passes))
-        try:
-            yield
-        finally:
-            self.module.pop()
+        return _Inside(self.module, Place(module, copies, passes))
 
     def gathers(self, units: Units | None) -> None:
         """What runs from now on is gathered from other devices in these units."""
@@ -131,18 +143,17 @@ class Tape:
         made = Node(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
             self.uses(inputs)
-            for storage in made.saved:
-                if storage.counts:
-                    self.kept.setdefault(
-                        id(storage), Kept(storage, storage.home or tuple(self.module), name, self.path)
-                    )
+            for storage in made.saved if self.lists else ():
+                if storage.counts and id(storage) not in self.kept:
+                    home = storage.home or tuple(self.module)
+                    self.kept[id(storage)] = Kept(storage, home, name, self.path)
         self.nodes.append(made)
         return made
 
     def on_host(self, value: Value) -> Storage:
         """The copy of a tensor that backward needs in the host's memory, where no device's bytes are counted."""
         copy = Storage(self.tracker, value.shape, value.dtype, value.storage.label, counts=False)
-        if self.first_run:
+        if self.first_run and self.lists:
             self.kept[id(copy)] = Kept(copy, tuple(self.module), "checkpoint", self.path, on_host=True)
         return copy
 
@@ -276,7 +287,9 @@ class Tape:
         del results, pending, result
         node.again = None
         while inner:
-            self.run_backward(inner.pop())
+            again = inner.pop()
+            self.run_backward(again)
+            again.ended()  # one that no gradient reaches has kept something, too
 
     def __del__(self) -> None:
         while self.nodes:

@@ -39,7 +39,11 @@ class Tensor(Value):
         output: int = 0,
         reached: bool = False,
     ) -> None:
-        super().__init__(storage, shape, dtype, node, output)
+        self.storage = storage  # as in Value, without another call: nothing is made as often
+        self.shape = shape
+        self.dtype = dtype
+        self.node = node
+        self.output = output
         self.trace = trace
         self.strides = strides
         self.reached = reached
@@ -72,18 +76,18 @@ def dense(shape: Shape) -> Strides:
     (12, 4, 1)
     """
     strides, step = [], 1
-    for size in reversed(shape):
+    for size in shape[::-1]:
         number = size if type(size) is int else known(size)  # most are: a call for each takes longer than all else
         if number is None:
             return None
         strides.append(step)
         step *= number
-    return tuple(reversed(strides))
+    return tuple(strides[::-1])
 
 
 def apart(shape: Shape, strides: Strides, others: Strides) -> bool:
     """Whether two ways to lay this shape out differ; an axis of one has no neighbours to stand apart."""
-    if strides is None or others is None:
+    if strides is None or others is None or strides == others:
         return False
     return any(one != other and known(size) != 1 for size, one, other in zip(shape, strides, others, strict=True))
 

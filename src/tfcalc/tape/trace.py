@@ -110,6 +110,11 @@ class Group(Protocol):
         ...
 
     @property
+    def turn(self) -> int | None:
+        """Which turn of a row it belongs to, in which equal layers follow each other, or several in turn."""
+        ...
+
+    @property
     def under(self) -> int:
         """How many layers of other kinds are below them."""
         ...

@@ -84,6 +84,7 @@ class Node:
         for storage in self.saved:
             storage.release()
         self.saved = []
+        self.again = None  # which refers to the node, and to what it has read
 
 
 class Crossing(Node):

@@ -59,7 +59,7 @@ class Memory:
 
     def _at_least(self, model: Model) -> int:
         if step := step_of(model, self.workload, self.conventions, self.training, self.serving, self.weights):
-            from tfcalc.analysis.training_memory import Peaks
+            from tfcalc.analysis.peaks import Peaks
 
             peaks = Peaks(model)
             least = peaks.least(*step)

@@ -26,6 +26,8 @@ RARE = {"bf16": 0.0, "fp8": 0.75, "fp32": 1.25}
 """What a format costs that keys and values are said to be in."""
 SAID = {"bf16": "16 bits", "fp32": "fp32", "fp8": "8 bits"}
 CONTEXTS = (1000, 1024, 2048, 4096, 8192, 16000, 16384, 32000, 32768, 128000, 131072)
+OTHER_LENGTH, TOO_LONG, K_OF_1000 = 0.75, 0.75, 1.05
+"""What a context costs that was not asked, and one that the model cannot read."""
 KEYS_AND_VALUES, LATENT, STATE, SOURCE = "keys and values", "latent vectors", "state", "of the source"
 PAIR, ROTATED = ("K", "V"), "rotated key"
 
@@ -83,7 +85,7 @@ def cells_of(model: Model, workload: Workload, tokens: int) -> Cells:
 
 def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iterator[Root[CacheCell]]:
     """A token's, or that of the tokens that were asked about; then of other contexts."""
-    batch = value_of(workload.batch_size)
+    batch, longest = value_of(workload.batch_size), model.longest if isinstance(model.longest, int) else 0
     asked = value_of(workload.seq_len)
     lengths = [asked, *_with_k_of_1000(asked)] if given else [1, serving_context(model, workload), *CONTEXTS]
     for length in dict.fromkeys(lengths):
@@ -93,7 +95,8 @@ def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iter
         for name, each in FORMATS.items():
             told = [] if length == lengths[0] else [f"the cache of a context of {length:,} tokens"]
             told += [] if name == "bf16" else [f"in {SAID[name]}"]
-            cost = RARE[name] + (0.0 if length == lengths[0] else 0.75)
+            cost = RARE[name] + (0.0 if length == lengths[0] else OTHER_LENGTH)
+            cost += TOO_LONG if longest and length > longest * K_OF_1000 and not given else 0.0
             of = "a token" if length == 1 else f"{length:,} tokens"
             command = f"tfcalc memory {called} --serve" + (f" --context {length}" if length > 1 else "")
             command += f" --concurrency {batch}" if batch > 1 else ""

@@ -19,15 +19,20 @@ RANKS = {8: 0.0, 16: 0.0, 32: 0.0, 64: 0.0, 4: 0.0, 128: 0.25, 1: 0.5, 2: 0.5, 2
 """Usual ranks, and what rare ones cost more."""
 LAST, IN_LAST = 16, 0.75
 """mlx-lm adapts the last 16 layers by default."""
-WITH_HEAD = 0.5
+WITH_HEAD = WITH_COPIES = 0.5
+SAVED = ", and copies of the embedding and of the output head that are trained"
 
 
 class Adapted(NamedTuple):
-    """What is adapted: of the matrices in layers those named, or all; and the output head too."""
+    """What is adapted: of the matrices in layers those named, or all; and the output head too.
+
+    ``saved`` says that embedding and output head are trained beside, as copies (peft's ``modules_to_save``).
+    """
 
     name: str
     matrices: tuple[str, ...] = ()
     head: bool = False
+    saved: bool = False
     cost: float = 0.0
 
 
@@ -39,6 +44,8 @@ TARGETS = (
     Adapted("q_proj,k_proj,v_proj", ("W_Q", "W_K", "W_V"), cost=0.25),
     Adapted("all-linear and the output head", (), head=True, cost=WITH_HEAD),
     Adapted("one of the attention matrices", ("W_Q",), cost=0.5),
+    Adapted(f"all-linear{SAVED}", (), saved=True, cost=WITH_COPIES),
+    Adapted(f"q_proj,v_proj{SAVED}", ("W_Q", "W_V"), saved=True, cost=WITH_COPIES),
 )
 
 
@@ -54,7 +61,7 @@ class Adapters(NamedTuple):
 def adapters(tree: Component) -> Iterator[Adapters]:
     """Those of usual ranks on what people adapt."""
     there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
-    layers = _layers(tree)
+    layers, copies = _layers(tree), _copies(tree)
     for target in TARGETS:
         if not there.issuperset(target.matrices):
             continue
@@ -62,11 +69,14 @@ def adapters(tree: Component) -> Iterator[Adapters]:
         inside = ends(tree, target.matrices)
         if not inside or (target.head and not head):
             continue
+        whole = copies if target.saved else 0
         for rank, rare in RANKS.items():
-            name = f"lora_{rank}_{target.name.split(' ')[0]}{'_head' * target.head}"
+            name = (
+                f"lora_{rank}_{target.name.split(' ')[0].rstrip(',')}{'_head' * target.head}{'_saved' * target.saved}"
+            )
             words = f"LoRA's adapters of rank {rank} on {target.name}"
-            yield Adapters(name, rank * (inside + head), words, rare + target.cost)
-            if layers > LAST and inside * LAST % layers == 0:
+            yield Adapters(name, rank * (inside + head) + whole, words, rare + target.cost)
+            if layers > LAST and not target.saved and inside * LAST % layers == 0:
                 few = inside * LAST // layers
                 told = f"{words}, in {LAST} of the {layers:,} layers"
                 yield Adapters(f"{name}_last_{LAST}", rank * (few + head), told, rare + target.cost + IN_LAST)
@@ -102,6 +112,13 @@ def ends(part: Component, matrices: tuple[str, ...], inside: bool = False) -> in
 def _head(tree: Component) -> int:
     heads = (node.component for node in tree.walk() if node.component.kind == "output")
     return sum(value_of(size) for head in heads for w in head.own.weights if len(w.shape) == 2 for size in w.shape)
+
+
+def _copies(tree: Component) -> int:
+    """The token embedding, and the output head even where it is tied."""
+    tables = (node.component for node in tree.walk() if node.component.kind in ("embedding", "output"))
+    sizes = [value_of(w.size) for part in tables for w in part.own.weights if len(w.shape) == 2]
+    return max(sizes, default=0) * 2
 
 
 def _layers(tree: Component) -> int:

@@ -14,7 +14,7 @@ LEVELS = (1.5, 2.75, 4.5)
 """How far combinations may depart, one after the other; the first at which any gives the number is the last."""
 BEYOND = 0.5
 """How much further than the simplest that gives the number those may depart that are listed beside it."""
-AS_SIMPLE = 0.25
+AS_SIMPLE = 0.5
 """How much further a combination may depart that is named beside another that gives the same value."""
 BEARS = {1: 1.5, 2: 2.0, 3: 2.75, 4: 3.5, 5: 4.0}
 """How far a combination may depart for a number of so many figures: few figures fit many combinations by chance."""

@@ -34,10 +34,13 @@ class CachingAllocator:
         self.allocated = self.most_allocated = 0
         self.reserved = self.most_reserved = 0
         self.segment_events: list[SegmentEvent] = []
+        self._rounded: dict[int, int] = {}
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """A block for so many bytes, which are not 0. Raises OutOfMemory."""
-        size = self.settings.rounded(size)
+        if size not in self._rounded:
+            self._rounded[size] = self.settings.rounded(size)
+        size = self._rounded[size]
         pool = self._pool(size, stream)
         block = self._free_block(pool, size) or self._new_block(pool, size)
         if self._splits(block, size):
@@ -45,15 +48,18 @@ class CachingAllocator:
             pool.add(rest)
         block.in_use = True
         self.allocated += block.size
-        self.most_allocated = max(self.most_allocated, self.allocated)
+        if self.allocated > self.most_allocated:
+            self.most_allocated = self.allocated
         return block
 
     def free(self, block: Block) -> None:
         """It may be reused; with its free neighbours it is one block again."""
         block.in_use = False
         self.allocated -= block.size
-        block.merge(block.left)
-        block.merge(block.right)
+        if block.left is not None and not block.left.in_use:
+            block.merge(block.left)
+        if block.right is not None and not block.right.in_use:
+            block.merge(block.right)
         block.pool.add(block)
 
     def empty_cache(self) -> None:

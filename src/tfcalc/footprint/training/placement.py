@@ -68,7 +68,8 @@ def placed(
     piece = pieces(tree, placement) if placement.stage else tree
     numbers = None
     if sized is not None:
-        numbers = pieces(*sized) if placement.stage else sized[0]
+        same = sized[0] is tree and sized[1] is placement
+        numbers = piece if same else pieces(*sized) if placement.stage else sized[0]
     states = States(
         weights(piece if placement.stage == 3 else tree, precision, frozen_bits=frozen_bits),
         gradients(piece if placement.stage >= 2 else tree, precision),

@@ -134,8 +134,9 @@ def step_temporary(
     """
     together = _copies(tree, precision, optimizer, sized)
     alone = _worst(tree, precision, optimizer, sized)
-    copies = _copies(tree if sized is None else sized, precision, optimizer, None)
-    alone_in_bits = bits_held(_worst(tree if sized is None else sized, precision, optimizer, None))
+    numbers = tree if sized is None else sized
+    copies = together if numbers is tree else _copies(numbers, precision, optimizer, None)
+    alone_in_bits = bits_held(alone if numbers is tree else _worst(numbers, precision, optimizer, None))
     more = alone_in_bits > 8 * int(copies.total(bytes_held))  # type: ignore[call-overload]
     update = Component("update", "memory", Cost(held=alone)) if more else together
     parts = [update] if update.own.held or update.parts else []

@@ -1,0 +1,235 @@
+"""The peaks of one model's training steps on many workloads and plans, each of which runs once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
+from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.training_plan import (
+    MEGATRON,
+    check_code,
+    check_loops,
+    check_offloaded,
+    check_plan,
+    code_of,
+    gradients_stay,
+    known_error,
+    numerics,
+    piece_of,
+    placement_of,
+    stored_as,
+    trained_in,
+    units,
+)
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Held
+from tfcalc.defaults import resolve_training
+from tfcalc.execution.training import Step, Trainer, step
+from tfcalc.footprint.plans import TRAINER
+from tfcalc.footprint.training.beside import Beside
+from tfcalc.footprint.training.optimizers import optimizer
+from tfcalc.footprint.training.peak import Phase, highest, phases
+from tfcalc.footprint.training.placement import Placed
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.states import step_alone
+from tfcalc.footprint.training.stored import as_stored, outer_modules
+from tfcalc.tape.allocations import AllocationRecorder, Noted
+from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.tape import Stepped
+from tfcalc.tape.value import Leaf
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.reserved import Reserved
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+
+def training_peak(model: Model, run: Workload, plan: Training) -> int:
+    """The bytes of the same peak, without what it is made of: several times as fast."""
+    return Peaks(model).peak(run, plan)
+
+
+class Peaks:
+    """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
+        self.noted: dict[tuple[Workload, Training, bool], Noted] = {}
+        """What steps allocate and free."""
+        self.states: dict[Training, Placed] = {}
+        """Of each plan; no workload changes them."""
+        self._trees: dict[tuple[object, ...], Component] = {}
+        """What is trained of the model, by workload and by how it is tuned."""
+
+    def peak(self, run: Workload, plan: Training) -> int:
+        """The bytes of the peak. Raises InvalidModel."""
+        run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return on_megatron(self.model, run, plan).peak.total
+        known_error(self.model)
+        check_loops(self.model, run)
+        check_offloaded(run, plan)
+        return self.highest(run, plan)[0].total
+
+    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
+        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
+        sized, states, buffers = self.standing(run, plan)
+        key = self.key(run, plan)
+        if key not in self.steps:
+            self.steps[key] = step_of(sized, piece_of(self.model, run, plan), run, plan)
+        ran = self.steps[key]
+        beside = beside_of(buffers, plan, ran.returned)
+        return highest(phases_of(plan, states, beside, ran)), beside
+
+    def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
+        """What the tape sees of them."""
+        return run, plan.replaced(**off_tape(plan)), stays(plan)
+
+    def knows(self, run: Workload, plan: Training, ran: Step, noted: Noted) -> None:
+        """This step has run."""
+        key = self.key(run, plan)
+        self.steps[key], self.noted[key] = ran, noted
+
+    def least(self, run: Workload, plan: Training) -> int:
+        """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
+
+        Where backward takes it, those of the states.
+        """
+        run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
+        if plan.backend == MEGATRON:
+            return on_megatron(self.model, run, plan).peak.total
+        _, states, buffers = self.standing(run, plan)
+        if plan.optimizer_in_backward:
+            return sum(standing_of(states, Beside(buffers)))
+        return highest(phases_of(plan, states, Beside(buffers), Step({}, 0))).total
+
+    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
+        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        from tfcalc.footprint.allocator.caching import OutOfMemory
+
+        try:
+            self.reserved(run, plan, memory)
+        except OutOfMemory:
+            return False
+        return True
+
+    def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
+        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
+        from tfcalc.footprint.training.reserved import reserved
+        from tfcalc.tape.repeated import repeated
+
+        run, plan = resolve_training(self.model, run, plan)
+        sized, states, buffers = self.standing(run, plan)
+        key, model = self.key(run, plan), piece_of(self.model, run, plan)
+        if key not in self.noted:
+            recorder = AllocationRecorder()
+            self.knows(run, plan, step_of(sized, model, run, plan, recorder), recorder.noted)
+        ran, noted = self.steps[key], self.noted[key]
+        events = repeated(noted.events, noted.spans)
+        if events is None:  # then all layers have to run
+            recorder = AllocationRecorder()
+            step_of(sized, model, run, plan, recorder, ends_alone=False)
+            events = recorder.noted.events
+        if plan.offload != "none":
+            states = states._replace(step=Component("step", "memory"))
+        beside = beside_of(buffers, plan, ran.returned)
+        return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
+
+    def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+        """The tree of what is trained, the states, and the buffers: nothing runs for them."""
+        check_plan(plan)
+        asked = run, *(getattr(plan, name) for name in OF_TREE)
+        if asked not in self._trees:
+            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
+        sized = self._trees[asked]
+        if plan not in self.states:
+            stored = stored_as(self.model, sized)
+            self.states[plan] = states_of(stored, stored, plan)
+        return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
+
+
+_LAST: list[tuple[Model, Workload, Training, Peaks]] = []
+
+
+def peaks_of(model: Model, run: Workload, plan: Training) -> Peaks:
+    """Those of one question, which is resolved: what its report has found, its verdict need not find again.
+
+    Those of the question that was asked last are remembered.
+    """
+    if not _LAST or _LAST[0][0] is not model or _LAST[0][1:3] != (run, plan):
+        _LAST[:] = [(model, run, plan, Peaks(model))]
+    return _LAST[0][3]
+
+
+def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+    """The step by Megatron-LM's code."""
+    from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for
+
+    return megatron_memory.on_megatron(model, run, plan)
+
+
+ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
+OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
+"""Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
+
+
+OF_TREE = (*TUNING, *OF_ADAPTERS, "tensor_parallel", "sequence_parallel")
+"""Those that decide what of the model is trained, and which piece of it a device has."""
+
+
+def off_tape(plan: Training) -> dict[str, object]:
+    """The same, but the optimizer where it runs in backward."""
+    fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
+    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
+
+
+def stepped(tree: Component, plan: Training) -> Stepped | None:
+    """What the step of a parameter needs, if it is in backward."""
+    if not plan.optimizer_in_backward:
+        return None
+    by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
+
+    def needed(leaf: Leaf) -> tuple[Held, ...]:
+        return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
+
+    return needed
+
+
+def stays(plan: Training) -> bool:
+    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
+
+
+def step_of(
+    tree: Component,
+    model: Model,
+    run: Workload,
+    plan: Training,
+    tracker: MemoryTracker | None = None,
+    *,
+    ends_alone: bool = True,
+) -> Step:
+    """The step on a tape."""
+    formats = numerics(precision(plan.precision), plan)
+    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
+
+
+def trainer_of(tree: Component, plan: Training) -> Trainer:
+    """What the plan says about gradients, about what is saved, and about weights that are elsewhere."""
+    return Trainer(not stays(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
+
+
+def phases_of(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
+    """What ran on the tape, over what stands."""
+    scratch = 0 if plan.offload != "none" else bytes_in(states.step)
+    gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
+    standing = standing_of(states, beside)
+    there, in_backward = stays(plan), plan.optimizer_in_backward
+    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
