@@ -2,8 +2,8 @@
 
 ``python benchmarks/budgets.py [ROUNDS]``. Each model has a budget for its parameters, for its FLOPs per token, for the
 peak of a LoRA step and for its KV cache; four more budgets hold for other numbers of the same answers. The two programs
-are run in turn, so that a machine that slows down slows both. Promised: under 1 s on an idle machine, which is at most
-20 times the hello-world (50 ms).
+are run in turn, so that a machine that slows down slows both. Promised: under 1 s on an idle machine, and at most 8
+times the hello-world.
 """
 
 from __future__ import annotations

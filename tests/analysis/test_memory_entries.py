@@ -104,7 +104,7 @@ def test_what_is_not_read_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfcalc.analysis.training_report.training_memory", refused("formulas"))
     monkeypatch.setattr("tfcalc.analysis.training_memory.kept", refused("what is saved"))
     assert memory_entries(model, **step)["peak_bytes"] == found["peak_bytes"]
-    monkeypatch.setattr("tfcalc.analysis.training_memory.step", refused("a step"))
+    monkeypatch.setattr("tfcalc.analysis.peaks.step", refused("a step"))
     assert memory_entries(model, **step)["optimizer_bytes"] == found["optimizer_bytes"]
     monkeypatch.setattr("tfcalc.analysis.serving_memory.forward", refused("a forward pass"))
     served = memory_entries(model, serving=Serving(context=512, concurrency=4))

@@ -98,9 +98,103 @@ def test_a_command_passes_over_what_others_read(quick: Quick, tmp_path: Path) ->
     assert quick("params", "-q").stdout == "44140544\n"
     assert quick("params", "-q", env={"TFCALC_MARGIN": "junk"}).stdout == "44140544\n"
     refused = quick("memory")
-    assert refused.returncode in (2, 3)
-    assert "'soon' is not a number" in refused.stderr
+    assert refused.returncode == 3
+    path = tmp_path / "tfcalc.toml"
+    assert refused.stderr == f"tfcalc: {path}: budget: 'soon' is not a number; write 80GB, 79.2GiB, 512MB or 24GiB\n"
     assert quick("compare", "gpt2", "gpt2-medium").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "asked"),
+    [
+        ("precision", "bf16-mixed", "flops gpt2 -q"),
+        ("precision", "int4", "memory gpt2 --train --seq 64 -q"),
+        ("format", "github", "params -q"),
+        ("of", "time", "why 163M gpt2 -q"),
+    ],
+)
+def test_a_word_that_only_another_command_takes_is_passed_over(
+    quick: Quick, tmp_path: Path, key: str, value: str, asked: str
+) -> None:
+    """The precision of training is not that of products, github is a format of budgets."""
+    alone = quick(*asked.split())
+    assert alone.returncode == 0
+    assert quick(*asked.split(), env={f"TFCALC_{key.upper()}": value}) == alone
+    (tmp_path / "tfcalc.toml").write_text(f'{key} = "{value}"\n', encoding="utf-8")
+    assert quick(*asked.split()) == alone
+    assert quick(asked.split()[0], "gpt2", f"--{key.replace('_', '-')}", value).returncode == 2, "typed it is refused"
+
+
+def test_a_word_that_no_command_takes_is_refused_with_the_nearest_of_all(quick: Quick, tmp_path: Path) -> None:
+    refused = quick("flops", env={"TFCALC_PRECISION": "bf16-mixd"})
+    assert refused == (2, "", "tfcalc: TFCALC_PRECISION 'bf16-mixd' is not known; did you mean bf16-mixed?\n")
+    path = tmp_path / "tfcalc.toml"
+    path.write_text('precision = "bf16-mixd"\n', encoding="utf-8")
+    for command_ in ("flops", "memory"):
+        refused = quick(command_)
+        assert refused == (3, "", f"tfcalc: {path}: precision 'bf16-mixd' is not known; did you mean bf16-mixed?\n")
+    for size in ("-3", "[1, 2]", '"64,32"'):  # the last two are for a sweep, but no model has two widths
+        path.write_text(f"d_model = {size}\n", encoding="utf-8")
+        assert quick("params").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "said"),
+    [
+        ('gpu = "h1000"', "memory gpt2", "gpu: accelerator 'h1000' is not known; did you mean H100? or give --budget"),
+        ("margin = 200", "memory gpt2 --budget 80GB", "margin 200 is not from 0 to 100 per cent; leave it out for 5"),
+        ('letters = "nope"', "formula mha", "letters 'nope' is not a list of symbol=letter; write h=d,l=n"),
+        ('lora-dropout = "x"', "memory gpt2 --train --lora 8", "lora-dropout 'x' is no probability; give one below 1"),
+        ('model = "nope"', "params", "model: model 'nope' is not known"),
+        ('as = "nope"', "params gpt2", "as: model_type 'nope' is not known"),
+    ],
+)
+def test_a_wrong_text_of_a_file_is_told_with_its_file_and_key(
+    quick: Quick, tmp_path: Path, text: str, asked: str, said: str
+) -> None:
+    (tmp_path / "tfcalc.toml").write_text(text + "\n", encoding="utf-8")
+    refused = quick(*asked.split())
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert refused.stderr.startswith(f"tfcalc: {tmp_path / 'tfcalc.toml'}: {said}")
+
+
+def test_a_wrong_text_that_is_typed_is_not_the_fault_of_the_file(quick: Quick, tmp_path: Path) -> None:
+    for text in ("soon", "later"):
+        (tmp_path / "tfcalc.toml").write_text(f'budget = "{text}"\n', encoding="utf-8")
+        refused = quick("memory", "gpt2", "--budget", "soon")
+        assert (refused.returncode, refused.stderr.startswith("tfcalc: 'soon' is not a number")) == (2, True)
+
+
+BROKEN = {
+    "a size below 1": '{"model_type": "gpt2", "n_embd": -5}',
+    "heads that do not divide": '{"model_type": "gpt2", "n_embd": 10, "n_head": 3}',
+    "a size that is text": '{"model_type": "llama", "num_attention_heads": "x"}',
+    "no JSON": "nope",
+}
+
+
+@pytest.mark.parametrize("config", BROKEN)
+def test_a_broken_config_is_3_whatever_is_typed_beside_it(quick: Quick, tmp_path: Path, config: str) -> None:
+    (tmp_path / "bad.json").write_text(BROKEN[config], encoding="utf-8")
+    for asked in (
+        "memory bad.json",
+        "memory bad.json --train",
+        "memory bad.json --serve",
+        "memory bad.json --train --gpu h100",
+        "memory bad.json --train --layers 2",
+        "flops bad.json --train --seq 8",
+        "params bad.json --lora 8",
+        "params bad.json --dora",
+        "sweep bad.json --batch 1,2",
+        "plot bad.json --seq 1k..4k:x2",
+        "compare bad.json gpt2 --train",
+        "explain mha --model bad.json --seq 8",
+        "bad.json --seq 8",
+    ):
+        assert (asked, quick(*asked.split()).returncode) == (asked, 3)
+    assert quick("memory", "-", "--train", input=BROKEN[config]).returncode == 3
+    # what is typed for a good config is still a matter of usage
+    assert quick("memory", "gpt2", "--train", "--heads", "7").returncode == 2
 
 
 @pytest.mark.parametrize(

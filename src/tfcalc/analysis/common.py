@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
@@ -24,14 +25,18 @@ ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
 """What stands at every component of the JSON, whichever question was asked."""
 
 
-class Subject(NamedTuple):
-    """A model on a workload, as a tree of numbers and as the same tree of symbols."""
+class Subject:
+    """A model on a workload, as a tree of numbers, and as the same tree of symbols, which is built when it is read."""
 
-    model: Model
-    run: Workload
-    node: Node
-    twin: Node
-    tuning: Tuning | None = None
+    def __init__(
+        self, model: Model, run: Workload, node: Node, tuning: Tuning | None, twin: Callable[[], Component]
+    ) -> None:
+        self.model, self.run, self.node, self.tuning, self._twin = model, run, node, tuning, twin
+
+    @cached_property
+    def twin(self) -> Node:
+        """The tree of symbols."""
+        return self._twin().root()
 
     def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
         """The breakdown of one quantity, down to the layers, or as far as any ``depth`` may reach."""
@@ -109,7 +114,7 @@ def subject(
     *,
     general: bool = False,
 ) -> Subject:
-    """Check the model against the workload and build both trees, with what ``training`` adds and freezes.
+    """Check the model against the workload and build its trees, with what ``training`` adds and freezes.
 
     ``general`` gives a symbol of its own to each size that follows from others.
 
@@ -120,9 +125,11 @@ def subject(
     model.check(workload)
     tuning = tuning_for(model, training, of)
     plan, symbolic = (None, None) if tuning is None else (tuning.plan, tuning.symbolic)
-    symbols_of_model, symbols_of_run = with_symbols(model, general=general), with_symbols(workload, general=general)
-    root, twin = run_tree(model, workload, plan), run_tree(symbols_of_model, symbols_of_run, symbolic)
-    return Subject(model, workload, root.root(), twin.root(), tuning)
+
+    def twin() -> Component:
+        return run_tree(with_symbols(model, general=general), with_symbols(workload, general=general), symbolic)
+
+    return Subject(model, workload, run_tree(model, workload, plan).root(), tuning, twin)
 
 
 def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | None:

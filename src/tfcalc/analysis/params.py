@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from tfcalc.analysis.common import subject
+from tfcalc.analysis.common import Subject, subject
 from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
@@ -13,7 +13,7 @@ from tfcalc.core.measure import active_params, buffer_elements, frozen_params, m
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import Num, total
 from tfcalc.errors import UsageError
-from tfcalc.report import Footer, Report, exact
+from tfcalc.report import Footer, Report, exact, head
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -60,21 +60,11 @@ def params(
         if approx:
             raise UsageError("--approx has no effect on trainable parameters", "leave it out")
         return trainable(asked, depth)
-    root = asked.node.component
-    count, active, tables = (
-        exact(part) for part in (root.total(parameters), root.total(active_params), embedded(root))
-    )
+    root, totals = asked.node.component, _totals(asked)
+    count, active = totals["total_params"], totals["active_params"]
     extras: dict[str, Measure] = {"active_params": active_params} if active != count else {}
     entry = asked.entry(parameters, extras | ({"approx_params": major_params} if approx else {}), depth)
-    frozen, buffers = exact(root.total(frozen_params)), exact(root.total(buffer_elements))
-    totals: dict[str, int | float | str] = {
-        "total_params": count,
-        "active_params": active,
-        "embedding_params": tables,
-        "non_embedding_params": count - tables,
-        "trainable_params": count - frozen,
-        "buffer_elements": buffers,
-    }
+    frozen, buffers = count - totals["trainable_params"], totals["buffer_elements"]
     notes = [
         *([f"Active per token: {active:,} ({active / count:.1%})"] if active != count else []),
         *([f"Frozen: {frozen:,}, stored as parameters but not trained"] if frozen else []),
@@ -107,6 +97,32 @@ def params(
             assumptions=(*in_words("params", asked.run, by), *sharing[1:], *assumed),
         ),
     )
+
+
+def params_entries(model: Model, *, approx: bool = False, training: Training | None = None) -> Mapping[str, Any]:
+    """The JSON object of :func:`params`, of which the numbers at the top do not wait for formulas."""
+    from tfcalc.report.later import InTurn, Later  # for those who ask for few numbers of many models
+
+    if approx or training is not None:
+        return params(model, approx=approx, training=training).entries()
+    asked = subject(model, None, of="parameters")
+    first = head("params", asked.model.described(), for_programs("params", asked.run, Conventions()))
+    return InTurn({**first, **_totals(asked)}, Later({}, lambda: params(model).entries()))
+
+
+def _totals(asked: Subject) -> dict[str, int]:
+    root = asked.node.component
+    measures = (parameters, active_params, frozen_params, buffer_elements)
+    count, active, frozen, buffers = (exact(root.total(measure)) for measure in measures)
+    tables = exact(embedded(root))
+    return {
+        "total_params": count,
+        "active_params": active,
+        "embedding_params": tables,
+        "non_embedding_params": count - tables,
+        "trainable_params": count - frozen,
+        "buffer_elements": buffers,
+    }
 
 
 def parameter_count(model: Model) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.budgets.hold import IEC
 from tfcalc.report import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -71,12 +72,13 @@ class Check(NamedTuple):
 class Checked(NamedTuple):
     """The answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed.
 
-    ``ask`` asks the question whose answer has the number of a check.
+    People read bytes in ``units`` (iec or si). ``ask`` asks the question whose answer has the number of a check.
     """
 
     file: str
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
+    units: str = IEC
     ask: Ask | None = None
 
     @property

@@ -23,6 +23,8 @@ WORDS: Mapping[str, str] = {
 }
 UPPER = (MAX, MAX_INCREASE)
 LOWER = (MIN, MAX_DECREASE)
+IEC = "iec"
+"""Powers of 1024, of what is said in bytes."""
 NAMES = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
 
 
@@ -30,7 +32,7 @@ class Told(NamedTuple):
     """How amounts of a ``unit`` (params, flops, bytes, or "") are written; ``system`` is iec or si."""
 
     unit: str
-    system: str = "iec"
+    system: str = IEC
 
     def amount(self, value: Value | Fraction) -> str:
         """``4.00 GiB``, ``8.03B``, ``137G``, ``4,096``: three figures where they have a unit."""

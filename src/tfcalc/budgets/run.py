@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.before import Before
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, Check, Checked, Place
-from tfcalc.budgets.hold import Told, bound, over, sentence
+from tfcalc.budgets.hold import IEC, Told, bound, over, sentence
 from tfcalc.budgets.keys import ERROR
 from tfcalc.budgets.limits import RELATIVE, Amount
 from tfcalc.budgets.metric import Metric, read
@@ -39,9 +39,15 @@ class Asked(NamedTuple):
 
 
 class Run:
-    """The budgets of a file, the models of ``folder``, and the ``other`` side; ``pattern`` leaves models out."""
+    """The budgets of a file, the models of ``folder``, and the ``other`` side; ``pattern`` leaves models out.
 
-    def __init__(self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*") -> None:
+    Bytes are said in ``units``, by default those of the file.
+    """
+
+    def __init__(
+        self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*", units: str = ""
+    ) -> None:
+        self.units = units or str(file.conventions.get("units", IEC))
         self.file, self.folder, self.numbers, self.other = file, folder, numbers, other
         self.name = shown(Path(file.path))
         self.models = {name: file.models[name] for name in Names(file.models).of_any([pattern])}
@@ -57,7 +63,7 @@ class Run:
             for source in self.of(budget)
             for check in self._held(budget, source, today)
         )
-        return Checked(self.name, checks, tuple(self.other.notes))
+        return Checked(self.name, checks, tuple(self.other.notes), self.units)
 
     def of(self, budget: Budget) -> Iterator[Source]:
         """The models that a budget is for."""
@@ -127,7 +133,7 @@ class Run:
 
     def _check(self, asked: Asked, rule: str, limit: Amount) -> Check:
         budget, source, metric, now, before = asked
-        told = Told(metric.unit, str(self.file.conventions.get("units", "iec")))
+        told = Told(metric.unit, self.units)
         if rule in RELATIVE and before.value is None:
             status, said = before.status, f"{told.amount(now.value)}, {rule} {limit.text}: {before.reason}"
         else:

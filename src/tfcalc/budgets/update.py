@@ -36,13 +36,13 @@ class Change(NamedTuple):
             return NEW if self.before is None else REMOVED
         return RAISED if self.after > self.before else LOWERED if self.after < self.before else UNCHANGED
 
-    def told(self) -> str:
+    def told(self, units: str) -> str:
         """``chat, serving: memory.kv_cache_bytes 4.00 GiB -> 8.00 GiB (+100.0 %)``."""
         model, scenario, metric = self.key
         assert self.before is not None, "it is told of what rises or falls"
         assert self.after is not None, "and not of what is gone"
         name = f"{model}, {scenario}" if scenario else model
-        return f"{name}: {metric} {Told(self.unit).change(self.before, self.after)}"
+        return f"{name}: {metric} {Told(self.unit, units).change(self.before, self.after)}"
 
 
 class Updated(NamedTuple):
@@ -106,7 +106,7 @@ def updated(run: Run, before: Lock | None, path: str, version: str, reason: str)
             if worse:
                 records[key] = records[key]._replace(reason=reason)
     if unexplained and not reason:
-        listed = ", ".join(change.told() for change in unexplained)
+        listed = ", ".join(change.told(run.units) for change in unexplained)
         raise UsageError(f"{path} would be raised: {listed}", "say why: --reason TEXT")
     changes += [Change(key, "", old.value, None) for key, old in then.items() if key not in records]
     asked = {budget.scenario for budget in run.file.budgets if budget.scenario}

@@ -13,7 +13,7 @@ import typer
 from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings, settle
-from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.errors import TfcalcError
 
 ABOUT = """\b
 Examples:
@@ -75,7 +75,9 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
         try:
             return run(settings)
         except TfcalcError as error:
-            refusal = settings.blame(error) if isinstance(error, InvalidModel) else error
+            from tfcalc.cli.blame import blamed
+
+            refusal = blamed(settings, error)
             refusal.as_json = settings.wants_json
             raise refusal from None
 

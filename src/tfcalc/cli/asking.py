@@ -10,14 +10,16 @@ from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
 from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed
-from tfcalc.cli.values import read
+from tfcalc.cli.values import read, readable
 from tfcalc.errors import BadFile
+from tfcalc.printable import quoted
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
     from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
+    from tfcalc.cli.options import Option
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
 
@@ -37,7 +39,7 @@ class Asker:
     def __call__(self, name: str, source: Source, options: Fields, conventions: Fields) -> Mapping[str, Any]:
         """The JSON object of the command's answer, whose entries may be found as they are read.
 
-        Options that another command has are not of this one.
+        Options that another command has, and words that are another's, are not of this one.
 
         Raises what the command raises; UsageError for a value that an option does not take.
         """
@@ -62,7 +64,7 @@ class Asker:
             name: Given(read(known[name], value, known[name].keys[0]), place, known[name].keys[0])
             for values, place in where
             for name, value in values.items()
-            if name in known
+            if name in known and not (values is options and _is_of_another(known[name], value))
         }
         model = self.loaded or self._model(source)
         given[MODEL] = Given(source.path or source.entry.preset or "", FLAG, MODEL)
@@ -90,12 +92,31 @@ class Asker:
         return model
 
 
+def _is_of_another(option: Option, value: object) -> bool:
+    """Whether only other commands that budgets ask take this word of an option, as ``bf16-mixed`` of --precision."""
+    return (
+        bool(option.known)
+        and not readable(option, value)
+        and any(
+            readable(another, value)
+            for name in metric.COMMANDS
+            for another in command(name).options
+            if another.name == option.name
+        )
+    )
+
+
 def refuse_idle(file: BudgetFile) -> None:
-    """Raise BadFile for an option of a scenario that none of the commands has which its budgets ask."""
+    """Raise BadFile for an option of a scenario that none of the commands takes which its budgets ask."""
     for name, scenario in file.scenarios.items():
         asked = sorted({metric.read(budget.metric).command for budget in file.budgets if budget.scenario == name})
-        known = {option.name for each in asked for option in command(each).options}
+        known = [option for each in asked for option in command(each).options if option.name in scenario.options]
         for option in of_scenario() if asked else ():
-            if option.name in scenario.options and option.name not in known:
-                fact = f"{file.path}: scenarios.{name}: {option.keys[0]} has no effect on {' and '.join(asked)}"
+            if option.name not in scenario.options:
+                continue
+            value, called = scenario.options[option.name], option.keys[0]
+            taken = [one for one in known if one.name == option.name]
+            if not taken or all(_is_of_another(one, value) for one in taken):
+                said = f"{called} {quoted(value)}" if taken else called
+                fact = f"{file.path}: scenarios.{name}: {said} has no effect on {' and '.join(asked)}"
                 raise BadFile(fact, "leave it out, or limit what it has an effect on")

@@ -9,12 +9,13 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import default_run
+from tfcalc.cli.commands import every
 from tfcalc.cli.filed import filed, keys_of_all, unknown
 from tfcalc.cli.messages import tell
-from tfcalc.cli.options import MODEL_FIELDS, RUN, TUNING, Option, keyed, plans
-from tfcalc.cli.values import Value, read
+from tfcalc.cli.options import MODEL_FIELDS, TUNING, Option, keyed
+from tfcalc.cli.values import Value, read, readable
 from tfcalc.conventions import Conventions
-from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError, nearest
+from tfcalc.errors import BadFile, InvalidModel, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
@@ -43,8 +44,12 @@ class Given(NamedTuple):
 class Settings:
     """The values that one command was given, from wherever, read and checked; those not given are absent."""
 
-    def __init__(self, given: Mapping[str, Given], named: Transformer | HFModel | None = None) -> None:
+    def __init__(
+        self, given: Mapping[str, Given], named: Transformer | HFModel | None = None, path: Path | None = None
+    ) -> None:
         self.given = dict(given)
+        self.path = path
+        """The settings file, if there is one."""
         self.named = named
         """The model that is meant, where it was loaded already."""
 
@@ -134,10 +139,11 @@ class Settings:
 
         try:
             named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
+            warnings = () if isinstance(named, Transformer) else named.warnings  # for which the config is read
         except InvalidModel as error:
             error.of_file = True
             raise
-        for warning in () if isinstance(named, Transformer) else named.warnings:
+        for warning in warnings:
             tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
         return named
 
@@ -165,21 +171,10 @@ class Settings:
 
         return replace(Training(), **given)
 
-    def blame(self, error: InvalidModel) -> TfcalcError:
-        """Sizes that were typed are a matter of usage (exit 2); a named model's, or a settings file's, are not (3)."""
-        asked = SIZES if error.of_model else SIZES | {option.name for option in plans()}
-        sizes = [given.source for name, given in self.given.items() if name in asked]
-        typed = any(source != FILE for source in sizes)
-        not_typed = self.model_name is not None or sizes
-        if error.of_file or isinstance(error, UnknownModel) or (not_typed and not typed):
-            return error
-        return UsageError(error.message, error.hint)
-
 
 OF_PHASE = {"train": ("recompute", "early_stop"), "decode": ("cached",)}
 """Fields of a workload that no other phase can have."""
 MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
-SIZES = frozenset(option.name for option in (*MODEL_FIELDS, *RUN))
 
 
 def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
@@ -193,11 +188,12 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
         if raw is not None:
             given[option.name] = Given(read(option, raw, called), FLAG, called)
         elif variable:
-            given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
+            with _unless_of_another(option, environ[variable], variable):
+                given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in written and option.flags:
             key, value = written[option.name]
             unread = Given(False, FILE, key)
-            with _of_file(unread, path):
+            with _of_file(unread, path), _unless_of_another(option, value, key):
                 given[option.name] = unread._replace(value=read(option, value, key))
     return completed(given, options, path)
 
@@ -215,7 +211,21 @@ def completed(given: dict[str, Given], options: Iterable[Option], path: Path | N
     if "preset" in given:
         with _of_file(given["preset"], path):
             _by_preset(given, {option.name for option in options})
-    return Settings(given)
+    return Settings(given, path=path)
+
+
+@contextmanager
+def _unless_of_another(option: Option, value: object, called: str) -> Iterator[None]:
+    """A word of a variable or a file is passed over where another command that has this option, too, takes it."""
+    try:
+        yield
+    except UsageError:
+        if not (option.known and isinstance(value, str)):
+            raise
+        alike = [another for another in every() if another.name == option.name]
+        if not any(readable(another, value) for another in alike):
+            one_of(called, value, dict.fromkeys(word for another in alike for word in another.known))
+            raise
 
 
 @contextmanager

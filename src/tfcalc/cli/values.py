@@ -35,6 +35,15 @@ def read(option: Option, raw: Any, called: str) -> Value:
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
 
 
+def readable(option: Option, raw: object) -> bool:
+    """Whether an option takes this value."""
+    try:
+        read(option, raw, "")
+    except UsageError:
+        return False
+    return True
+
+
 def _spread(option: Option, raw: Any, called: str) -> Value:
     """One number, or several: of a TOML list, too."""
     from tfcalc.cli.ranges import spread  # few commands take them

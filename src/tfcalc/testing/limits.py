@@ -18,6 +18,7 @@ from tfcalc.cli.asking import Asker
 from tfcalc.cli.budget_options import NOT_RUN, known_options
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import keyed
+from tfcalc.cli.values import read as read_value
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.printable import printable, quoted
 
@@ -105,7 +106,8 @@ def _loaded(model: Given) -> tuple[Transformer | HFModel, str]:
 
 def _run(metric: Metric, options: Mapping[str, object]) -> dict[str, object]:
     """The options by their names. Raises UsageError for one that the command of the metric does not have."""
-    known = {key: one.name for key, one in keyed(command(metric.command).options).items() if one.name not in NOT_RUN}
+    by_name = {one.name: one for one in command(metric.command).options}
+    known = {key: one.name for key, one in keyed(by_name.values()).items() if one.name not in NOT_RUN}
     found: dict[str, object] = {}
     for key, value in options.items():
         if key not in known:
@@ -116,6 +118,7 @@ def _run(metric: Metric, options: Mapping[str, object]) -> dict[str, object]:
             )
         if known[key] in found:
             raise UsageError(f"{metric}: option {quoted(key)} is given twice", "it has several names: leave one out")
+        read_value(by_name[known[key]], value, key)  # what is a word of another command is no word of this one
         found[known[key]] = value
     return found
 

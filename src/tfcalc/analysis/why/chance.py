@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RANGES = (2.0, 1.1)
 """Values from a part of the number to so many times it are the others that it might have met: of the wide range and of
 the narrow one, as many departures change a model's number by little, the one where they are denser."""
-LIKELY, RARELY = 0.5, 0.05
-"""From LIKELY on a match says nothing about its cause, below RARELY it is evidence."""
+LIKELY, SELDOM, RARELY = 0.5, 0.2, 0.05
+"""From LIKELY on a match says nothing about its cause, below SELDOM it says something, below RARELY it is evidence."""
 ALWAYS = 1.5
 """What departs no further is worth telling, however likely it is by chance."""
 

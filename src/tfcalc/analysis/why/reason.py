@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.why.chance import LIKELY, RARELY
+from tfcalc.analysis.why.chance import RARELY, SELDOM
 from tfcalc.analysis.why.search import written
 from tfcalc.analysis.why.step import Taken
 from tfcalc.report import SCHEMA_VERSION
@@ -254,7 +254,7 @@ class Why:
 def _how_surely(one: Reason) -> str:
     if one.chance is None or one.chance < RARELY or not one.steps:
         return "is"
-    return "is probably" if one.chance < LIKELY else "may be"
+    return "is probably" if one.chance < SELDOM else "may be"
 
 
 def _one_in(chance: float) -> str:

@@ -21,15 +21,19 @@ class Amounts(NamedTuple):
     change: str
 
 
-def amounts(check: Check) -> Amounts:
-    """The two values of a check, and how far the second is from the first.
+def amounts(check: Check, units: str) -> Amounts:
+    """The two values of a check, bytes in ``units`` (iec or si), and how far the second is from the first.
 
     A change is in per cent of the first value, and empty where that is 0 or the two are equal.
     """
     limit = None if check.limit.percent else check.limit.value
     given = {value for value in (check.base, check.value, limit) if value is not None}
-    told = _full if len({_rounded(value, check.unit) for value in given}) < len(given) else _rounded
-    before, after = ("" if value is None else told(value, check.unit) for value in (check.base, check.value))
+    rounded = {value: _rounded(value, check.unit, units) for value in given}
+    alike = len(set(rounded.values())) < len(given)
+    before, after = (
+        "" if value is None else _full(value, check.unit) if alike else rounded[value]
+        for value in (check.base, check.value)
+    )
     return Amounts(before, after, _change(check))
 
 
@@ -43,9 +47,9 @@ def _change(check: Check) -> str:
     return f"{change:+,.{digits}f} %"
 
 
-def _rounded(value: float, unit: str) -> str:
+def _rounded(value: float, unit: str, units: str) -> str:
     if unit == "bytes":
-        return short_bytes(value)
+        return short_bytes(value, units)
     if unit:
         return short(value, billion="B" if unit == "params" else "G")
     return _full(value, unit)

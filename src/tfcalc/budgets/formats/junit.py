@@ -30,7 +30,7 @@ def render(checked: Checked) -> str:
         suite = _element("testsuite", {"name": model, **_counts(checks, ("failures", "errors", "skipped"))})
         names: Counter[str] = Counter()
         for check in checks:
-            suite.append(_case(check, names))
+            suite.append(_case(check, names, checked.units))
         root.append(suite)
     if checked.notes:
         suite = _element("testsuite", {"name": checked.file, **_counts((), ("failures", "errors", "skipped"))})
@@ -46,7 +46,7 @@ def _counts(checks: tuple[Check, ...] | list[Check], told: tuple[str, ...]) -> d
     return {"tests": str(len(checks)), **{key: str(found[of[key]]) for key in told}}
 
 
-def _case(check: Check, names: Counter[str]) -> Element:
+def _case(check: Check, names: Counter[str], units: str) -> Element:
     """The name does not depend on values or limits, so that a CI system can follow a test case through its runs."""
     name = f"{check.metric} {check.rule}" + (f" ({check.scenario})" if check.scenario else "")
     names[name] += 1
@@ -54,18 +54,18 @@ def _case(check: Check, names: Counter[str]) -> Element:
         name += f" #{names[name]}"
     case = _element("testcase", {"classname": check.model, "name": name})
     if check.status == FAILED:
-        case.append(_element("failure", {"type": check.rule, "message": check.message}, _details(check)))
+        case.append(_element("failure", {"type": check.rule, "message": check.message}, _details(check, units)))
     elif check.status == NOT_COMPARABLE:
-        case.append(_element("error", {"type": check.status, "message": check.message}, _details(check)))
+        case.append(_element("error", {"type": check.status, "message": check.message}, _details(check, units)))
     elif check.status == NEW:
         case.append(_element("skipped", {"message": check.message}))
     elif check.status == WARNING:
-        case.append(_element("system-out", {}, f"warning: {printable(check.message)}\n{_details(check)}"))
+        case.append(_element("system-out", {}, f"warning: {printable(check.message)}\n{_details(check, units)}"))
     return case
 
 
-def _details(check: Check) -> str:
-    told = amounts(check)
+def _details(check: Check, units: str) -> str:
+    told = amounts(check, units)
     lines = {
         "metric": check.metric,
         "before": " ".join(filter(None, (told.before, check.base_name and f"({check.base_name})"))),

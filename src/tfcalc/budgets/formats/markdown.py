@@ -33,11 +33,11 @@ def render(checked: Checked) -> str:
     if bases := sorted({check.base_name for check in told if check.base_name}):
         lines += ["", f"Compared with {', '.join(map(code, bases))}."]
     if told:
-        lines += ["", *_table(told)]
+        lines += ["", *_table(told, checked.units)]
     if notes := [*(check.message for check in told if _needs_words(check)), *checked.notes]:
         lines += ["", *(f"- {line(note)}" for note in notes)]
     if passed := [check for check in checked.checks if check.status == PASSED]:
-        lines += ["", _folded(passed)]
+        lines += ["", _folded(passed, checked.units)]
     return "\n".join(lines)
 
 
@@ -46,18 +46,18 @@ def _needs_words(check: Check) -> bool:
     return check.status != FAILED or check.rule == "expires"
 
 
-def _table(checks: list[Check]) -> list[str]:
+def _table(checks: list[Check], units: str) -> list[str]:
     scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
     whys = {"why": "---"} if any(check.why for check in checks) else {}
     heading = {"result": "---", "model": "---"} | ({"scenario": "---"} if scenarios else {}) | {"metric": "---"}
     heading |= ({"before": "---:"} if bases else {}) | {"after": "---:", "limit": "---"} | whys
     return [_row(list(heading)), _row(list(heading.values()))] + [
-        _row([cell for name, cell in _cells(check).items() if name in heading]) for check in checks
+        _row([cell for name, cell in _cells(check, units).items() if name in heading]) for check in checks
     ]
 
 
-def _cells(check: Check) -> dict[str, str]:
-    given = amounts(check)
+def _cells(check: Check, units: str) -> dict[str, str]:
+    given = amounts(check, units)
     return {
         "result": check.status,
         "model": code(check.model),
@@ -74,9 +74,9 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _folded(checks: list[Check]) -> str:
+def _folded(checks: list[Check], units: str) -> str:
     items = ", ".join(
-        f"{code(check.model)} {code(check.metric)} {text(amounts(check).after)} "
+        f"{code(check.model)} {code(check.metric)} {text(amounts(check, units).after)} "
         f"({code(f'{check.rule} {check.limit.text}')})"
         for check in checks
     )

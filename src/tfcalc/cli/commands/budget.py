@@ -15,7 +15,8 @@ from tfcalc.budgets.formats import FORMATS
 from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
-from tfcalc.cli.options import SHOW, Option
+from tfcalc.cli.options import SHOW, UNITS, Option
+from tfcalc.cli.settings import FLAG
 from tfcalc.errors import BadFile, TfcalcError, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.settings_file import text_of
@@ -92,7 +93,8 @@ def _checked(settings: Settings, file: BudgetFile) -> Checked:
     from tfcalc.budgets.run import Run
 
     numbers, folder = _numbers(settings, file), Path(file.path).parent
-    run = Run(file, folder, numbers, _other(settings, file, numbers), settings.get("only", "*"))
+    other, units = _other(settings, file, numbers), _units(settings, file)
+    run = Run(file, folder, numbers, other, settings.get("only", "*"), units)
     if not run.models:
         only = settings.get("only")
         raise UsageError(f"--model {quoted(only)} matches none of [models]", nearest(only, file.models))
@@ -108,6 +110,12 @@ def _asked(run: Run, check: Check, keys: tuple[str, ...]) -> Asked:
     depth = len(keys) if keys[0] == "components" else None
     command, source = read(check.metric).command, run.named(check.model)
     return Asker().asked(command, source, options, run.file.conventions, depth)
+
+
+def _units(settings: Settings, file: BudgetFile) -> str:
+    """What was typed, else what the file of budgets pins, else what a variable or another settings file says."""
+    given, pinned = settings.given.get("units"), str(file.conventions.get("units", ""))
+    return str(given.value) if given and (given.source == FLAG or not pinned) else pinned
 
 
 def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
@@ -146,7 +154,8 @@ def _updated(settings: Settings, file: BudgetFile) -> Updated:
     from tfcalc.budgets.update import updated
 
     path = _baseline(settings, file)
-    run = Run(file, Path(file.path).parent, _numbers(settings, file), Nothing("", NOTHING))
+    folder, units = Path(file.path).parent, _units(settings, file)
+    run = Run(file, folder, _numbers(settings, file), Nothing("", NOTHING), units=units)
     before = read(path, shown(path)) if path.exists() else None
     found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
     try:
@@ -189,6 +198,8 @@ def write(answer: Checked | Updated, settings: Settings) -> None:
     from tfcalc.cli.output import deliver, show
 
     form = settings.get("format", "table")
+    if isinstance(answer, Checked):
+        settings = settings.with_values(units=answer.units)
     if form == "github" and isinstance(answer, Checked):
         from tfcalc.budgets.formats.github import summarize
 
@@ -203,7 +214,7 @@ def write(answer: Checked | Updated, settings: Settings) -> None:
 
 COMMAND = Command(
     answer,
-    (*OWN, *SHOWN),
+    (*OWN, *UNITS, *SHOWN),
     (
         "tfcalc budget",
         "tfcalc budget --base HEAD~1",
