@@ -13,6 +13,9 @@ from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, flops, memory, params
 from tfcalc.analysis.explain import explain_part as explain
 from tfcalc.conventions import DTYPES
+from tfcalc.report.explanation import Explanation
+from tfcalc.report.sheet import for_people
+from tfcalc.report.style import Style
 from tfcalc.symbols import values
 
 
@@ -57,3 +60,38 @@ def test_the_bytes_of_a_number_stand_in_front_of_its_sizes() -> None:
     told: dict[str, Any] = explain("attention", catalog.load("gpt2"), "memory").to_dict()
     (line, *_) = told["items"]
     assert (line["factors"], line["bytes"]) == ([4, 768, 3 * 768], 4 * 768 * 3 * 768)
+
+
+@pytest.mark.parametrize(
+    ("target", "formula", "squares", "vectors"),
+    [
+        ("mha", "4h²", 4, 4),
+        ("ffn", "8h²", 8, 5),
+        ("encoder-layer", "12h²", 12, 4 + 5 + 2 * 2),
+        ("decoder-layer", "16h²", 16, 2 * 4 + 5 + 3 * 2),
+        ("encoder", "12nh²", 6 * 12, 6 * 13),
+    ],
+)
+def test_what_texts_approximate_and_by_how_much_that_is_off(
+    target: str, formula: str, squares: int, vectors: int
+) -> None:
+    """Matrices are multiples of h², biases and norms of h (mha 4, ffn 4 + 1, a norm 2): at h = 512 one in h + 1."""
+    found = explain(target, Transformer(), approx=True)
+    assert isinstance(found, Explanation)
+    assert found.answer == sum(line.value for line in found.lines) == squares * 512**2
+    assert found.exact == squares * 512**2 + vectors * 512
+    assert for_people(found.formula, Style()) == formula
+    share = f"{100 * vectors / (squares * 512 + vectors):.2f} % less than the exact {found.exact:,}"
+    assert any(note.startswith(share) for note in found.notes)
+    assert "without biases and norms" in str(found)
+    told = found.to_dict()
+    assert (told["total_params"], told["approx_params"]) == (found.exact, found.answer)
+
+
+def test_norms_alone_are_nothing_without_norms() -> None:
+    assert "0: it has but biases or norms" in str(explain("ln", approx=True))
+
+
+def test_approximations_are_of_parameters() -> None:
+    with pytest.raises(UsageError, match="approx works for parameters only, not for flops"):
+        explain("ffn", of="flops", approx=True)

@@ -84,6 +84,7 @@ FURTHER = (
     "quiz 1 '12h^2' --seed 3 --topic params",
     "sweep gpt2 --of memory --train --seq 64,128 --batch 1..2",
     "sweep --d-model 512,513",
+    "explain encoder-layer --approx",
     "plot --kind encoder --over seq=128..4096:x2",
     "plot mixtral-8x7b --over seq=1k,2k --shares",
     "params lama-3-8b",

@@ -203,3 +203,17 @@ def test_a_share_may_be_in_per_cent() -> None:
     half = solved("attention / total = 50%", "seq", load("gpt2"))
     assert half.value == 2 * 768 + 50_257 // (2 * 12) == 3_630
     assert solved("attention = 50% total", "seq", load("gpt2")).closed == half.closed == "l = (4nh + V)/(2n)"
+
+
+def test_what_comes_again_and_again_is_told_as_far_as_it_is_known() -> None:
+    """In chunks of 5, attention takes 4h(2h·l + pairs) a layer and ffn 16h²·l. There are 5l pairs where 5 divides l,
+    and fewer elsewhere. So at h = 8 attention has (16 + 5)/32 of ffn at multiples of 5, and less at all others."""
+    model = Transformer(d_model=8, n_heads=4, n_layers=4, kind="decoder", pattern="chunked:5")
+    for sign, quiet in (("=", 5), (">=", 5000)):
+        found = solve(f"attention {sign} 21 * ffn / 32", "seq", model=model, of="flops")
+        assert isinstance(found, Solved)
+        assert found.ranges == tuple((size, size) for size in range(5, 5001, 5))
+        assert found.value == quiet
+        assert "seq ends at 5,004: behind it the sides change places again and again, every 5" in found.sheet().notes
+        assert "20, …" in found.sheet().title or "25, …" in found.sheet().title
+        assert all(row.holds == (row.sizes["seq"] % 5 == 0) for row in found.rows)

@@ -54,6 +54,7 @@ def explain(
     serving: Serving | None = None,
     steps: bool = False,
     with_batch: bool = False,
+    approx: bool = False,
 ) -> Explanation | Derivation:
     """Show how one number is computed: every matrix with its shape, formula, sizes and value, and the sum.
 
@@ -71,6 +72,7 @@ def explain(
         serving: with ``of="memory"``, explain serving.
         steps: of the FLOPs of a training step, one line for the forward product and for each gradient: X W, dX and dW.
         with_batch: of time, the growth of the whole batch rather than of one sequence.
+        approx: of parameters, without biases and norms; ``exact`` is then the count with them.
 
     Returns:
         An explanation: ``lines`` with names, factors, formula and value each; ``formula`` and ``answer`` of their sum.
@@ -83,7 +85,7 @@ def explain(
     >>> [line.names for line in explain("attention", Transformer(d_model=768, n_heads=12)).lines]
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     >>> explain("flops_per_token", Transformer(d_model=768, n_heads=12)).substituted
-    '190253629440 / 512'
+    '115964116992 / 512'
     """
     if model is not None and hasattr(model, "opener"):
         return _of_answer(target, model)
@@ -94,7 +96,9 @@ def explain(
         by = conventions or Conventions()
         return open_question(path, Question(path[0], chosen, workload, by, training, serving))
     plans: dict[str, Any] = {"training": training, "serving": serving}
-    return explain_part(target, chosen, of, workload, conventions, **plans, steps=steps, with_batch=with_batch)
+    return explain_part(
+        target, chosen, of, workload, conventions, **plans, steps=steps, with_batch=with_batch, approx=approx
+    )
 
 
 def explain_part(
@@ -108,6 +112,7 @@ def explain_part(
     serving: Serving | None = None,
     steps: bool = False,
     with_batch: bool = False,
+    approx: bool = False,
 ) -> Explanation:
     """A part of a model, as :func:`explain` opens it; arguments and what is raised are the same."""
     tree = to_open(model, of, workload, conventions, training=training, serving=serving)
@@ -120,6 +125,10 @@ def explain_part(
         tree = tree._replace(items=lambda cost: step_by_step(cost, everything=everything))
     if with_batch and of != "time":
         raise UsageError("with_batch has an effect on time only", "leave it out, or ask for time")
+    if approx:
+        from tfcalc.analysis.approximate import approximate
+
+        return approximate(target, of, tree)
     found = opened(target, of, tree)
     if of != "time":
         return found

@@ -104,6 +104,20 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
 
 
+def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:
+    """The bytes of weights, buffers and caches alone, which no peak is below: nothing runs on a tape for it."""
+    run, plan = resolve_serving(model, run, plan, dtype)
+    requests = at_work(run, plan)
+    check_served(model, requests)
+    recipe, tree = weight_recipe(model, plan, dtype), model.tree(requests)
+    parts = (
+        hold(tree_for(recipe, model, requests, tree), recipe),
+        buffers_of(tree, recipe),
+        _cache(tree, requests, plan),
+    )
+    return sum(value_of(part.total(bytes_held)) for part in parts)
+
+
 def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
     """The bytes of the caches alone, as a closed form in sizes that remember what they are. Raises InvalidModel."""
     run, plan = resolve_serving(model, run, plan, dtype)

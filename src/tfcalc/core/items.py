@@ -23,6 +23,11 @@ def stored(cost: Cost) -> list[Item]:
     return [Item(weight.name, weight.shape, weight.size) for weight in cost.weights if weight.tied_to is None]
 
 
+def major(cost: Cost) -> list[Item]:
+    """The same without biases and norms."""
+    return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.minor)))
+
+
 def trained(cost: Cost) -> list[Item]:
     """The same without those that are frozen."""
     return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.frozen)))

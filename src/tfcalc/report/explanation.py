@@ -51,6 +51,7 @@ class Explanation:
         sizes: what each letter stands for.
         substituted: the formula with sizes instead of letters.
         answer: the exact sum.
+        exact: where the lines leave out biases and norms, the count with them; else None.
         legend: the meaning of each letter.
     """
 
@@ -69,6 +70,7 @@ class Explanation:
     conventions: dict[str, object]
     notes: tuple[str, ...]
     order: Polynomial | None = None
+    exact: int | None = None
 
     @property
     def substituted(self) -> str:
@@ -153,7 +155,7 @@ class Explanation:
             "of": self.of,
             "model": self.model,
             "conventions": self.conventions,
-            f"total_{self.unit}": self.answer,
+            **self._counted(),
             "formula": write(self.formula),
             "substituted": self.substituted,
             "items": [
@@ -172,6 +174,11 @@ class Explanation:
             ],
             **({} if self.order is None else {"order": write(self.order)}),
         }
+
+    def _counted(self) -> dict[str, int]:
+        if self.exact is None:
+            return {f"total_{self.unit}": self.answer}
+        return {f"total_{self.unit}": self.exact, f"approx_{self.unit}": self.answer}
 
     def __str__(self) -> str:
         from tfcalc.render import rendered

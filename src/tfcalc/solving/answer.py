@@ -219,9 +219,8 @@ class Solved:
             case "always":
                 return f"every value of {word} meets {self.condition}"
             case "exact":
-                others = [_range(low, high) for low, high in self.ranges[1:5]]
                 low, high = self.ranges[0]
-                also = f", and {', '.join(others)}" if others else ""
+                also = f", and {self._some(1, 5)}" if self.ranges[1:] else ""
                 return f"{before}{word} {_range(low, high)} exactly{also}"
             case "crossing":
                 left, right = self.texts[:2]
@@ -232,8 +231,13 @@ class Solved:
             case "nearest":
                 return f"{before}{word} {value:,} is nearest; none meets it exactly"
             case "between":
-                return f"{before}{word} {', '.join(_range(low, high) for low, high in self.ranges[:4])}"
+                return f"{before}{word} {self._some(0, 4)}"
         return f"{before}{word}: {value:,} {self.outcome}"
+
+    def _some(self, first: int, behind: int) -> str:
+        """These of the ranges, and whether there are more."""
+        shown = [_range(low, high) for low, high in self.ranges[first:behind]]
+        return ", ".join([*shown, "…"] if self.ranges[behind:] else shown)
 
     def _subtitle(self) -> str:
         return f"{self.condition}: {self._model.summary}"

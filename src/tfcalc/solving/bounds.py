@@ -31,6 +31,14 @@ class NoForm(Exception):
     """The signs do not follow from the closed form."""
 
 
+class Alternates(Exception):
+    """The sign turns at every ``period`` sizes, for more of them than are told apart; ``last`` is the last that is."""
+
+    def __init__(self, last: int, period: int) -> None:
+        super().__init__(last, period)
+        self.last, self.period = last, period
+
+
 def signs(
     form: Polynomial,
     letter: str,
@@ -42,7 +50,7 @@ def signs(
 ) -> list[Run]:
     """The signs of a closed form where the size of this ``letter`` is k·``step``, for k from ``first`` to ``last``.
 
-    ``values`` are those of all other letters, and ``at`` the form's value for a k. Raises NoForm.
+    ``values`` are those of all other letters, and ``at`` the form's value for a k. Raises NoForm, and Alternates.
     """
     cuts = {first, last + 1}
     for atom in _minima(form, letter):
@@ -93,9 +101,9 @@ def _by_classes(
         if len(seen) == 1:
             found.append(Run(edge, behind - 1, seen.pop()))
             continue
+        if behind - edge > MOST_TRIED - tried:
+            raise Alternates(edge + MOST_TRIED - tried - 1, period)
         tried += behind - edge
-        if tried > MOST_TRIED:
-            raise NoForm
         found += [Run(k, k, (value > 0) - (value < 0)) for k in range(edge, behind) for value in (at(k),)]
     return found
 

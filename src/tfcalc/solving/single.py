@@ -11,7 +11,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
 from tfcalc.solving.asked import Asked
-from tfcalc.solving.bounds import NoForm, signs
+from tfcalc.solving.bounds import Alternates, NoForm, signs
 from tfcalc.solving.closed import TooLarge, difference, over
 from tfcalc.solving.domain import MOST_TOKENS, Domain, domain
 from tfcalc.solving.search import Turns, Unchanged, searched
@@ -86,7 +86,12 @@ class Single:
         if self.forms is not None and self.probed and not self._agree(within):
             self.forms = None
         while True:
-            every, exhaustive = self._runs(within)
+            try:
+                every, exhaustive = self._runs(within)
+            except Alternates as known:
+                self.limit = f"behind it the sides change places again and again, every {known.period * within.step:,}"
+                within = within._replace(last=known.last)
+                continue
             ranges = _where(every, self.conditions, within)
             crossings = self._crossings(every, ranges)
             try:
@@ -103,6 +108,8 @@ class Single:
             if self.forms is not None and not all(self._agrees(row.sizes[self.unknown.word]) for row in rows):
                 self.forms = None
                 continue
+            if any(row.holds != _among(row.sizes[self.unknown.word], ranges) for row in rows):
+                raise self._turning()  # a search between sizes that rise and fall
             return Found(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
 
     def values(self, size: int) -> Mapping[str, int]:
@@ -217,8 +224,11 @@ class Single:
         except Unchanged:
             raise self._idle(condition.names) from None
         except Turns:
-            fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
-            raise UsageError(fact, "compare one name with a number") from None
+            raise self._turning() from None
+
+    def _turning(self) -> UsageError:
+        fact = f"the sides rise and fall with {self.unknown.word}, and have no closed form"
+        return UsageError(fact, "compare one name with a number")
 
     def _difference(self, condition: Condition, values: Mapping[str, int]) -> Value:
         return evaluate(condition.left, values) - evaluate(condition.right, values)
@@ -297,6 +307,10 @@ def _where(
             if max(one[0], other[0]) <= min(one[1], other[1])
         ]
     return tuple((within.size(first), within.size(last)) for first, last in found)
+
+
+def _among(size: int, ranges: Sequence[tuple[int, int]]) -> bool:
+    return any(low <= size <= high for low, high in ranges)
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

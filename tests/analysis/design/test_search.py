@@ -5,12 +5,26 @@ from __future__ import annotations
 import json
 import shlex
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from tests.analysis.design.brute_force import FAMILIES, differs, space
 from tests.conftest import Program
-from tfcalc import Constraints, Transformer, UsageError, design, load
+from tfcalc import (
+    Constraints,
+    Conventions,
+    Serving,
+    Training,
+    Transformer,
+    UsageError,
+    Workload,
+    design,
+    load,
+    memory,
+)
+from tfcalc.analysis.design.family import Family
+from tfcalc.analysis.design.memory import Memory
 from tfcalc.cli.main import main
 
 DECODER = Transformer(kind="decoder", vocab_size=50257)
@@ -158,3 +172,42 @@ def test_the_library_refuses_too() -> None:
         design(0, model=DECODER)
     with pytest.raises(UsageError, match="quantity"):
         design(10, "tokens", DECODER)
+
+
+STEP = Workload(phase="train", seq_len=64)
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "plans"),
+    [
+        ("gpt2", 3 * 2**29, {"training": Training(optimizer="sgd"), "workload": STEP}),
+        ("smollm-135m", 5 * 2**28, {"training": Training(zero="2", gpus=2), "workload": STEP}),
+        ("gemma-2-2b", 6 * 2**30, {"serving": Serving(context=1000, concurrency=4)}),
+        ("opt-125m", 2**30, {"serving": Serving(context=512, concurrency=9, cache="dynamic")}),
+        ("bert-base-uncased", 2**29, {}),
+    ],
+)
+def test_a_bound_of_memory_leaves_nothing_out(name: str, budget: int, plans: dict[str, Any]) -> None:
+    """What is not above the budget is what memory says, and all else is above it: each depth by itself."""
+    base = load(name)
+    width = Family(base, Constraints()).own("d_model")
+    constraints = Constraints(layers=tuple(range(2, 40, 3)), d_model=(width,), aspect=(Fraction(1), Fraction(2000)))
+    family = Family(base, constraints)
+    asked = {"workload": None, "training": None, "serving": None, "weights": None} | plans
+    amount = Memory(family, budget, conventions=Conventions(), **asked)
+    (sizes, *_) = family.shapes(width)
+    at = amount.by_depth(sizes)
+    within = above = 0
+    for depth in family.depths(width):
+        exact = memory(base.replaced(**sizes, n_layers=depth), **plans).answer
+        found = at(depth)
+        if exact <= budget:
+            within += 1
+            assert found == exact, depth
+        else:
+            above += 1
+            assert budget < found <= exact, depth
+    assert within
+    assert above
+    best = design(budget, "memory", base, constraints, **plans).candidates[0]
+    assert best.sizes["n_layers"] == family.depths(width)[within - 1]

@@ -1,4 +1,4 @@
-"""What a shape costs: by a closed form that is evaluated in microseconds, or by asking for its memory."""
+"""What a shape costs, by a closed form that is evaluated in microseconds; memory has none, and is asked for."""
 
 from __future__ import annotations
 
@@ -102,28 +102,6 @@ class Counted:
                 names = " and ".join(asked)
                 raise UsageError(f"{names} cannot be varied in {self.family.base.summary}: {error.message}") from None
         return self._forms[key]
-
-
-class Asked:
-    """Memory: each shape is asked for, and remembered."""
-
-    def __init__(self, family: Family, ask: Callable[[Model], int]) -> None:
-        self.family, self.ask = family, ask
-
-    def of(self, model: Model) -> int:
-        """The bytes that ``tfcalc memory`` answers with."""
-        return self.ask(model)
-
-    def by_depth(self, sizes: Sizes) -> AT_DEPTH:
-        """The same of each number of layers."""
-        known: dict[int, int] = {}
-
-        def at(depth: int) -> int:
-            if depth not in known:
-                known[depth] = self.ask(self.family.base.replaced(**sizes, **{DEPTH: depth}))
-            return known[depth]
-
-        return at
 
 
 def _powers(line: Polynomial) -> list[tuple[int, int]] | None:

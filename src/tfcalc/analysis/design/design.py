@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
-from tfcalc.analysis.design.amounts import Amount, Asked, Counted
+from tfcalc.analysis.design.amounts import Amount, Counted
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, Family
 from tfcalc.analysis.design.search import search
@@ -80,10 +79,10 @@ def design(
     amount: Amount
     asked: Callable[[Model], Number]
     if of == "memory":
-        plans = _Plans(workload, by, training, serving, weights)
-        amount = Asked(family, plans.bytes_of)
-        stated = plans.conventions_of(base)
-        asked = plans.question
+        from tfcalc.analysis.design.memory import Memory
+
+        amount = Memory(family, budget, workload, by, training, serving, weights)
+        stated, asked = amount.stated(), amount.question
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
         amount = Counted(family, run, measure)
@@ -100,33 +99,3 @@ def _counted(model: Model, of: str, run: Workload, by: Conventions) -> Number:
     if of == "params":
         return Question("params", model).number("total_params")
     return Question("flops", model, run, by).number("total_flops")
-
-
-@dataclass(frozen=True, slots=True)
-class _Plans:
-    """How memory is asked for."""
-
-    workload: Workload | None
-    conventions: Conventions
-    training: Training | None
-    serving: Serving | None
-    weights: str | None
-
-    def bytes_of(self, model: Model) -> int:
-        """The bytes of a model."""
-        return self._asked(model).report().answer
-
-    def question(self, model: Model) -> Number:
-        """The number that they are."""
-        return self._asked(model).number("total_bytes")
-
-    def _asked(self, model: Model) -> Question:
-        plans = (self.training, self.serving, self.weights)
-        return Question("memory", model, self.workload, self.conventions, *plans)
-
-    def conventions_of(self, model: Model) -> dict[str, object]:
-        """The definitions of it."""
-        from tfcalc.analysis.memory import memory
-
-        asked = {"training": self.training, "serving": self.serving, "weights": self.weights}
-        return dict(memory(model, self.workload, self.conventions, **asked).conventions)  # type: ignore[arg-type]  # by name

@@ -59,6 +59,7 @@ class Family:
 
     def __init__(self, model: Model, constraints: Constraints) -> None:
         self.base, self.by = model, constraints
+        self._sizes: dict[str, int] = {}
         self.classic = isinstance(model, Transformer)
         wanted = {
             "n_kv_heads": constraints.kv_heads or constraints.groups,
@@ -86,9 +87,11 @@ class Family:
 
     def own(self, name: str) -> int:
         """The size that the base model has."""
-        found = size_of(self.model, name)
-        assert found is not None
-        return found
+        if name not in self._sizes:
+            found = size_of(self.model, name)
+            assert found is not None
+            self._sizes[name] = found
+        return self._sizes[name]
 
     @property
     def head_dim(self) -> int:

@@ -51,7 +51,7 @@ def search(family: Family, amount: Amount, budget: int, *, at_most: bool) -> Fou
     """The best shapes for a budget, of each width and depth one; ``at_most`` leaves out what is above it."""
     ranked: dict[tuple[int, int], tuple[Place, dict[str, int], int]] = {}
     tried = 0
-    for sizes, value in _near(family, amount, budget):
+    for sizes, value in _near(family, amount, budget, at_most=at_most):
         if at_most and value > budget:
             continue
         tried += 1
@@ -69,9 +69,10 @@ def rank(family: Family, sizes: dict[str, int], value: int, budget: int) -> Plac
     return Place(False, breaks, apart, order) if apart <= family.by.within else Place(True, apart, breaks, order)
 
 
-def _near(family: Family, amount: Amount, budget: int) -> Iterator[tuple[dict[str, int], int]]:
+def _near(family: Family, amount: Amount, budget: int, *, at_most: bool) -> Iterator[tuple[dict[str, int], int]]:
     """Every allowed shape within the tolerance, and of each width the nearest ones outside it."""
     margin = family.by.within * budget
+    most = budget if at_most else floor(budget + margin)
     seen = False
     for width in family.widths():
         depths = family.depths(width)
@@ -79,10 +80,10 @@ def _near(family: Family, amount: Amount, budget: int) -> Iterator[tuple[dict[st
         for sizes in family.shapes(width) if depths else ():
             at = amount.by_depth(sizes)
             smallest.append(at(depths[0]))
-            for depth in _depths(at, depths, ceil(budget - margin), floor(budget + margin)):
+            for depth in _depths(at, depths, ceil(budget - margin), most):
                 seen = True
                 yield sizes | {DEPTH: depth}, at(depth)
-        if seen and smallest and min(smallest) > budget + margin:
+        if seen and smallest and min(smallest) > most:
             return
 
 

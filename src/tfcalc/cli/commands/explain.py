@@ -40,6 +40,7 @@ def answer(settings: Settings) -> Answer:
         serving=asked_for.serving,
         steps=settings.get("steps", False),
         with_batch=settings.get("with_batch", False),
+        approx=settings.get("approx", False),
     )
 
 
@@ -47,6 +48,8 @@ def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answer:
     settings = Settings({key: given for key, given in settings.given.items() if key != "of"}, settings.named)
     own = {option.name for option in (*command(name).options, *PART[:2])}
     settings.refuse((key for key in settings.given if key not in own), f"on {name}", {})
+    if "approx_params" not in keys:
+        settings.refuse(("approx",), f"on {keys[-1]}", {})
     return of_one_model(name, keys, settings)
 
 
@@ -65,6 +68,7 @@ PART = (
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
     WITH_BATCH,
+    Option("approx", ("--approx",), "drop biases and norms", switch=True),
     *MODEL_OPTIONS,
     *RUN,
     *PLANS,
@@ -91,6 +95,7 @@ COMMAND = Command(
         "tfcalc explain activations.transformer.h.attn gpt2 --of memory --train",
         "tfcalc explain output --model transformer-base --of flops --format plain",
         "tfcalc explain ffn --of flops --train --steps",
+        "tfcalc explain encoder-layer --approx",
         "tfcalc explain mha --of time",
         "tfcalc explain flops_per_token llama-3-8b --train --seq 4k",
         "tfcalc explain memory.peak_bytes gpt2 --train --batch 8",

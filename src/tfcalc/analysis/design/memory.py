@@ -1,0 +1,77 @@
+"""The memory of shapes: a bound that is found soon, and the bytes themselves, for which a step runs on a tape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.common import default_run
+from tfcalc.analysis.design.amounts import AT_DEPTH
+from tfcalc.analysis.design.family import DEPTH, Family
+from tfcalc.analysis.memory import step_of
+from tfcalc.analysis.question import Number, Question
+from tfcalc.conventions import Conventions
+from tfcalc.model import Model
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is asked of each shape of a ``family``: the memory of training, of serving, or at rest.
+
+    ``most`` is the most there is: of a shape that certainly takes more, only that it does counts.
+    """
+
+    family: Family
+    most: int
+    workload: Workload | None
+    conventions: Conventions
+    training: Training | None
+    serving: Serving | None
+    weights: str | None
+
+    def of(self, model: Model) -> int:
+        """The bytes that ``tfcalc memory`` answers with."""
+        return self._asked(model).report().answer
+
+    def question(self, model: Model) -> Number:
+        """The number that they are."""
+        return self._asked(model).number("total_bytes")
+
+    def stated(self) -> dict[str, object]:
+        """The definitions of it."""
+        return dict(self._asked(self.family.base).report().conventions)
+
+    def by_depth(self, sizes: Mapping[str, int]) -> AT_DEPTH:
+        """The bytes of these sizes for each number of layers; where they are above ``most``, so many at least."""
+        known: dict[int, int] = {}
+
+        def at(depth: int) -> int:
+            if depth not in known:
+                known[depth] = self._at_least(self.family.base.replaced(**sizes, **{DEPTH: depth}))
+            return known[depth]
+
+        return at
+
+    def _at_least(self, model: Model) -> int:
+        if step := step_of(model, self.workload, self.conventions, self.training, self.serving, self.weights):
+            from tfcalc.analysis.peaks import Peaks
+
+            peaks = Peaks(model)
+            least = peaks.least(*step)
+            return least if least > self.most else peaks.peak(*step)
+        if self.serving is not None:
+            from tfcalc.analysis.serving_memory import least_served, served
+
+            asked = self.workload or default_run(model), self.serving, self.conventions.dtype
+            least = least_served(model, *asked)
+            return least if least > self.most else served(model, *asked, formulas=False).total
+        return self.of(model)
+
+    def _asked(self, model: Model) -> Question:
+        plans = (self.training, self.serving, self.weights)
+        return Question("memory", model, self.workload, self.conventions, *plans)
