@@ -78,7 +78,7 @@ CASES = {
     "substitute code": (["formula", "mha", "--substitute", "h=__import__('os')"], "__import__"),
     "no part in a summary": (["formula", "--approx"], "--approx"),
     "nothing to explain": (["explain"], "encoder-layer"),
-    "a part that needs a vocabulary": (["explain", "embedding"], "vocab_size"),
+    "a part that needs a vocabulary": (["explain", "embedding"], "--vocab-size"),
     "substitute nonsense": (["formula", "mha", "--substitute", "h=-1"], "-1"),
     "two formats": (["params", "--json", "--format", "csv"], "csv"),
     "two arguments": (["params", "a", "b"], "b"),
