@@ -81,7 +81,7 @@ def test_searches_and_several_models_have_more_time() -> None:
 
 
 def test_a_beat_that_the_clock_did_not_see_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a loaded machine the processor's clock may stand still for a beat; nothing is so many times as fast as that."""
+    """The processor's clock may stand still for a beat, on a loaded machine."""
     clock = iter([0.0, 0.0, *(tick for beat in range(1, 11) for tick in (beat, beat + 0.5))])
     monkeypatch.setattr("tools.fuzz.limits.time.process_time", lambda: next(clock))
     assert Machine().pace() == 1
