@@ -313,3 +313,12 @@ def test_a_projector_of_sound_reads_whole_frames() -> None:
     model = tfcalc.from_config({"model_type": "glmasr", "audio_config": {"hidden_size": 7, "head_dim": 64}})
     with pytest.raises(InvalidModel, match="frames of 7 numbers are read 5,120 at once"):
         tfcalc.flops(model)
+
+
+def test_the_maps_of_8_bit_states_are_a_part_of_the_optimizer() -> None:
+    """Two of 256 numbers in fp32, which no module has; the parts of the optimizer were 2,048 bytes too few."""
+    run, plan = Workload(phase="train", seq_len=8), tfcalc.Training(optimizer="adamw-8bit")
+    whole: Any = tfcalc.memory(tfcalc.load("gpt2"), run, training=plan, depth=2).to_dict()
+    states = next(part for part in whole["components"] if part["name"] == "optimizer")
+    assert sum(part["bytes"] for part in states["parts"]) == states["bytes"]
+    assert states["parts"][-1]["bytes"] == 2 * 256 * 4

@@ -12,7 +12,7 @@ import pytest
 
 from tools.fuzz import arithmetic, formats
 from tools.fuzz.__main__ import GROUPS
-from tools.fuzz.limits import promised
+from tools.fuzz.limits import Machine, promised
 from tools.fuzz.program import WATCH
 
 ROOT = Path(__file__).parents[1]
@@ -78,3 +78,10 @@ def test_searches_and_several_models_have_more_time() -> None:
     assert promised(["compare", "gpt2", "bert", "t5-small", "--json"], {}) == 3
     assert promised(["budget"], {"toml": "[[budget]]\n[[budget]]\n"}) == 2
     assert promised(["design"], {}) > 5
+
+
+def test_a_beat_that_the_clock_did_not_see_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processor's clock may stand still for a beat, on a loaded machine."""
+    clock = iter([0.0, 0.0, *(tick for beat in range(1, 11) for tick in (beat, beat + 0.5))])
+    monkeypatch.setattr("tools.fuzz.limits.time.process_time", lambda: next(clock))
+    assert Machine().pace() == 1

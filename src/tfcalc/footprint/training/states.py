@@ -107,7 +107,10 @@ def optimizer_states(
         return () if weight.frozen else optimizer.state(weight, precision.moments)
 
     made = held(tree, beside, sized)
-    return made._replace(name="optimizer", own=made.own._replace(held=made.own.held + optimizer.shared))
+    if not optimizer.shared or not made.parts:
+        return made._replace(name="optimizer", own=made.own._replace(held=made.own.held + optimizer.shared))
+    maps = Component("maps", "buffer", Cost(held=optimizer.shared))  # no module's
+    return made._replace(name="optimizer", parts=(*made.parts, maps))
 
 
 def paged_states(
