@@ -18,14 +18,16 @@ Trial = tuple[int, int]
 """A size and its need."""
 
 
-def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: int = MOST, step: int = 1) -> int:
+def largest(
+    need: Callable[[int], int], budget: int, *, start: int = 1, then: int = 0, most: int = MOST, step: int = 1
+) -> int:
     """The largest n from 1 to ``most`` with ``need(n) <= budget``; 0 where not even 1 is. ``need`` must never fall.
 
     Both ``need(n) <= budget`` and, below ``most``, ``need(n + 1) > budget`` have been seen when it returns. n is
     guessed by lines through two trials each (secants): two below the budget, two above, or one of each. A straight
     piece of ``need`` is so answered at once, and a curved one closes in. Where one end alone moves, steps from it grow
-    fourfold. ``start`` is where to begin: best a size whose need is known. Where ``need`` rises behind each multiple of
-    a ``step``, these are tried first.
+    fourfold. ``start`` is where to begin: best a size whose need is known; ``then`` is tried next, where that is within
+    the budget. Where ``need`` rises behind each multiple of a ``step``, these are tried first.
 
     >>> largest(lambda n: 100 + 7 * n, 1000), largest(lambda n: n * n, 10**9), largest(lambda n: 100, 99)
     (128, 31622, 0)
@@ -33,6 +35,8 @@ def largest(need: Callable[[int], int], budget: int, *, start: int = 1, most: in
     search = _Search(need, budget, most, step)
     if most >= 1:
         search.trial(min(max(start, 1), most))
+        if 0 < search.within < then <= most:
+            search.trial(then)
     while search.above - search.within > 1:
         search.trial(search.guess() if search.within else 1)
     return search.within

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from tfcalc.analysis.largest import MOST, largest
@@ -44,18 +46,30 @@ class Size(NamedTuple):
         return None if self.longest is None or self.asked > self.longest else self.longest
 
 
-class Largest(NamedTuple):
-    """The largest ``exact`` value that fits; None where it has no limit, or where ``reason`` says why not.
+@dataclass(frozen=True)
+class Largest:
+    """The largest value within a ``budget``: the one to take, and its bytes in all.
 
-    ``value`` is what to take: a length is rounded down, and at most what the model was made for. ``total`` are its
-    bytes.
+    A length is rounded down, and at most what the model was made for. ``value`` is None where there is no limit, or
+    where ``reason`` says why it is not known.
     """
 
     of: Size
-    exact: int | None
+    budget: int
     value: int | None
     total: int | None = None
     reason: str = ""
+
+    @cached_property
+    def exact(self) -> int | None:
+        """The largest value itself: of a length it takes a search of its own. None where it has no limit."""
+        if self.reason or not self.of.length:
+            return self.value
+        try:
+            found = largest(self.of.need, self.budget, start=self.of.asked, step=self.of.step)
+        except TfcalcError:
+            return self.value
+        return None if found == MOST else max(found, self.value or 0)
 
     @property
     def number(self) -> str:
@@ -83,22 +97,35 @@ class Largest(NamedTuple):
 def largest_of(size: Size, budget: int) -> Largest:
     """The largest value within the budget, from the one that was asked for on."""
     try:
-        exact = largest(size.need, budget, start=size.asked, step=size.step)
-        if exact == MOST:
-            return Largest(size, None, size.limit, size.need(size.limit) if size.limit else None)
-        value = exact if size.limit is None else min(exact, size.limit)
-        if size.length and MULTIPLE <= value == exact:
-            value = _multiple(size, exact, budget)
-        return Largest(size, max(exact, value), value, size.need(value) if value else None)
+        value = _length(size, budget) if size.length else _any(size, budget)
+        return Largest(size, budget, value, size.need(value) if value else None)
     except TfcalcError as error:
-        return Largest(size, None, None, reason=str(error))
+        return Largest(size, budget, None, reason=str(error))
 
 
-def _multiple(size: Size, exact: int, budget: int) -> int:
-    """The largest multiple of so many tokens within the budget, from the one below ``exact`` on.
+def _any(size: Size, budget: int) -> int | None:
+    """The largest value; None where it has no limit."""
+    found = largest(size.need, budget, start=size.asked, step=size.step)
+    return None if found == MOST else found
 
-    It may be larger than ``exact``: kernels that want lengths of multiples of 8 copy and fill up what is none, so that
-    one token more takes more than a hundred more.
+
+def _length(size: Size, budget: int) -> int | None:
+    """What the model was made for, if it is within the budget; else the largest multiple of so many tokens that is.
+
+    A multiple may be larger than the largest length before one that is not within: kernels that want multiples of 8
+    copy and fill up what is none, so that one token more takes more than a hundred more.
     """
-    most = (size.limit or MOST) // MULTIPLE
-    return MULTIPLE * largest(lambda n: size.need(n * MULTIPLE), budget, start=exact // MULTIPLE, most=most)
+    limit = size.limit
+    if limit is not None and size.need(size.asked) <= budget and size.need(limit) <= budget:
+        return limit
+    most = (limit or MOST) // MULTIPLE
+    found = largest(
+        lambda n: size.need(n * MULTIPLE),
+        budget,
+        start=size.asked // MULTIPLE,
+        then=(limit or 0) // MULTIPLE,
+        most=most,
+    )
+    if not found:
+        return _any(size, budget)
+    return None if found == MOST // MULTIPLE else MULTIPLE * found
