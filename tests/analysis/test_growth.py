@@ -57,9 +57,9 @@ def test_the_parts_of_all_layers_are_counted_together() -> None:
 
 
 def test_shares_are_of_the_whole() -> None:
-    grown = tfcalc.plot(tfcalc.load("mixtral-8x7b"), "seq_len", [64, 128])
+    grown = tfcalc.plot(tfcalc.load("mixtral-8x7b"), "seq_len", [64, 128], shares=True)
     assert list(grown.parts) == ["attention", "moe"]
-    for curve, amounts in zip(grown.chart(shares=True).curves, grown.parts.values(), strict=True):
+    for curve, amounts in zip(grown.chart().curves, grown.parts.values(), strict=True):
         assert [y for _, y in curve.points] == [part / whole for part, whole in zip(amounts, grown.whole, strict=True)]
 
 

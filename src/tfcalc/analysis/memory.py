@@ -57,7 +57,7 @@ def memory(
     >>> memory(Transformer()).answer
     176562176
     """
-    conventions = conventions or Conventions()
+    conventions = Conventions() if conventions is None else conventions
     if step := step_of(model, workload, conventions, training, serving, weights):
         from tfcalc.analysis.training_report import training_memory
 
