@@ -51,7 +51,8 @@ def _opened(names: Iterable[str], asked: str) -> int:
     read = 0
     for name in names:
         model = load(name)
-        if asked == "bytes" and own_format(model):
+        own = own_format(model)
+        if asked == "bytes" and own and not own.format.plain:
             continue
         printed = list(explanations(model, asked))
         assert otherwise(printed) == [], name
