@@ -309,9 +309,9 @@ def test_devices_that_share_a_size_are_found_among_those_that_there_are(size: in
 
 
 def test_a_projector_of_sound_reads_whole_frames() -> None:
-    """GLM-ASR's reads four frames of 1280 numbers at once; of frames of 7 its formula was not the number."""
+    """GLM-ASR's reads four frames of 1280 numbers at once; of 1,500 frames of 7 its formula was not the number."""
     model = tfcalc.from_config({"model_type": "glmasr", "audio_config": {"hidden_size": 7, "head_dim": 64}})
-    with pytest.raises(InvalidModel, match="frames of 7 numbers are read 5,120 at once"):
+    with pytest.raises(InvalidModel, match="10,500 numbers of sound, in frames of 7, are read 5,120 at once"):
         tfcalc.flops(model)
 
 

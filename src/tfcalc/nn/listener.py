@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import reduce
 
-from tfcalc.core.number import divide, floor_div
+from tfcalc.core.number import divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Stored
@@ -29,13 +29,13 @@ class SoundProjector(Module):
     between: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h. Raises InvalidModel where the first map does not read whole frames."""
+        """Of b × n × h. Raises InvalidModel where the first map cannot read all of it."""
         fan_in = self.maps[0].fan_in
-        wide, reads, numbers = map(known, (x.width, fan_in, x.elements))
-        if wide is not None and reads is not None and reads % wide:
-            raise InvalidModel(f"frames of {wide:,} numbers are read {reads:,} at once", "give a multiple")
-        left = numbers is not None and reads is not None and numbers % reads
-        x = reshape(x, (floor_div if left else divide)(x.elements, fan_in), fan_in)
+        numbers, reads = known(x.elements), known(fan_in)
+        if numbers is not None and reads is not None and numbers % reads:
+            fact = f"{numbers:,} numbers of sound, in frames of {x.width}, are read {reads:,} at once"
+            raise InvalidModel(fact, "give a number that divides them")
+        x = reshape(x, divide(x.elements, fan_in), fan_in)
         x = self.maps[0](x)
         for each in self.maps[1:]:
             x = each(ctx.activation(self.activation, x, "act") if self.between is None else self.between(x, ctx))

@@ -24,7 +24,7 @@ def whisper(random: Random) -> dict[str, Any]:
 
 
 def ears(random: Random) -> dict[str, Any]:
-    """A small encoder of sound."""
+    """A small encoder of sound, of which a projector can read as many numbers at once as its inner layers are wide."""
     heads = random.choice([2, 4])
     return {
         "hidden_size": heads * random.choice([4, 6]),
@@ -32,7 +32,7 @@ def ears(random: Random) -> dict[str, Any]:
         "intermediate_size": random.choice([24, 48]),
         "num_hidden_layers": random.randint(1, 3),
         "num_mel_bins": random.choice([8, 10]),
-        "max_source_positions": random.choice([16, 24]),
+        "max_source_positions": random.choice([24, 48]),
     }
 
 
