@@ -19,7 +19,8 @@ class Size(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
-    a ``step`` of so many at once.
+    a ``step`` of so many at once. ``roughly`` is a need that is found at once, and may be wrong; None as long as nothing
+    is known.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Size(NamedTuple):
     length: bool = False
     longest: int | None = None
     step: int = 1
+    roughly: Callable[[int], int | None] = lambda _: None
 
     @property
     def words(self) -> str:
@@ -39,6 +41,12 @@ class Size(NamedTuple):
     def key(self) -> str:
         """As in the JSON."""
         return f"largest_{self.name}"
+
+    def near(self, budget: int) -> int:
+        """A guess of the largest value; 0 where nothing is known."""
+        if self.roughly(self.asked) is None:
+            return 0
+        return largest(lambda value: self.roughly(value) or 0, budget, start=self.asked)
 
     @property
     def limit(self) -> int | None:
@@ -65,8 +73,12 @@ class Largest:
         """The largest value itself: of a length it takes a search of its own. None where it has no limit."""
         if self.reason or not self.of.length:
             return self.value
+        need, step = self.of.need, self.of.step
         try:
-            found = largest(self.of.need, self.budget, start=self.of.asked, step=self.of.step)
+            if self.value and self.value != self.of.limit and self.value % MULTIPLE == 0:  # the next has been seen, too
+                found = largest(need, self.budget, start=self.value, then=self.value + MULTIPLE, step=step)
+            else:
+                found = largest(need, self.budget, start=self.of.asked, near=self.of.near(self.budget), step=step)
         except TfcalcError:
             return self.value
         return None if found == MOST else max(found, self.value or 0)
@@ -118,12 +130,13 @@ def _length(size: Size, budget: int) -> int | None:
     limit = size.limit
     if limit is not None and size.need(size.asked) <= budget and size.need(limit) <= budget:
         return limit
-    most = (limit or MOST) // MULTIPLE
+    most, near = (limit or MOST) // MULTIPLE, size.near(budget) // MULTIPLE
     found = largest(
         lambda n: size.need(n * MULTIPLE),
         budget,
         start=size.asked // MULTIPLE,
         then=(limit or 0) // MULTIPLE,
+        near=min(near, most),
         most=most,
     )
     if not found:
