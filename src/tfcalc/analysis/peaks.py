@@ -20,7 +20,6 @@ from tfcalc.analysis.training_plan import (
     placement_of,
     stays,
     stored_as,
-    trained_in,
     units,
 )
 from tfcalc.core.component import Component

@@ -12,6 +12,8 @@ from tfcalc.errors import TfcalcError
 
 MULTIPLE = 128
 """Lengths in tokens are rounded down to a multiple of it."""
+LESS = (64, 8, 1)
+"""Chunks are of so many, kernels want multiples of so many; and then there is any length."""
 WORDS = {"batch_size": "batch", "seq_len": "sequence"}
 
 
@@ -19,8 +21,8 @@ class Size(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
-    a ``step`` of so many at once. ``roughly`` is a need that is found at once, and may be wrong; None as long as nothing
-    is known.
+    a ``step`` of so many at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is
+    known.
     """
 
     name: str
@@ -73,15 +75,10 @@ class Largest:
         """The largest value itself: of a length it takes a search of its own. None where it has no limit."""
         if self.reason or not self.of.length:
             return self.value
-        need, step = self.of.need, self.of.step
         try:
-            if self.value and self.value != self.of.limit and self.value % MULTIPLE == 0:  # the next has been seen, too
-                found = largest(need, self.budget, start=self.value, then=self.value + MULTIPLE, step=step)
-            else:
-                found = largest(need, self.budget, start=self.of.asked, near=self.of.near(self.budget), step=step)
+            return _exact(self.of, self.budget, self.value) if self.value else self.value
         except TfcalcError:
             return self.value
-        return None if found == MOST else max(found, self.value or 0)
 
     @property
     def number(self) -> str:
@@ -122,7 +119,7 @@ def _any(size: Size, budget: int) -> int | None:
 
 
 def _length(size: Size, budget: int) -> int | None:
-    """What the model was made for, if it is within the budget; else the largest multiple of so many tokens that is.
+    """What the model was made for, if it is within the budget; else the largest multiple of 128 tokens that is.
 
     A multiple may be larger than the largest length before one that is not within: kernels that want multiples of 8
     copy and fill up what is none, so that one token more takes more than a hundred more.
@@ -130,15 +127,37 @@ def _length(size: Size, budget: int) -> int | None:
     limit = size.limit
     if limit is not None and size.need(size.asked) <= budget and size.need(limit) <= budget:
         return limit
-    most, near = (limit or MOST) // MULTIPLE, size.near(budget) // MULTIPLE
+    found = _multiple(size, budget, MULTIPLE, most=limit or MOST, then=limit or 0)
+    return _any(size, budget) if found == 0 else found
+
+
+def _exact(size: Size, budget: int, value: int) -> int | None:
+    """The largest length where the largest ``value`` to take is known; None where it has no limit.
+
+    It is behind the largest multiple, and not as far behind it as the next. There it may be a multiple again, of less.
+    """
+    if value == size.limit:
+        beyond = _multiple(size, budget, MULTIPLE)
+        if beyond is None:
+            return None
+        value = max(value, beyond)
+    above = value + MULTIPLE
+    for of in LESS:
+        found = largest(lambda n, of=of: size.need(n * of), budget, start=value // of, then=above // of)  # type: ignore[misc]
+        value = max(value, found * of)
+        above = value + of
+    return value
+
+
+def _multiple(size: Size, budget: int, of: int, *, most: int = MOST, then: int = 0) -> int | None:
+    """The largest multiple of so many tokens; None where it has no limit."""
+    near = size.near(budget) // of
     found = largest(
-        lambda n: size.need(n * MULTIPLE),
+        lambda n: size.need(n * of),
         budget,
-        start=size.asked // MULTIPLE,
-        then=(limit or 0) // MULTIPLE,
-        near=min(near, most),
-        most=most,
+        start=size.asked // of,
+        then=then // of,
+        near=min(near, most // of),
+        most=most // of,
     )
-    if not found:
-        return _any(size, budget)
-    return None if found == MOST // MULTIPLE else MULTIPLE * found
+    return None if found == MOST // of else found * of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.alike import stands
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
 from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, step_of, trainer_of
-from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
@@ -26,7 +26,7 @@ from tfcalc.analysis.training_plan import (
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import formula_of, value_of
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import envelope, kept

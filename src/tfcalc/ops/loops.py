@@ -75,7 +75,7 @@ def growing(
         x = turn(x, place)
     if tape.gradients and x.needs_gradient:
         kinds = zip(*map(kept, turns[FIRST:-LAST]), strict=True)
-        saves = tuple(trace.new((total(map(product, shapes)),), x.dtype, "kept by a loop") for shapes in kinds)
+        saves = tuple(trace.new((total(map(product, shapes)),), x.dtype, "saved by a loop") for shapes in kinds)
         x = trace.call(
             Call("loop", (x,), x.shape, x.dtype, saves=saves, passes=True, shares=x.storage, strides=x.strides)
         )

@@ -1,4 +1,4 @@
-"""What is live after every event of a run, at other sizes: closed forms of single tensors, added up again as numbers."""
+"""What is live after every event of a run, at other sizes: tensors have closed forms, and are added up as numbers."""
 
 from __future__ import annotations
 
