@@ -161,20 +161,25 @@ class Peaks:
 
         run, plan = resolve_training(self.model, run, plan)
         sized, states, buffers = self.standing(run, plan)
-        key, model = self.key(run, plan), piece_of(self.model, run, plan)
-        if key not in self.noted:
-            recorder = AllocationRecorder()
-            self.knows(run, plan, step_of(sized, model, run, plan, recorder), recorder.noted)
-        ran, noted = self.steps[key], self.noted[key]
+        noted, ran = self.noted_of(run, plan), self.steps[self.key(run, plan)]
         events = repeated(noted.events, noted.spans)
         if events is None:  # then all layers have to run
             recorder = AllocationRecorder()
-            step_of(sized, model, run, plan, recorder, ends_alone=False)
+            step_of(sized, piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
             events = recorder.noted.events
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
         return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
+
+    def noted_of(self, run: Workload, plan: Training) -> Noted:
+        """What a step allocates and frees, of a run and a plan that are resolved."""
+        key = self.key(run, plan)
+        if key not in self.noted:
+            recorder, (sized, _, _) = AllocationRecorder(), self.standing(run, plan)
+            ran = step_of(sized, piece_of(self.model, run, plan), run, plan, recorder)
+            self.knows(run, plan, ran, recorder.noted)
+        return self.noted[key]
 
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""

@@ -23,6 +23,7 @@ from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.reserved import LONGEST
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Report, exact
 from tfcalc.report.later import Later, each_of
@@ -110,6 +111,7 @@ def training_memory(
         notes=(
             _other_phases(step, conventions.units),
             *_on_host(step, plan, conventions.units),
+            *_not_simulated(model, workload, plan),
             *model.remarks(workload),
             *_caveats(model, plan),
         ),
@@ -153,11 +155,17 @@ def _between_gpus(plan: Training) -> tuple[str, ...]:
 
 def on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
     """What a card shows of it, where its allocations are known in their order."""
-    if plan.backend == MEGATRON:
+    if plan.backend == MEGATRON or any(_not_simulated(model, run, plan)):
         return {}
     from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
 
     return entries(of_step(peaks_of(model, run, plan), run, plan, allocated))
+
+
+def _not_simulated(model: Model, run: Workload, plan: Training) -> Iterator[str]:
+    """What takes the caching allocator's simulation too long."""
+    if plan.backend != MEGATRON and (events := peaks_of(model, run, plan).noted_of(run, plan).length) > LONGEST:
+        yield (f"Reserved: not simulated, as a step allocates and frees {events:,} times (at most {LONGEST:,} are)")
 
 
 def _other_phases(step: TrainingStep, units: str) -> str:
