@@ -94,9 +94,10 @@ class Peaks:
             peak = found.peak(sizes)
             if peak is not None:
                 return peak
-        least = self.least(run, plan)
-        if least > limit:
-            return least
+        if not known:
+            least = self.least(run, plan)
+            if least > limit:  # of the states, mostly: another size changes none of them
+                return least
         known.append(alike(self, run, plan))
         return known[-1].at(sizes)
 

@@ -22,13 +22,13 @@ class Moments:
     def __init__(self) -> None:
         self.amounts: list[Num] = []
         self.changes: list[int] = []
-        """Twice the place of an amount that is added; one more where it is taken away."""
-        self.looked: list[bool] = []
+        """Twice the place of an amount that is added; one more where it is taken away, and nobody looks."""
         self._places: dict[object, int] = {}
+        self._looked: list[bool] = []
 
     def place(self, amount: Num) -> int:
         """Where an amount stands. A number that remembers is told by its identity, as there is one of each."""
-        key: object = (id(amount),) if type(amount) is Guarded else amount
+        key = (id(amount),) if type(amount) is Guarded else amount
         found = self._places.get(key)
         if found is None:
             found = self._places[key] = len(self.amounts)
@@ -38,17 +38,14 @@ class Moments:
     def rises(self, place: int) -> None:
         """So much more is live, which may be the most."""
         self.changes.append(place + place)
-        self.looked.append(True)
 
     def falls(self, place: int) -> None:
         """So much less."""
         self.changes.append(place + place + 1)
-        self.looked.append(False)
 
-    def grows(self, before: int, after: int) -> None:
-        """What was so much is more, where nobody looks."""
-        self.changes += (2 * before + 1, 2 * after)
-        self.looked += (False, False)
+    def grows(self, amount: Num) -> None:
+        """So much more is live, where nobody looks."""
+        self.falls(self.place(amount * -1))
 
     def most(self, sizes: Mapping[str, int]) -> int:
         """The most that is live at one of the moments, where letters stand for these sizes.
@@ -63,8 +60,10 @@ class Moments:
         for amount in self.amounts:
             value = amount if isinstance(amount, int) else formula_of(amount).at(sizes)
             values += (value, -value)
+        if len(self._looked) != len(self.changes):
+            self._looked = [change % 2 == 0 for change in self.changes]
         live = accumulate(map(values.__getitem__, self.changes))
-        return max(compress(live, self.looked), default=0)
+        return max(compress(live, self._looked), default=0)
 
 
 class SizedTracker(MemoryTracker):
@@ -88,9 +87,9 @@ class SizedTracker(MemoryTracker):
 
     def made(self, storage: Storage) -> None:
         """So many bytes more."""
-        size = storage.bytes
-        self.live_as[id(storage)] = place = self.moments.place(size)
-        self.moments.rises(place)
+        size, moments = storage.bytes, self.moments
+        self.live_as[id(storage)] = place = moments.place(size)
+        moments.changes.append(place + place)
         if type(size) is not int:
             storage.bytes = int_of(size)
         super().made(storage)
@@ -98,10 +97,10 @@ class SizedTracker(MemoryTracker):
     def gone(self, storage: Storage) -> None:
         """So many bytes less; its own are again what they remember, for it may be made again as several."""
         super().gone(storage)
-        place = self.live_as.pop(id(storage))
-        if self.moments is self.noted:
-            self.moments.falls(place)
-            storage.bytes = cast("int", self.moments.amounts[place])
+        place, moments = self.live_as.pop(id(storage)), self.moments
+        if moments is self.noted:
+            moments.changes.append(place + place + 1)
+            storage.bytes = cast("int", moments.amounts[place])
 
     def needed(self, size: Num) -> None:
         """So many bytes for a moment."""
@@ -116,7 +115,7 @@ class SizedTracker(MemoryTracker):
 
     def multiplied(self, storage: Storage, times: int) -> None:
         """It is there so many times, as other layers have made some, too, that did not run."""
-        before = self.live_as[id(storage)]
-        after = self.live_as[id(storage)] = self.moments.place(self.moments.amounts[before] * times)
-        self.moments.grows(before, after)
+        before = self.moments.amounts[self.live_as[id(storage)]]
+        self.live_as[id(storage)] = self.moments.place(before * times)
+        self.moments.grows(before * (times - 1))
         super().multiplied(storage, int_of(times))
