@@ -48,6 +48,12 @@ class Group(NamedTuple):
         """That of the stack, with what tells it from other groups."""
         return named(self.stack, self.places) + self.mark
 
+    @property
+    def others(self) -> list[str]:
+        """The names of the layers that this one stands for beside itself: so many turns of its row further up."""
+        own, (_, period) = int(self.mark.removeprefix(".") or 0), self.place
+        return [f"{self.stack}.{own + turn * period}" for turn in range(1, self.stands_for)]
+
 
 class Stack(Module):
     """Layers one upon another, a module for each place, or one for all; ``count`` is how many, perhaps a symbol."""
