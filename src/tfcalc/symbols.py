@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from tfcalc.core.guarded import Guards, guarded
 from tfcalc.core.letters import spelled
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
@@ -58,6 +59,12 @@ def remembering(described: T, *, widths: bool = False) -> T:
         described = described.replaced(**apart)
     known = described.values()
     return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
+
+
+def guarding(described: T, guards: Guards) -> T:
+    """The same, whose sizes also remember in ``guards`` what is decided by them."""
+    known = described.values()
+    return with_symbols(described, lambda letter: guarded(letter, value_of(known[letter]), guards))
 
 
 def values(*described: Sized) -> dict[str, Num]:

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.analysis.standing import beside_of, buffers_of, bytes_in, standing_of, states_of
-from tfcalc.analysis.training_plan import check_code, piece_of, stays, stored_as
+from tfcalc.analysis.training_plan import piece_of, stays, stored_as
 from tfcalc.core.component import Component
-from tfcalc.core.guarded import Guards, guarded
+from tfcalc.core.guarded import Guards
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import formula_of, value_of
-from tfcalc.defaults import resolve_training
+from tfcalc.core.traced import formula_of
 from tfcalc.footprint.training.precisions import precision
-from tfcalc.symbols import with_symbols
+from tfcalc.symbols import guarding
 from tfcalc.tape.moments import Moments, SizedTracker
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.peaks import Peaks
     from tfcalc.footprint.plans import Training
     from tfcalc.footprint.training.placement import Placed
+    from tfcalc.model import Model
     from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
@@ -53,26 +52,28 @@ class Alike(NamedTuple):
 
     def peak(self, sizes: Mapping[str, int]) -> int | None:
         """The bytes of the peak, where letters stand for these sizes; None where something is decided otherwise."""
-        return self.at(sizes) if self.guards.hold(sizes) else None
+        return self.at(sizes) if self.guards.hold_at(sizes) else None
 
     def at(self, sizes: Mapping[str, int]) -> int:
         """The same wherever that is: where something is decided otherwise, a guess."""
         running: int = self.stands.there.at(sizes) + self.moments.most(sizes)
         return running if self.stands.step is None else max(running, self.stands.step.at(sizes))
 
+    def least(self, sizes: Mapping[str, int]) -> int:
+        """What no peak is below, which the states decide: of a step that decides otherwise, a guess."""
+        stood: int = (self.stands.there if self.stands.step is None else self.stands.step).at(sizes)
+        return stood
 
-def alike(peaks: Peaks, run: Workload, plan: Training) -> Alike:
-    """Run a step with sizes that remember what is decided by them. Raises InvalidModel."""
+
+def alike(whole: Model, run: Workload, plan: Training) -> Alike:
+    """Run a step of a plan that was resolved, with sizes that remember what is decided by them."""
     from tfcalc.analysis.peaks import step_of
 
-    guards, known, tracker = Guards(), run.values(), SizedTracker()
-    run = with_symbols(run, lambda letter: guarded(letter, value_of(known[letter]), guards))
-    run, plan = resolve_training(peaks.model, run, plan)
-    check_code(peaks.model, run, plan)
-    peaks.check(run, plan)
-    model = piece_of(peaks.model, run, plan)
+    guards, tracker = Guards(), SizedTracker()
+    run = guarding(run, guards)
+    model = piece_of(whole, run, plan)
     tree = tuned(model.tree(run), plan)
     stored = stored_as(model, tree)
     states, buffers = states_of(stored, stored, plan), buffers_of(tree, run, precision(plan.precision))
     ran = step_of(tree, model, run, plan, tracker)
-    return Alike(guards, stands(states, buffers, plan, ran.returned), tracker.noted)
+    return Alike(guards, stands(states, buffers, plan, ran.returned), tracker.moments)

@@ -24,6 +24,7 @@ from tfcalc.analysis.training_plan import (
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
+from tfcalc.core.guarded import Guards
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.execution.training import Step, Trainer, step
@@ -35,6 +36,7 @@ from tfcalc.footprint.training.placement import Placed
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.footprint.training.states import step_alone
 from tfcalc.footprint.training.stored import as_stored, outer_modules
+from tfcalc.symbols import guarding
 from tfcalc.tape.allocations import AllocationRecorder, Noted
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Stepped
@@ -57,6 +59,7 @@ class Peaks:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._values = model.values()
         self.steps: dict[tuple[Workload, Training, bool], Step] = {}
         self.noted: dict[tuple[Workload, Training, bool], Noted] = {}
         """What steps allocate and free."""
@@ -66,6 +69,8 @@ class Peaks:
         """What is trained of the model, by workload and by how it is tuned."""
         self._alike: dict[tuple[Workload, Training], list[Alike]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
+        self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
+        """The kernel and the plan that auto stands for, where the same is decided."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -75,6 +80,13 @@ class Peaks:
             return on_megatron(self.model, run, plan).peak.total
         self.check(run, plan)
         return self.highest(run, plan)[0].total
+
+    def checked(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
+        """The run and the plan with what auto stands for. Raises InvalidModel as the peak does."""
+        run, plan = resolve_training(self.model, run, plan)
+        check_code(self.model, run, plan)
+        self.check(run, plan)
+        return run, plan
 
     def check(self, run: Workload, plan: Training) -> None:
         """Raise InvalidModel where no step of this plan is known to the tape."""
@@ -89,27 +101,48 @@ class Peaks:
         """
         if plan.backend == MEGATRON:
             return self.peak(run, plan)
-        sizes, known = self._known(run, plan)
+        run, plan, sizes = self._resolved(run, plan)
+        known = self._known(run, plan)
         for found in known:
             peak = found.peak(sizes)
             if peak is not None:
                 return peak
-        if not known:
+        if not known or known[-1].least(sizes) > limit:
             least = self.least(run, plan)
-            if least > limit:  # of the states, mostly: another size changes none of them
+            if least > limit:
                 return least
-        known.append(alike(self, run, plan))
+        known.append(alike(self.model, run, plan))
         return known[-1].at(sizes)
 
     def roughly(self, run: Workload, plan: Training) -> int | None:
         """The bytes of the peak, if the same were decided as in the step that ran last; None where none has."""
-        sizes, known = self._known(run, plan)
-        return known[-1].at(sizes) if known else None
+        run, plan, sizes = self._resolved(run, plan)
+        known = self._known(run, plan)
+        try:
+            return known[-1].at(sizes) if known else None
+        except ZeroDivisionError:  # of what would be decided otherwise
+            return None
 
-    def _known(self, run: Workload, plan: Training) -> tuple[dict[str, int], list[Alike]]:
-        """The sizes of a run, and the steps that hold at some sizes of such a run."""
-        sizes = {letter: value_of(size) for letter, size in run.values().items()}
-        return sizes, self._alike.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+    def holds(self, run: Workload, plan: Training, step: Alike) -> None:
+        """This step of a run and a plan that were resolved has run, and holds at other sizes, too."""
+        self._known(run, plan).append(step)
+
+    def _known(self, run: Workload, plan: Training) -> list[Alike]:
+        """The steps that hold at some sizes of such a run."""
+        return self._alike.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+
+    def _resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training, dict[str, int]]:
+        """The run and the plan as :meth:`checked` has them, which looks at the model's parts; and all sizes."""
+        known = {**self._values, **run.values()}
+        sizes = {letter: value_of(size) for letter, size in known.items()}
+        choices = self._choices.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+        for guards, kernel, found in choices:
+            if guards.hold_at(sizes):
+                return run.replaced(kernel=kernel), found, sizes
+        guards = Guards()
+        made, found = self.checked(guarding(run, guards), plan)
+        choices.append((guards, made.kernel, found))
+        return run.replaced(kernel=made.kernel), found, sizes
 
     def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
         """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""

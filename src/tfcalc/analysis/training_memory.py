@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.alike import stands
+from tfcalc.analysis.alike import Alike, stands
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
 from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, step_of, trainer_of
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, states_of
@@ -25,6 +25,7 @@ from tfcalc.analysis.training_plan import (
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
+from tfcalc.core.guarded import Guards
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
@@ -35,9 +36,9 @@ from tfcalc.footprint.training.beside import outputs
 from tfcalc.footprint.training.peak import STEP, Phase, highest
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import WIDTHS
-from tfcalc.symbols import remembering
-from tfcalc.tape.allocations import StepRecorder
+from tfcalc.symbols import guarding, remembering
 from tfcalc.tape.memory_tracker import LENT, Found, PeakRecorder
+from tfcalc.tape.moments import SizedRecorder
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training
@@ -57,17 +58,20 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         return on_megatron(model, run, plan)
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
-    peaks = peaks_of(model, run, plan)
-    model_, run_ = piece_of(remembering(model), run, plan), remembering(run)
+    peaks, guards, recorder = peaks_of(model, run, plan), Guards(), SizedRecorder()
+    run_ = guarding(run, guards)
+    model_ = piece_of(remembering(model), run_, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)
     tree = trained(model_.tree(run_), plan)
     states = states_of(stored_as(model, tree), stored_as(model, sized), plan)
-    saved, on_host = saved_of(tree, model_, run_, plan)
-    recorder = StepRecorder()
-    ran = step_of(tree, model_, run_, plan, recorder)
+    ran, buffers = step_of(tree, model_, run_, plan, recorder), buffers_of(tree, run_, by)
+    stood = stands(states, buffers, plan, ran.returned)
+    guards.close()
     peaks.knows(run, plan, ran, recorder.noted)
-    beside = beside_of(buffers_of(tree, run_, by), plan, ran.returned)
+    peaks.holds(run, plan, Alike(guards, stood, recorder.moments))
+    saved, on_host = saved_of(tree, model_, run_, plan)
+    beside = beside_of(buffers, plan, ran.returned)
     found = phases_of(plan, states, beside, ran)
     peak = highest(found)
     passing = states.step if peak.name == STEP else _passing(recorder, peak)

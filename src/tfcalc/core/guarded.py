@@ -27,6 +27,8 @@ class Guards:
         self.decided: dict[tuple[Polynomial, str], bool] = {}
         self.numbers: dict[Polynomial, Guarded] = {}
         """Every number by its closed form: there is one of each, so that they can be told apart by identity."""
+        self.open = True
+        """Whether what is decided is remembered; numbers remember no more than their closed forms from then on."""
         self.others: list[object] = []
         """Those that were computed with, which live as long as their identity is used."""
 
@@ -36,11 +38,29 @@ class Guards:
         Sizes are at least 1, so that a sum of them with factors above 0 is, too.
         """
         outcome = value == 0 if relation == EQUAL else value < 0
-        if isinstance(difference, Polynomial) and difference.free_symbols:
+        if self.open and isinstance(difference, Polynomial) and difference.free_symbols:
             factors = difference.terms.values()
             if not all(factor > 0 for factor in factors) and not all(factor < 0 for factor in factors):
                 self.decided[difference, relation] = outcome
         return outcome
+
+    def close(self) -> None:
+        """All has been decided."""
+        self.open = False
+
+    def hold_at(self, sizes: Mapping[str, int]) -> bool:
+        """The same at a single point: not where a number would be divided by 0.
+
+        >>> guards = Guards()
+        >>> 7 // guarded("l", 2, guards) > 2
+        True
+        >>> guards.hold_at({"l": 1}), guards.hold_at({"l": 0})
+        (True, False)
+        """
+        try:
+            return bool(self.hold(sizes))
+        except ZeroDivisionError:
+            return False
 
     def hold(self, points: Mapping[str, Num]) -> Any:
         """Whether all was decided in the same way at these points: a bool, or an array of them."""
@@ -62,8 +82,8 @@ def once(operation: Operation) -> Operation:
         kind = type(other)
         if kind is int:
             key: tuple[object, ...] = operation, other
-        elif kind is Guarded:
-            key = operation, Guarded, id(other)
+        elif kind is Guarded or kind is Traced:
+            key = operation, Traced, id(other)
         else:
             return operation(self, other)
         found = self.results.get(key)
@@ -76,7 +96,10 @@ def once(operation: Operation) -> Operation:
 
 
 class Guarded(Traced):
-    """A size whose comparisons are remembered in ``guards``, as are those of all that is computed from it."""
+    """A size whose comparisons are remembered in ``guards``, as are those of all that is computed from it.
+
+    A size that only remembers what it is may stand on either side: Python asks the subclass first.
+    """
 
     __slots__ = ("guards", "results")
 
@@ -93,15 +116,16 @@ class Guarded(Traced):
 
     __add__ = __radd__ = once(Traced.__add__)
     __mul__ = __rmul__ = once(Traced.__mul__)
-    __sub__ = once(Traced.__sub__)
+    __sub__, __rsub__ = once(Traced.__sub__), once(Traced.__rsub__)
     __truediv__ = once(Traced.__truediv__)
     __floordiv__ = once(Traced.__floordiv__)
+    __rfloordiv__ = __rtruediv__ = once(Traced.__rfloordiv__)
     minimum = once(Traced.minimum)
 
     @property
     def whole(self) -> Any:
         """Itself: what is decided by it is remembered."""
-        return self
+        return self if self.guards.open else self.value
 
     def _less(self, other: Traced | int) -> tuple[Polynomial, int]:
         return self.formula - formula_of(other), self.value - int_of(other)
@@ -133,7 +157,9 @@ class Guarded(Traced):
         return self != 0
 
     @once
-    def __mod__(self, other: int) -> Traced:
+    def __mod__(self, other: int) -> Traced | int:
+        if not self.guards.open:
+            return self.value % other
         return self - self // other * other
 
     def __rmod__(self, other: int) -> Traced:

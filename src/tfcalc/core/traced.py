@@ -72,8 +72,9 @@ class Traced:
         value, formula = _both(other)
         return self._made(self.value // value, self.formula // formula)
 
-    def __rfloordiv__(self, other: int) -> Traced:
-        return self._made(other // self.value, other // self.formula)
+    def __rfloordiv__(self, other: Traced | int) -> Traced:
+        value, formula = _both(other)
+        return self._made(value // self.value, formula // self.formula)
 
     __rtruediv__ = __rfloordiv__
 
@@ -82,6 +83,8 @@ class Traced:
 
     def minimum(self, other: Traced | int) -> Traced:
         """The smaller of the two; the formula keeps both, unless their difference is a number."""
+        if isinstance(other, Traced) and type(other) is not Traced and type(self) is Traced:
+            return other.minimum(self)  # which remembers more
         value, formula = _both(other)
         return self._made(min(self.value, value), minimum(self.formula, formula))
 

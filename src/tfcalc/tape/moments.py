@@ -9,7 +9,7 @@ from typing import cast
 from tfcalc.core.guarded import Guarded, int_of
 from tfcalc.core.number import Num
 from tfcalc.core.traced import Traced, formula_of
-from tfcalc.tape.allocations import STEP
+from tfcalc.tape.allocations import STEP, StepRecorder
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 
 
@@ -23,6 +23,8 @@ class Moments:
         self.amounts: list[Num] = []
         self.changes: list[int] = []
         """Twice the place of an amount that is added; one more where it is taken away, and nobody looks."""
+        self.ended = False
+        """Whether the optimizer's step has begun: nothing is noted any more."""
         self._places: dict[object, int] = {}
         self._looked: list[bool] = []
 
@@ -66,24 +68,20 @@ class Moments:
         return max(compress(live, self._looked), default=0)
 
 
-class SizedTracker(MemoryTracker):
+class _Sized(MemoryTracker):
     """Counts numbers, as every tracker does, and notes what these are at other sizes."""
 
-    __slots__ = ("live_as", "moments", "noted")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.moments = self.noted = Moments()
-        """What is noted, until the optimizer's step begins."""
-        self.live_as: dict[int, int] = {}
-        """Of storages that are live, by their identity: the places of their amounts."""
+    __slots__ = ()
+    moments: Moments
+    live_as: dict[int, int]
+    """Of storages that are live, by their identity: the places of their amounts."""
 
     def begin(self, phase: str) -> None:
         """A phase begins."""
         super().begin(phase)
-        if phase == STEP:
-            self.moments = Moments()
-        self.moments.rises(self.moments.place(0))
+        self.moments.ended = self.moments.ended or phase == STEP
+        if not self.moments.ended:
+            self.moments.rises(self.moments.place(0))
 
     def made(self, storage: Storage) -> None:
         """So many bytes more."""
@@ -98,7 +96,7 @@ class SizedTracker(MemoryTracker):
         """So many bytes less; its own are again what they remember, for it may be made again as several."""
         super().gone(storage)
         place, moments = self.live_as.pop(id(storage)), self.moments
-        if moments is self.noted:
+        if not moments.ended:
             moments.changes.append(place + place + 1)
             storage.bytes = cast("int", moments.amounts[place])
 
@@ -119,3 +117,25 @@ class SizedTracker(MemoryTracker):
         self.live_as[id(storage)] = self.moments.place(before * times)
         self.moments.grows(before * (times - 1))
         super().multiplied(storage, int_of(times))
+
+
+class SizedTracker(_Sized):
+    """Bytes that are live, at all sizes."""
+
+    __slots__ = ("live_as", "moments")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = Moments()
+        self.live_as = {}
+
+
+class SizedRecorder(_Sized, StepRecorder):
+    """What is live when most is, every allocation, and bytes at all sizes."""
+
+    __slots__ = ("live_as", "moments")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments = Moments()
+        self.live_as = {}
