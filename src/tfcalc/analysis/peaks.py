@@ -73,17 +73,25 @@ class Peaks:
         known_error(self.model)
         check_loops(self.model, run)
         check_offloaded(run, plan)
-        return self.highest(run, plan)[0].total
+        found, _ = self.phases(run, plan, self.step(run, plan))
+        return highest(found).total
 
-    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
-        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
-        sized, states, buffers = self.standing(run, plan)
-        key = self.key(run, plan)
-        if key not in self.steps:
-            self.steps[key] = step_of(sized, piece_of(self.model, run, plan), run, plan)
-        ran = self.steps[key]
+    def phases(self, run: Workload, plan: Training, ran: Step) -> tuple[list[Phase], Beside]:
+        """The phases of a step that ran, and what stands beside the states."""
+        _, states, buffers = self.standing(run, plan)
         beside = beside_of(buffers, plan, ran.returned)
-        return highest(phases_of(plan, states, beside, ran)), beside
+        return phases_of(plan, states, beside, ran), beside
+
+    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> Step:
+        """The step of a run and a plan that were checked, which runs once; ``noting`` its allocations or not."""
+        key = self.key(run, plan)
+        if key not in (self.noted if noting else self.steps):
+            recorder = AllocationRecorder() if noting else None
+            sized, model = self.tree(run, plan), piece_of(self.model, run, plan)
+            self.steps[key] = step_of(sized, model, run, plan, recorder)
+            if recorder is not None:
+                self.noted[key] = recorder.noted
+        return self.steps[key]
 
     def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
         """What the tape sees of them."""
@@ -126,14 +134,11 @@ class Peaks:
 
         run, plan = resolve_training(self.model, run, plan)
         sized, states, buffers = self.standing(run, plan)
-        key, model = self.key(run, plan), piece_of(self.model, run, plan)
-        if key not in self.noted:
-            recorder = AllocationRecorder()
-            self.knows(run, plan, step_of(sized, model, run, plan, recorder), recorder.noted)
-        ran, noted = self.steps[key], self.noted[key]
+        ran = self.step(run, plan, noting=True)
+        noted = self.noted[self.key(run, plan)]
         events = repeated(noted.events, noted.spans)
         if events is None:  # then all layers have to run
-            recorder = AllocationRecorder()
+            recorder, model = AllocationRecorder(), piece_of(self.model, run, plan)
             step_of(sized, model, run, plan, recorder, ends_alone=False)
             events = recorder.noted.events
         if plan.offload != "none":
@@ -144,14 +149,18 @@ class Peaks:
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
         check_plan(plan)
-        asked = run, *(getattr(plan, name) for name in OF_TREE)
-        if asked not in self._trees:
-            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
-        sized = self._trees[asked]
+        sized = self.tree(run, plan)
         if plan not in self.states:
             stored = stored_as(self.model, sized)
             self.states[plan] = states_of(stored, stored, plan)
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
+
+    def tree(self, run: Workload, plan: Training) -> Component:
+        """What is trained of the model, or of the piece of it that a device has."""
+        asked = run, *(getattr(plan, name) for name in OF_TREE)
+        if asked not in self._trees:
+            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
+        return self._trees[asked]
 
 
 _LAST: list[tuple[Model, Workload, Training, Peaks]] = []

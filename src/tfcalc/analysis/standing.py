@@ -41,6 +41,11 @@ class Step(Protocol):
         ...
 
     @property
+    def phases(self) -> list[Phase]:
+        """All of them."""
+        ...
+
+    @property
     def placed(self) -> Placed:
         """The states."""
         ...
@@ -58,6 +63,11 @@ class Step(Protocol):
     @property
     def saved_on_host(self) -> Component:
         """The same in the host's memory."""
+        ...
+
+    @property
+    def logits(self) -> int:
+        """The bytes of those that the model returns."""
         ...
 
 
