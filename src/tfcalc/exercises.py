@@ -22,7 +22,7 @@ from tfcalc.printable import quoted
 from tfcalc.symbols import values
 from tfcalc.workload import Workload
 
-MOST = 1_000
+MOST = 100
 """Exercises of one quiz."""
 PARTS = {
     "mha": "the multi-head attention",
@@ -78,6 +78,11 @@ def quiz(seed: int = 1, number: int = 5, topic: str = "") -> Quiz:
     return Quiz(seed, topic, tuple(_exercise(seed, place, topic)[0] for place in range(1, number + 1)))
 
 
+def drawn(seed: int, place: int, topic: str = "") -> Quiz:
+    """The one exercise at this ``place`` of the quiz with this seed and topic. Raises UsageError as :func:`quiz`."""
+    return Quiz(seed, topic, (_exercise(seed, place, topic)[0],))
+
+
 def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
     """Grade an answer to the exercise at this ``place`` of the quiz with this seed and topic.
 
@@ -87,17 +92,17 @@ def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
     >>> grade(3, 1, "12h^2 + 9h", "params").grade.verdict
     'no: 12h² + 13h is 4h more; 4h is the norms'
     """
-    exercise, drawn = _exercise(seed, place, topic)
-    if isinstance(drawn.right, str):
-        checked = check(drawn.target, given, drawn.of)
+    exercise, found = _exercise(seed, place, topic)
+    if isinstance(found.right, str):
+        checked = check(found.target, given, found.of)
         return Quiz(seed, topic, (exercise,), Grade(given, checked.correct, checked.verdict()))
     number = _number(given)
-    correct = number == drawn.right
-    verdict = f"yes: {drawn.right:,}"
+    correct = number == found.right
+    verdict = f"yes: {found.right:,}"
     if not correct:
-        slip = SLIPS.get(Fraction(number) / drawn.right, "") if drawn.right else ""
-        explained = f"{drawn.command} shows why"
-        verdict = "; ".join([f"no: it is {drawn.right:,}", *([slip] if slip else []), explained])
+        slip = SLIPS.get(Fraction(number) / found.right, "") if found.right else ""
+        explained = f"{found.command} shows why"
+        verdict = "; ".join([f"no: it is {found.right:,}", *([slip] if slip else []), explained])
     return Quiz(seed, topic, (exercise,), Grade(given, correct, verdict))
 
 

@@ -43,6 +43,18 @@ def test_the_json_has_what_the_text_has() -> None:
     assert told["allocated_high_bytes"] == int(report.answer * bands()["allocated"].high)
 
 
+def test_the_allocator_is_not_simulated_for_ten_thousand_layers() -> None:
+    """It would take a minute. That is said, and no figure is told; a verdict rests on what is allocated."""
+    model, run = load("gpt2").replaced(n_layers=10_000, d_model=8, n_heads=1, d_ff=8), Workload(phase="train")
+    report = memory(model, run, training=Training())
+    assert read(report.more, report.answer) is None
+    assert "reserved_bytes" not in report.to_dict()
+    (told,) = [note for note in report.notes if note.startswith("Reserved: not simulated, as a step allocates and ")]
+    found = fits(model, None, run, gpu="8TB", training=Training())
+    assert (found.fits, found.on_card, found.runs) == (True, None, True)
+    assert told in str(found)
+
+
 def fit(gpu: str = "", budget: str | None = None) -> Fit:
     """gpt2, whose peak is 2.20 GiB."""
     return fits(load("gpt2"), budget, Workload(phase="train"), gpu=gpu or None, training=Training())

@@ -486,6 +486,10 @@ def law_fits(draw: random.Random, name: str, model: Any) -> None:
         law("remedy-positive", remedy.total > 0, name, flags)
 
 
+OF_SOME_LAYERS = ("types", "pattern", "interval", "freq", "step", "period", "every", "offset", "sparse", "layer_ids")
+"""What the names of those fields have that say which layers are of which kind."""
+
+
 def law_layers(draw: random.Random, name: str, model: Any) -> None:
     """Layers that are alike cost alike."""
     start = draw.randrange(1, 40)
@@ -494,19 +498,8 @@ def law_layers(draw: random.Random, name: str, model: Any) -> None:
     except TfcalcError:
         return
     data = getattr(model, "data", {})
-    uniform = not any(
-        "layer_types" in key
-        or "pattern" in key
-        or "interval" in key
-        or "freq" in key
-        or "step" in key
-        or "period" in key
-        or "every" in key
-        or "offset" in key
-        or "sparse" in key
-        or "layer_ids" in key
-        for key in getattr(getattr(model, "reading", None), "seen", ())
-    ) and not any("layer_types" in key for key in data)
+    read = {*getattr(getattr(model, "reading", None), "seen", ()), *(key for key in data if "layer_types" in key)}
+    uniform = not any(word in key for key in read for word in OF_SOME_LAYERS)
     if not uniform and counts != sorted(counts):  # which layers have experts may follow from how many there are
         FOUND.note("one layer more, and fewer parameters", name, start, counts)
         return

@@ -119,7 +119,7 @@ def held_against(
     run = workload or default_run(model)
     if training is not None:
         asked = step_of(model, workload, conventions, training, serving, weights)
-        told = report().outline if breakdown or asked is None else _outline(model, asked, conventions, budget)
+        told = report().outline if breakdown or asked is None else _outline(model, asked, conventions)
         return _Training(model, budget, margin, told, report, run, training)
     told = report().outline
     if serving is None:
@@ -129,10 +129,10 @@ def held_against(
     return _Serving(model, budget, margin, told, report, run, serving, conventions.dtype)
 
 
-def _outline(model: Model, asked: tuple[Workload, Training], conventions: Conventions, budget: Budget) -> Outline:
+def _outline(model: Model, asked: tuple[Workload, Training], conventions: Conventions) -> Outline:
     from tfcalc.analysis.training_report import training_outline
 
-    return training_outline(model, *asked, conventions, noting=bool(budget.card))
+    return training_outline(model, *asked, conventions)
 
 
 def asked_of(
@@ -196,6 +196,10 @@ class _Asked(Generic[P]):
         """Bytes that it takes at least, if that is found sooner."""
         return 0
 
+    def bounds(self) -> Sequence[Callable[[Workload, P], int]]:
+        """Bytes that it takes at least, those that are found soonest first."""
+        return ()
+
     def ways(self) -> Ways:
         """What could be otherwise."""
         raise NotImplementedError
@@ -219,8 +223,8 @@ class _Asked(Generic[P]):
         room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
         if changes and not (self.runs and room.holds(self.told.answer)):
-            need, least = self._with_change(self.peak), self._with_change(self._least)
-            others = remedies(self.ways(), self.combined, need, room, least)
+            least = [self._with_change(bound) for bound in self.bounds()]
+            others = remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
         flags = tuple(self._flags(each.change) for each in others)
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
         remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.told.notes)
@@ -320,6 +324,9 @@ class _Training(_Asked["Training"]):
 
     def _least(self, run: Workload, plan: Training) -> int:
         return self.peaks.least(run, plan)
+
+    def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
+        return self.peaks.whole_weights, self.peaks.least
 
     def ways(self) -> Ways:
         return of_training(self.model, self.run, self.resolved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
@@ -24,7 +25,10 @@ from tfcalc.analysis.training_plan import (
 )
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
+from tfcalc.core.measure import params
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
+from tfcalc.execution.kernel_choice import chosen
 from tfcalc.execution.training import Step, Trainer, step
 from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.beside import Beside
@@ -61,12 +65,15 @@ class Peaks:
         """What steps allocate and free."""
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
+        self._params: int | None = None
+        self._chosen = cache(partial(chosen, model))
+        """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
@@ -102,12 +109,25 @@ class Peaks:
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
 
+    def whole_weights(self, run: Workload, plan: Training) -> int:
+        """The bytes of all weights, where each device has them whole: no peak is below, and no plan is looked at."""
+        if plan.zero == "3" or plan.base_weights or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
+            return 0
+        run, plan = self.resolved(run, plan)
+        if self._params is None:
+            self._params = value_of(self.model.tree(run).total(params))
+        return self._params * precision(plan.precision).weights // 8
+
+    def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
+        """What is run and how, with all that was left open. Raises InvalidModel."""
+        return resolve_training(self.model, run, plan, self._chosen)
+
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
 
         Where backward takes it, those of the states.
         """
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
@@ -132,23 +152,26 @@ class Peaks:
         from tfcalc.footprint.training.reserved import reserved
         from tfcalc.tape.repeated import repeated
 
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)
-        ran = self.step(run, plan, noting=True)
-        noted = self.noted[self.key(run, plan)]
+        noted, ran = self.noted_of(run, plan), self.step(run, plan)
         events = repeated(noted.events, noted.spans)
         if events is None:  # then all layers have to run
-            recorder, model = AllocationRecorder(), piece_of(self.model, run, plan)
-            step_of(sized, model, run, plan, recorder, ends_alone=False)
+            recorder = AllocationRecorder()
+            step_of(sized, piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
             events = recorder.noted.events
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
         return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
 
+    def noted_of(self, run: Workload, plan: Training) -> Noted:
+        """What a step allocates and frees, of a run and a plan that are resolved."""
+        self.step(run, plan, noting=True)
+        return self.noted[self.key(run, plan)]
+
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
-        check_plan(plan)
         sized = self.tree(run, plan)
         if plan not in self.states:
             stored = stored_as(self.model, sized)
@@ -156,7 +179,8 @@ class Peaks:
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
     def tree(self, run: Workload, plan: Training) -> Component:
-        """What is trained of the model, or of the piece of it that a device has."""
+        """What is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
+        check_plan(plan)
         asked = run, *(getattr(plan, name) for name in OF_TREE)
         if asked not in self._trees:
             self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)

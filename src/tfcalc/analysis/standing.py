@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.analysis.alive import term
 from tfcalc.analysis.training_plan import has_buckets, placement_of, trained_in
-from tfcalc.core.component import STORED, Component, Measure
+from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
-from tfcalc.core.number import product, total
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named, single
@@ -142,15 +142,14 @@ def standing_of(states: Placed, beside: Beside) -> Standing:
     return Standing(*(bytes_in(each) for each in held))
 
 
-BYTES = Measure(
-    lambda cost: total(bytes_of(product(map(value_of, held.factors)), held.bits) for held in cost.held), STORED
-)
-"""Of what is held: those of :func:`~tfcalc.core.measure.bytes_held`, without their formula."""
-
-
 def bytes_in(tree: Component) -> int:
-    """The bytes of all that a tree holds, where sizes remember formulas, too."""
-    return value_of(tree.total(BYTES))
+    """The bytes of all that a tree holds: :func:`~tfcalc.core.measure.bytes_held`, without the formula of its sizes."""
+    found = 0
+    for held in tree.own.held:
+        found += -(-prod(map(value_of, held.factors)) * held.bits // 8)
+    for part in tree.parts:
+        found += bytes_in(part)
+    return found * value_of(tree.copies)
 
 
 def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:

@@ -24,6 +24,7 @@ from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
+from tfcalc.footprint.training.reserved import LONGEST
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Outline, Report, exact
 from tfcalc.report.later import Later, each_of
@@ -122,15 +123,10 @@ def training_memory(
     )
 
 
-def training_outline(
-    model: Model, workload: Workload, plan: Training, conventions: Conventions, *, noting: bool = False
-) -> Outline:
-    """The same without what the peak is made of: a part of the time. Raises InvalidModel, UsageError.
-
-    Its allocations are noted (``noting``) where somebody asks what a card shows of it.
-    """
+def training_outline(model: Model, workload: Workload, plan: Training, conventions: Conventions) -> Outline:
+    """The same without what the peak is made of: a part of the time. Raises InvalidModel, UsageError."""
     workload, plan = resolved(model, workload, plan)
-    return _outline(model, workload, plan, conventions, training_numbers(model, workload, plan, noting=noting))
+    return _outline(model, workload, plan, conventions, training_numbers(model, workload, plan, noting=True))
 
 
 def _outline(model: Model, workload: Workload, plan: Training, conventions: Conventions, step: Step) -> Outline:
@@ -142,6 +138,7 @@ def _outline(model: Model, workload: Workload, plan: Training, conventions: Conv
         notes=(
             _other_phases(step, conventions.units),
             *_on_host(step, plan, conventions.units),
+            *_not_simulated(model, workload, plan),
             *model.remarks(workload),
             *_caveats(model, plan),
         ),
@@ -177,11 +174,17 @@ def _between_gpus(plan: Training) -> tuple[str, ...]:
 
 def on_card(model: Model, run: Workload, plan: Training, allocated: int) -> dict[str, int]:
     """What a card shows of it, where its allocations are known in their order."""
-    if plan.backend == MEGATRON:
+    if plan.backend == MEGATRON or any(_not_simulated(model, run, plan)):
         return {}
     from tfcalc.analysis.card import entries, of_step  # a simulation, for those who ask for the JSON or the phases
 
     return entries(of_step(peaks_of(model, run, plan), run, plan, allocated))
+
+
+def _not_simulated(model: Model, run: Workload, plan: Training) -> Iterator[str]:
+    """What takes the caching allocator's simulation too long."""
+    if plan.backend != MEGATRON and (events := peaks_of(model, run, plan).noted_of(run, plan).length) > LONGEST:
+        yield (f"Reserved: not simulated, as a step allocates and frees {events:,} times (at most {LONGEST:,} are)")
 
 
 def _other_phases(step: Step, units: str) -> str:

@@ -49,6 +49,11 @@ class Noted:
         self._numbers: dict[int, int] = {}
         self._begun: dict[Turn, int] = {}
 
+    @property
+    def length(self) -> int:
+        """How many events there are with those of all turns that did not run."""
+        return len(self.events) + sum((span.end - span.first) * (span.turn.times - 1) for span in self.spans)
+
     def comes_to(self, turn: Turn, *, begins: bool) -> None:
         """Where a turn begins or ends."""
         if begins:

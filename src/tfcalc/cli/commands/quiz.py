@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXERCISE = Option("exercise", (), "the number of one exercise", argument=True)
 ANSWER = Option("answer", (), "your answer to it, which is graded: '4h^2 + 4h', 1050624, 4*512^2", argument=True)
 SEED = Option("seed", ("--seed",), "which quiz: the same number draws the same exercises [default: 1]", number=True)
-NUMBER = Option("number", ("--number",), "how many exercises [default: 5]", number=True, most=1_000)
+NUMBER = Option("number", ("--number",), "how many exercises [default: 5]", number=True, most=100)
 TOPIC = Option("topic", ("--topic",), "params, flops or memory [default: all]", ("params", "flops", "memory"))
 ANSWERS = Option(
     "answers", ("--answers",), "print the answers, too, at the end (Markdown always has them)", switch=True
@@ -27,7 +27,7 @@ ANSWERS = Option(
 
 def answer(settings: Settings) -> Quiz:
     """Exercises; or one of them, or a grade for an answer to it."""
-    from tfcalc.exercises import grade, quiz
+    from tfcalc.exercises import drawn, grade, quiz
 
     seed, topic, place = settings.get("seed", 1), settings.get("topic", ""), settings.get("exercise")
     if place is None:
@@ -38,8 +38,7 @@ def answer(settings: Settings) -> Quiz:
     settings.refuse(["number"], "with one exercise", {})
     given = settings.get("answer")
     if given is None:
-        found = quiz(seed, int(place[:9]), topic)
-        return replace(found, exercises=found.exercises[-1:], shown=settings.get("answers", False))
+        return replace(drawn(seed, int(place[:9]), topic), shown=settings.get("answers", False))
     settings.refuse(["answers"], "beside an answer", {})
     return grade(seed, int(place[:9]), given, topic)
 

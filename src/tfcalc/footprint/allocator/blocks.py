@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-
 ADDRESS = 64
 """Bits of an address."""
 
