@@ -55,13 +55,17 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
     return Peaks(model).peak(run, plan)
 
 
+Key = tuple["Workload", "Training", bool]
+"""What the tape sees of a run and a plan, and whether gradients stay."""
+
+
 class Peaks:
     """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
-        self.noted: dict[tuple[Workload, Training, bool], Noted] = {}
+        self.steps: dict[Key, Step] = {}
+        self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
@@ -92,6 +96,8 @@ class Peaks:
     def step(self, run: Workload, plan: Training, *, noting: bool = False) -> Step:
         """The step of a run and a plan that were checked, which runs once; ``noting`` its allocations or not."""
         key = self.key(run, plan)
+        if key[-1] and not noting and key not in self.steps:
+            self._told_by((*key[:-1], False), key)
         if key not in (self.noted if noting else self.steps):
             recorder = AllocationRecorder() if noting else None
             sized, model = self.tree(run, plan), piece_of(self.model, run, plan)
@@ -100,7 +106,13 @@ class Peaks:
                 self.noted[key] = recorder.noted
         return self.steps[key]
 
-    def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
+    def _told_by(self, other: Key, key: Key) -> None:
+        """A step whose gradients do not stay says what is live where they do."""
+        ran = self.steps.get(other)
+        if ran is not None and ran.apart is not None:
+            self.steps[key] = ran._replace(phases=ran.apart)
+
+    def key(self, run: Workload, plan: Training) -> Key:
         """What the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 

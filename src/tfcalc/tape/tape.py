@@ -180,6 +180,8 @@ class Tape:
                 continue
             self.run_backward(node)
             node.ended()
+        if first.is_gradient:
+            self.tracker.apart = False
         if self.sharded is not None:
             self.sharded.ends()
 
@@ -227,6 +229,8 @@ class Tape:
                 self._collect(node, gradient)
             return
         before = node.pending[output]
+        if gradient.is_gradient:
+            self.tracker.apart = False
         node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
 
     def sum_of(self, before: Storage, more: Storage) -> Storage:
@@ -241,6 +245,8 @@ class Tape:
         if before is not None:  # used twice, as a tied matrix is
             gradient = self.sum_of(before, gradient)
         if gradient is not before:
+            if gradient.is_gradient:
+                self.tracker.apart = False
             if before is not None:
                 self.tracker.replaced(before)
             leaf.gradient = gradient
