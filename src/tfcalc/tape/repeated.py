@@ -119,9 +119,9 @@ class _Repeated:
         for tensor, size, stream in events:
             if size:
                 self.outside[tensor] = len(self.events)
-                self.events.append(Allocation(len(self.events), size, stream))
+                self.events.append((len(self.events), size, stream))
             elif (own := self.owners.get(tensor)) is None:
-                self.events.append(Allocation(self.outside.pop(tensor), 0))
+                self.events.append((self.outside.pop(tensor), 0, 0))
             else:
                 for turn in self._turns(own):
                     self._free((own.row, turn, own.backward), own.number)
@@ -131,7 +131,7 @@ class _Repeated:
         passes: dict[tuple[int, bool], int] = {}
         told: list[Turned] = []
         for event in events:
-            own = self.owners.get(event.tensor)
+            own = self.owners.get(event[0])
             if own is None or own.row != row:
                 told.append((event, -1, 0))
             else:
@@ -150,16 +150,16 @@ class _Repeated:
             numbers, (_, size, stream) = made[its], event
             if size:
                 numbers.append(len(found))
-                found.append(NEW(Allocation, (len(found), size, stream)))
+                found.append((len(found), size, stream))
             else:
                 if number >= len(numbers) or numbers[number] == FREED:
                     raise Differ
-                found.append(NEW(Allocation, (numbers[number], 0, 0)))
+                found.append((numbers[number], 0, 0))
                 numbers[number] = FREED
 
     def _free(self, key: tuple[int, int, bool], number: int) -> None:
         numbers = self.made.get(key, NOTHING)
         if number >= len(numbers) or numbers[number] == FREED:
             raise Differ
-        self.events.append(Allocation(numbers[number], 0))
+        self.events.append((numbers[number], 0, 0))
         numbers[number] = FREED
