@@ -233,6 +233,13 @@ def test_layers_that_are_all_unlike_have_a_limit(layers: int) -> None:
         assert tfcalc.params(model).answer > 0
 
 
+@pytest.mark.parametrize("words", [[0, 0], "many", 1.5, {}, 0])
+def test_words_of_the_logits_are_a_number(words: object) -> None:
+    """A list was compared with the size of the vocabulary."""
+    with pytest.raises(InvalidModel, match="unpadded_vocab_size"):
+        tfcalc.params(tfcalc.from_config({"model_type": "inkling_text", "unpadded_vocab_size": words}))
+
+
 def test_values_that_are_equal_have_one_fingerprint() -> None:
     """Whatever kind of number they hold; by it the layers are found that have to be compared."""
     plain, other, traced_ = (Linear("q", size, 8, "", True) for size in (512, 513, traced("h", 512)))

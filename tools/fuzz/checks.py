@@ -105,7 +105,7 @@ def look(
         FOUND.bug("side-effect", event, shown)
 
 
-MAY_SAY_NO = (["verify"], ["check"], ["why"], ["solve"], ["design"], ["budget"], ["check-budget"])
+MAY_SAY_NO = (["verify"], ["check"], ["quiz"], ["why"], ["solve"], ["design"], ["budget"], ["check-budget"])
 
 
 def _limited(argv: list[str], env: dict[str, str]) -> bool:

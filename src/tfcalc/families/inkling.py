@@ -91,8 +91,9 @@ def kinds(c: Config) -> list[str]:
 
 def unpadded(c: Config) -> Num | None:
     """How many words the logits are of, where the table has rows for more."""
-    given = c.get("unpadded_vocab_size")
-    return c.size("unpadded_vocab_size") if given is not None and given < c.number("vocab_size") else None
+    if c.get("unpadded_vocab_size") is None or c.number("unpadded_vocab_size") >= c.number("vocab_size"):
+        return None
+    return c.size("unpadded_vocab_size")
 
 
 def language_model(c: Config, base: Module) -> Module:
