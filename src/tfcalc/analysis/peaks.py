@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.common import default_run
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
@@ -125,9 +126,9 @@ class Peaks:
         """The bytes of all weights, where each device has them whole: no peak is below, and no plan is looked at."""
         if plan.zero == "3" or plan.base_weights or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
             return 0
-        run, plan = self.resolved(run, plan)
+        _, plan = resolve_training(self.model, run.replaced(kernel="flash"), plan)  # whichever kernel it is
         if self._params is None:
-            self._params = value_of(self.model.tree(run).total(params))
+            self._params = value_of(self.model.tree(default_run(self.model)).total(params))
         return self._params * precision(plan.precision).weights // 8
 
     def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
