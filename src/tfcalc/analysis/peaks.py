@@ -101,7 +101,7 @@ class Peaks:
             self._told_by((*key[:-1], False), key)
         if key not in (self.noted if noting else self.steps):
             recorder = AllocationRecorder() if noting else None
-            sized, model = self.tree(run, plan), piece_of(self.model, run, plan)
+            (sized, _, _), model = self.standing(run, plan), piece_of(self.model, run, plan)
             self.steps[key] = step_of(sized, model, run, plan, recorder)
             if recorder is not None:
                 self.noted[key] = recorder.noted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num, product
@@ -75,6 +76,14 @@ def dense(shape: Shape) -> Strides:
     >>> dense((2, 3, 4))
     (12, 4, 1)
     """
+    try:
+        return _dense(shape)
+    except TypeError:  # sizes that are arrays have no strides
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _dense(shape: Shape) -> Strides:
     strides, step = [], 1
     for size in shape[::-1]:
         number = size if type(size) is int else known(size)  # most are: a call for each takes longer than all else
@@ -102,8 +111,11 @@ def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
     >>> viewed((1, 8, 4, 16), (512, 16, 128, 1), (8, 4, 16))
     (16, 128, 1)
     """
-    if strides is None:
-        return None
+    return None if strides is None else _viewed(shape, strides, into)
+
+
+@lru_cache(maxsize=4096)
+def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
     if 0 in map(known, into):
         return dense(into)
     runs = _runs([known(size) or 0 for size in shape], strides)
