@@ -200,6 +200,14 @@ class _Asked(Generic[P]):
         """Bytes that it takes at least, those that are found soonest first."""
         return ()
 
+    def _peak_of_size(self, run: Workload, plan: P) -> int:
+        """The bytes with another size. Raises TfcalcError."""
+        return self.peak(run, plan)
+
+    def _roughly(self, _run: Workload, _plan: P) -> int | None:
+        """A guess of them, where something is known."""
+        return None
+
     def ways(self) -> Ways:
         """What could be otherwise."""
         raise NotImplementedError
@@ -267,18 +275,20 @@ class _Asked(Generic[P]):
     def _size(self, described: Described, name: str) -> Size:
         """A size of the workload or of the plan, with what it needs."""
 
+        @cache
         def need(value: int) -> int:
-            if value == asked:
-                return self.told.answer
-            size = {name: value}
-            run = self.run.replaced(**size) if described is self.run else self.run
-            plan = self.plan if described is self.run else self.plan.replaced(**size)
-            least = self._least(run, plan)
-            return least if least > self.room else self.peak(run, plan)
+            return self.told.answer if value == asked else self._peak_of_size(*self._of_size(described, name, value))
 
         known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
-        return Size(name, known.flags[0], asked, need, known.length, limit)
+        roughly = lambda value: self._roughly(*self._of_size(described, name, value))  # noqa: E731
+        return Size(name, known.flags[0], asked, need, known.length, limit, roughly=roughly)
+
+    def _of_size(self, described: Described, name: str, value: int) -> tuple[Workload, P]:
+        """The workload and the plan, one of which has this size."""
+        if described is self.run:
+            return self.run.replaced(**{name: value}), self.plan
+        return self.run, self.plan.replaced(**{name: value})
 
     def _at(self, name: str, value: int) -> Workload:
         """The workload at a size of its own, or of the plan."""
@@ -321,6 +331,12 @@ class _Training(_Asked["Training"]):
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)
+
+    def _peak_of_size(self, run: Workload, plan: Training) -> int:
+        return self.peaks.peak_of_size(run, plan, self.room)
+
+    def _roughly(self, run: Workload, plan: Training) -> int | None:
+        return self.peaks.roughly(run, plan)
 
     def _least(self, run: Workload, plan: Training) -> int:
         return self.peaks.least(run, plan)

@@ -11,6 +11,8 @@ STRIDE = 64
 """By how much a size may grow from one trial to the next while all have been within the budget."""
 GUESSES = 16
 """So often it is guessed between what is within and what is not; then the interval is halved."""
+NEARER = 8
+"""By how many times as much the next step from a guess is longer, until sizes on both sides have been seen."""
 FAR = 4
 """Where one end is so many times the other, the middle between them is the geometric one."""
 
@@ -19,7 +21,14 @@ Trial = tuple[int, int]
 
 
 def largest(
-    need: Callable[[int], int], budget: int, *, start: int = 1, then: int = 0, most: int = MOST, step: int = 1
+    need: Callable[[int], int],
+    budget: int,
+    *,
+    start: int = 1,
+    then: int = 0,
+    near: int = 0,
+    most: int = MOST,
+    step: int = 1,
 ) -> int:
     """The largest n from 1 to ``most`` with ``need(n) <= budget``; 0 where not even 1 is. ``need`` must never fall.
 
@@ -27,13 +36,16 @@ def largest(
     guessed by lines through two trials each (secants): two below the budget, two above, or one of each. A straight
     piece of ``need`` is so answered at once, and a curved one closes in. Where one end alone moves, steps from it grow
     fourfold. ``start`` is where to begin: best a size whose need is known; ``then`` is tried next, where that is within
-    the budget. Where ``need`` rises behind each multiple of a ``step``, these are tried first.
+    the budget. Where ``near`` is a guess of what will be found, it and its neighbours are tried instead. Where ``need``
+    rises behind each multiple of a ``step``, these are tried first.
 
     >>> largest(lambda n: 100 + 7 * n, 1000), largest(lambda n: n * n, 10**9), largest(lambda n: 100, 99)
     (128, 31622, 0)
     """
     search = _Search(need, budget, most, step)
-    if most >= 1:
+    if 0 < near <= most:
+        search.from_guess(near)
+    elif most >= 1:
         search.trial(min(max(start, 1), most))
         if 0 < search.within < then <= most:
             search.trial(then)
@@ -66,6 +78,16 @@ class _Search:
             self.within, self.moves = size, max(self.moves, 0) + closed
         else:
             self.above, self.moves = size, min(self.moves, 0) - closed
+
+    def from_guess(self, size: int) -> None:
+        """Try a size, and others further and further from it, until one is within the budget and one is not."""
+        stride = 1
+        while self.within < size < self.above:
+            self.trial(size)
+            if self.within and self.closed:
+                break
+            size = min(self.within + stride, self.most) if self.within else max(self.above - stride, 1)
+            stride *= NEARER
 
     def guess(self) -> int:
         """The size to try next, between the two ends."""

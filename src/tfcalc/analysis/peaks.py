@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.alike import Alike, alike
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
@@ -15,13 +16,12 @@ from tfcalc.analysis.training_plan import (
     check_offloaded,
     check_plan,
     code_of,
-    gradients_stay,
     known_error,
     numerics,
     piece_of,
     placement_of,
+    stays,
     stored_as,
-    trained_in,
     units,
 )
 from tfcalc.core.component import Component
@@ -75,6 +75,8 @@ class Peaks:
         """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
+        self._alike: dict[tuple[Workload, Training], list[Alike]] = {}
+        """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
@@ -82,11 +84,43 @@ class Peaks:
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
+        self.check(run, plan)
+        found, _ = self.phases(run, plan, self.step(run, plan))
+        return highest(found).total
+
+    def check(self, run: Workload, plan: Training) -> None:
+        """Raise InvalidModel where no step of this plan is known to the tape."""
         known_error(self.model)
         check_loops(self.model, run)
         check_offloaded(run, plan)
-        found, _ = self.phases(run, plan, self.step(run, plan))
-        return highest(found).total
+
+    def peak_of_size(self, run: Workload, plan: Training, limit: int) -> int:
+        """The bytes of the peak, or those of the optimizer's step where these are beyond the ``limit``.
+
+        One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
+        """
+        if plan.backend == MEGATRON:
+            return self.peak(run, plan)
+        sizes, known = self._known(run, plan)
+        for found in known:
+            peak = found.peak(sizes)
+            if peak is not None:
+                return peak
+        least = self.least(run, plan)
+        if least > limit:
+            return least
+        known.append(alike(self, run, plan))
+        return known[-1].at(sizes)
+
+    def roughly(self, run: Workload, plan: Training) -> int | None:
+        """The bytes of the peak, if the same were decided as in the step that ran last; None where none has."""
+        sizes, known = self._known(run, plan)
+        return known[-1].at(sizes) if known else None
+
+    def _known(self, run: Workload, plan: Training) -> tuple[dict[str, int], list[Alike]]:
+        """The sizes of a run, and the steps that hold at some sizes of such a run."""
+        sizes = {letter: value_of(size) for letter, size in run.values().items()}
+        return sizes, self._alike.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
 
     def phases(self, run: Workload, plan: Training, ran: Step) -> tuple[list[Phase], Beside]:
         """The phases of a step that ran, and what stands beside the states."""
@@ -245,12 +279,6 @@ def stepped(tree: Component, plan: Training) -> Stepped | None:
         return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
 
     return needed
-
-
-def stays(plan: Training) -> bool:
-    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
-    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
-    return buffers or plan.grad_accum != 1
 
 
 def step_of(

@@ -12,6 +12,8 @@ from tfcalc.errors import TfcalcError
 
 MULTIPLE = 128
 """Lengths in tokens are rounded down to a multiple of it."""
+LESS = (64, 8, 1)
+"""Chunks are of so many, kernels want multiples of so many; and then there is any length."""
 WORDS = {"batch_size": "batch", "seq_len": "sequence"}
 
 
@@ -19,7 +21,8 @@ class Size(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
-    a ``step`` of so many at once.
+    a ``step`` of so many at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is
+    known.
     """
 
     name: str
@@ -29,6 +32,7 @@ class Size(NamedTuple):
     length: bool = False
     longest: int | None = None
     step: int = 1
+    roughly: Callable[[int], int | None] = lambda _: None
 
     @property
     def words(self) -> str:
@@ -39,6 +43,12 @@ class Size(NamedTuple):
     def key(self) -> str:
         """As in the JSON."""
         return f"largest_{self.name}"
+
+    def near(self, budget: int) -> int:
+        """A guess of the largest value; 0 where nothing is known."""
+        if self.roughly(self.asked) is None:
+            return 0
+        return largest(lambda value: self.roughly(value) or 0, budget, start=self.asked)
 
     @property
     def limit(self) -> int | None:
@@ -66,10 +76,9 @@ class Largest:
         if self.reason or not self.of.length:
             return self.value
         try:
-            found = largest(self.of.need, self.budget, start=self.of.asked, step=self.of.step)
+            return _exact(self.of, self.budget, self.value) if self.value else self.value
         except TfcalcError:
             return self.value
-        return None if found == MOST else max(found, self.value or 0)
 
     @property
     def number(self) -> str:
@@ -110,7 +119,7 @@ def _any(size: Size, budget: int) -> int | None:
 
 
 def _length(size: Size, budget: int) -> int | None:
-    """What the model was made for, if it is within the budget; else the largest multiple of so many tokens that is.
+    """What the model was made for, if it is within the budget; else the largest multiple of 128 tokens that is.
 
     A multiple may be larger than the largest length before one that is not within: kernels that want multiples of 8
     copy and fill up what is none, so that one token more takes more than a hundred more.
@@ -118,14 +127,37 @@ def _length(size: Size, budget: int) -> int | None:
     limit = size.limit
     if limit is not None and size.need(size.asked) <= budget and size.need(limit) <= budget:
         return limit
-    most = (limit or MOST) // MULTIPLE
+    found = _multiple(size, budget, MULTIPLE, most=limit or MOST, then=limit or 0)
+    return _any(size, budget) if found == 0 else found
+
+
+def _exact(size: Size, budget: int, value: int) -> int | None:
+    """The largest length where the largest ``value`` to take is known; None where it has no limit.
+
+    It is behind the largest multiple, and not as far behind it as the next. There it may be a multiple again, of less.
+    """
+    if value == size.limit:
+        beyond = _multiple(size, budget, MULTIPLE)
+        if beyond is None:
+            return None
+        value = max(value, beyond)
+    above = value + MULTIPLE
+    for of in LESS:
+        found = largest(lambda n, of=of: size.need(n * of), budget, start=value // of, then=above // of)  # type: ignore[misc]
+        value = max(value, found * of)
+        above = value + of
+    return value
+
+
+def _multiple(size: Size, budget: int, of: int, *, most: int = MOST, then: int = 0) -> int | None:
+    """The largest multiple of so many tokens; None where it has no limit."""
+    near = size.near(budget) // of
     found = largest(
-        lambda n: size.need(n * MULTIPLE),
+        lambda n: size.need(n * of),
         budget,
-        start=size.asked // MULTIPLE,
-        then=(limit or 0) // MULTIPLE,
-        most=most,
+        start=size.asked // of,
+        then=then // of,
+        near=min(near, most // of),
+        most=most // of,
     )
-    if not found:
-        return _any(size, budget)
-    return None if found == MOST // MULTIPLE else MULTIPLE * found
+    return None if found == MOST // of else found * of

@@ -9,7 +9,8 @@ from tfcalc.analysis.alive import term
 from tfcalc.analysis.training_plan import has_buckets, placement_of, trained_in
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
+from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named, single
@@ -144,12 +145,10 @@ def standing_of(states: Placed, beside: Beside) -> Standing:
 
 def bytes_in(tree: Component) -> int:
     """The bytes of all that a tree holds: :func:`~tfcalc.core.measure.bytes_held`, without the formula of its sizes."""
-    found = 0
+    found: Num = sum(bytes_in(part) for part in tree.parts)
     for held in tree.own.held:
-        found += -(-prod(map(value_of, held.factors)) * held.bits // 8)
-    for part in tree.parts:
-        found += bytes_in(part)
-    return found * value_of(tree.copies)
+        found += bytes_of(prod(map(value_of, held.factors)), held.bits)
+    return value_of(found * tree.copies)
 
 
 def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.alike import stands
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
-from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, stays, step_of, trainer_of
-from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, step_of, trainer_of
+from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
     check_alone,
@@ -25,7 +26,7 @@ from tfcalc.analysis.training_plan import (
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import formula_of, value_of
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.execution.training import envelope, kept
@@ -109,13 +110,11 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     sized = trained(model.tree(run), plan)
     stored = stored_as(model, sized)
     states, buffers = states_of(stored, stored, plan), buffers_of(sized, run, precision(plan.precision))
-    stay, scratch = stays(plan), 0 if plan.offload != "none" else bytes_in(states.step)
     formats = numerics(precision(plan.precision), plan)
     moments, returned = envelope(sized, model, run, formats, code_of(plan), trainer_of(sized, plan))
-    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
-    there = base + (gradients if stay else 0) + bytes_in(states.gathered)
-    forms = [formula_of(there) + each for each in moments]
-    return forms if plan.optimizer_in_backward else [*forms, formula_of(base + gradients + scratch)]
+    there, step = stands(states, buffers, plan, returned)
+    forms = [there + each for each in moments]
+    return forms if step is None else [*forms, step]
 
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:

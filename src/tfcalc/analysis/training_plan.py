@@ -89,6 +89,12 @@ def has_buckets(plan: Training) -> bool:
     return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
 
 
+def stays(plan: Training) -> bool:
+    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
+    buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
+    return buffers or plan.grad_accum != 1
+
+
 def units(tree: Component, plan: Training) -> Units | None:
     """What FSDP gathers together, where it shares the weights."""
     placement = placement_of(plan)

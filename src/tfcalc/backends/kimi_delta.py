@@ -9,11 +9,11 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, scaled, shifted
 from tfcalc.ops.linear_attention import CHUNK
-from tfcalc.ops.loops import State, loop
+from tfcalc.ops.loops import State, growing, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Shape, Tensor
 
 
 def forgetting(gate: ForgetGate, ctx: Context, x: Tensor) -> Tensor:
@@ -96,11 +96,16 @@ def _summed(x: Tensor) -> Tensor:
 
 def _inverted(x: Tensor) -> Tensor:
     """The inverse of a triangular matrix, row by row, each of copies of those before it."""
-    x = scaled(x)
-    for place in range(1, value_of(x.shape[-1])):
+    *lead, size, _ = x.shape
+
+    def turn(x: Tensor, place: int) -> Tensor:
         row = copied(part(select(x, -2), -1, place), name="clone")
         before = copied(part(part(x, -1, place), -2, place), name="clone")
         change = mul(unsqueeze(row, -1), before)
         change = add(row, x.trace.call(Call("sum", (change,), row.shape, row.dtype)))
-        x = x.trace.call(Call("copy_", (x, change), x.shape, x.dtype, shares=x.storage, strides=x.strides))
-    return shifted(x, "+ 1")
+        return x.trace.call(Call("copy_", (x, change), x.shape, x.dtype, shares=x.storage, strides=x.strides))
+
+    def kept(place: int) -> tuple[Shape, Shape]:
+        return (*lead, place), (*lead, place, place)
+
+    return shifted(growing(scaled(x), range(1, value_of(size)), turn, kept), "+ 1")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -25,6 +25,10 @@ class Guards:
 
     def __init__(self) -> None:
         self.decided: dict[tuple[Polynomial, str], bool] = {}
+        self.numbers: dict[Polynomial, Guarded] = {}
+        """Every number by its closed form: there is one of each, so that they can be told apart by identity."""
+        self.others: list[object] = []
+        """Those that were computed with, which live as long as their identity is used."""
 
     def decide(self, difference: Polynomial, relation: str, value: int) -> bool:
         """Whether the ``difference``, which is ``value`` here, is as the relation says; remembered, if it could not be.
@@ -48,17 +52,51 @@ class Guards:
         return same
 
 
+Operation = TypeVar("Operation", bound=Callable[..., Any])
+
+
+def once(operation: Operation) -> Operation:
+    """The same, computed once for each two numbers: a model has few sizes, and computes with them again and again."""
+
+    def remembered(self: Guarded, other: Any) -> Any:
+        kind = type(other)
+        if kind is int:
+            key: tuple[object, ...] = operation, other
+        elif kind is Guarded:
+            key = operation, Guarded, id(other)
+        else:
+            return operation(self, other)
+        found = self.results.get(key)
+        if found is None:
+            found = self.results[key] = operation(self, other)
+            self.guards.others.append(other)
+        return found
+
+    return cast("Operation", remembered)
+
+
 class Guarded(Traced):
     """A size whose comparisons are remembered in ``guards``, as are those of all that is computed from it."""
 
-    __slots__ = ("guards",)
+    __slots__ = ("guards", "results")
 
     def __init__(self, value: int, formula: Polynomial, guards: Guards) -> None:
         super().__init__(value, formula)
         self.guards = guards
+        self.results: dict[tuple[object, ...], Any] = {}
 
     def _made(self, value: int, formula: Polynomial) -> Guarded:
-        return Guarded(value, formula, self.guards)
+        numbers = self.guards.numbers
+        if formula not in numbers:
+            numbers[formula] = Guarded(value, formula, self.guards)
+        return numbers[formula]
+
+    __add__ = __radd__ = once(Traced.__add__)
+    __mul__ = __rmul__ = once(Traced.__mul__)
+    __sub__ = once(Traced.__sub__)
+    __truediv__ = once(Traced.__truediv__)
+    __floordiv__ = once(Traced.__floordiv__)
+    minimum = once(Traced.minimum)
 
     @property
     def whole(self) -> Any:
@@ -68,16 +106,19 @@ class Guarded(Traced):
     def _less(self, other: Traced | int) -> tuple[Polynomial, int]:
         return self.formula - formula_of(other), self.value - int_of(other)
 
+    @once
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, int | Traced):
             return NotImplemented
         difference, value = self._less(other)
         return self.guards.decide(difference, EQUAL, value)
 
+    @once
     def __lt__(self, other: Traced | int) -> bool:
         difference, value = self._less(other)
         return self.guards.decide(difference, LESS, value)
 
+    @once
     def __gt__(self, other: Traced | int) -> bool:
         difference, value = self._less(other)
         return self.guards.decide(-difference, LESS, -value)
@@ -91,6 +132,7 @@ class Guarded(Traced):
     def __bool__(self) -> bool:
         return self != 0
 
+    @once
     def __mod__(self, other: int) -> Traced:
         return self - self // other * other
 
@@ -111,7 +153,7 @@ class Guarded(Traced):
 
 def guarded(letter: str, value: int, guards: Guards) -> Guarded:
     """A size that goes by this letter."""
-    return Guarded(value, symbol(letter), guards)
+    return guards.numbers.setdefault(symbol(letter), Guarded(value, symbol(letter), guards))
 
 
 def int_of(number: Traced | int) -> int:

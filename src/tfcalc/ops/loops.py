@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, product, total
 from tfcalc.core.traced import value_of
+from tfcalc.tape.allocations import AllocationRecorder
 from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import PeakRecorder
+from tfcalc.tape.tensor import Shape, Tensor
 
 State = tuple[Tensor, ...]
+ONE_BY_ONE = PeakRecorder, AllocationRecorder
+"""Who looks at every tensor."""
+FIRST, LAST = 2, 3
+"""Turns that run at the ends of a loop whose turns keep more and more."""
 
 
 def loop(
@@ -28,7 +35,7 @@ def loop(
     given: list[Tensor] = []
     trace = state[0].trace
     many = value_of(times) > 3
-    counts = (1, times - 2, 1) if many else (1,) * value_of(times)
+    counts = (1, times - 2, 1) if many else tuple(1 for _ in range(value_of(times)))
     for place, count in enumerate(counts):
         run = last if last is not None and place == len(counts) - 1 else turn
         with trace.turns(count):
@@ -43,3 +50,35 @@ def written(made: Tensor, one: Tensor) -> Tensor:
     """``made``, one of whose places has been written to."""
     call = Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
     return made.trace.call(call)
+
+
+def growing(
+    x: Tensor,
+    turns: range,
+    turn: Callable[[Tensor, int], Tensor],
+    kept: Callable[[int], Sequence[Shape]],
+) -> Tensor:
+    """A loop that writes to ``x``, whose turns are alike but for their sizes, which grow from each to the next.
+
+    All that is live in a turn grows with it, in forward as in backward: most is in one of the last. So where nobody
+    looks at single tensors, those between the ends do not run, and what they would have ``kept`` is one tensor of each
+    kind.
+    """
+    trace = x.trace
+    assert isinstance(trace, Interpreter), "only code that runs loops so"
+    tape = trace.tape
+    if tape.lists or isinstance(tape.tracker, ONE_BY_ONE) or len(turns) <= FIRST + LAST:
+        for place in turns:
+            x = turn(x, place)
+        return x
+    for place in turns[:FIRST]:
+        x = turn(x, place)
+    if tape.gradients and x.needs_gradient:
+        kinds = zip(*map(kept, turns[FIRST:-LAST]), strict=True)
+        saves = tuple(trace.new((total(map(product, shapes)),), x.dtype, "saved by a loop") for shapes in kinds)
+        x = trace.call(
+            Call("loop", (x,), x.shape, x.dtype, saves=saves, passes=True, shares=x.storage, strides=x.strides)
+        )
+    for place in turns[-LAST:]:
+        x = turn(x, place)
+    return x

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None
 """How far apart two neighbours of an axis stand in memory; None where sizes are no numbers."""
+PLAIN = {int}
+"""What sizes are that remember nothing: what follows from these is remembered itself, as layers are alike."""
 
 
 class Tensor(Value):
@@ -76,13 +78,9 @@ def dense(shape: Shape) -> Strides:
     >>> dense((2, 3, 4))
     (12, 4, 1)
     """
-    try:
-        return _dense(shape)
-    except TypeError:  # sizes that are arrays have no strides
-        return None
+    return _dense_remembered(shape) if {*map(type, shape)} == PLAIN else _dense(shape)
 
 
-@lru_cache(maxsize=4096)
 def _dense(shape: Shape) -> Strides:
     strides, step = [], 1
     for size in shape[::-1]:
@@ -111,10 +109,12 @@ def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
     >>> viewed((1, 8, 4, 16), (512, 16, 128, 1), (8, 4, 16))
     (16, 128, 1)
     """
-    return None if strides is None else _viewed(shape, strides, into)
+    if strides is None:
+        return None
+    plain = {*map(type, shape), *map(type, strides), *map(type, into)} == PLAIN
+    return _viewed_remembered(shape, strides, into) if plain else _viewed(shape, strides, into)
 
 
-@lru_cache(maxsize=4096)
 def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
     if 0 in map(known, into):
         return dense(into)
@@ -131,6 +131,9 @@ def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
         left //= size
         step *= size
     return tuple(reversed(made))
+
+
+_dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
 
 
 def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
