@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import Workload
+from tfcalc import Workload, load
 from tfcalc.backends.cache import CACHE, Cache
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
@@ -108,6 +108,22 @@ def test_a_cache_is_as_large_as_transformers_holds_it(row: dict[str, Any]) -> No
 def test_a_static_cache_of_latent_vectors_is_refused(row: dict[str, Any]) -> None:
     with pytest.raises(InvalidModel, match="static cache for"):
         held(row)
+
+
+MANY_LAYERS = ("llama-3-8b", "gpt2", "mistral-7b-v0.1", "gpt-oss-20b", "gemma-3-270m", "olmo-3.1-32b-instruct")
+"""Of one kind, with windows, and of several kinds in turn: at least twelve layers each."""
+REPEATED = [(name, cache) for name in MANY_LAYERS for cache in ("dynamic", "static")] + [("deepseek-v2", "dynamic")]
+
+
+@pytest.mark.parametrize("length", [3, 700, 9_000])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize(("name", "cache"), REPEATED)
+def test_layers_at_the_ends_tell_the_peak_of_all(name: str, cache: str, phase: str, length: int) -> None:
+    """For a tracker of one's own every layer runs; without one those at the ends stand for the rest."""
+    run = Workload(batch_size=3, seq_len=length, phase=phase, cached=length if phase == "decode" else None)
+    asked, numerics = load(name), Numerics("bfloat16")
+    assert isinstance(asked, HFModel)
+    assert inference(asked, run, numerics, cache) == inference(asked, run, numerics, cache, tracker=MemoryTracker())
 
 
 def test_what_is_live_at_the_peak_is_all_of_it() -> None:

@@ -373,6 +373,11 @@ class _Serving(_Asked["Serving"]):
 
         return served(self.model, run, plan, self.dtype, formulas=False).total
 
+    def _least(self, run: Workload, plan: Serving) -> int:
+        from tfcalc.analysis.serving_memory import least_served
+
+        return least_served(self.model, run, plan, self.dtype, self.room)
+
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache
 

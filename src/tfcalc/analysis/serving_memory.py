@@ -16,7 +16,7 @@ from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
-from tfcalc.execution.serving import forward, inference, live_forms
+from tfcalc.execution.serving import activations, forward, live_forms
 from tfcalc.footprint.formats.formats import plain
 from tfcalc.footprint.formats.mixture import Mixture
 from tfcalc.footprint.formats.names import PLAIN, format_named
@@ -29,7 +29,7 @@ from tfcalc.tape.numerics import Numerics
 from tfcalc.workload import EITHER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
@@ -104,8 +104,11 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
 
 
-def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:
-    """The bytes of weights, buffers and caches alone, which no peak is below: nothing runs on a tape for it."""
+def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, room: int = 0) -> int:
+    """Bytes that no peak is below: weights, buffers and caches, for which nothing runs on a tape.
+
+    Where these are within the ``room``, those of the first phase: what is beyond it by then need not run further.
+    """
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -115,7 +118,11 @@ def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) 
         buffers_of(tree, recipe),
         _cache(tree, requests, plan),
     )
-    return sum(value_of(part.total(bytes_held)) for part in parts)
+    there = sum(value_of(part.total(bytes_held)) for part in parts)
+    if there > room:
+        return there
+    first = next(_moments(model, requests, plan, recipe))
+    return there + (first.temporary or 0)
 
 
 def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
@@ -189,25 +196,21 @@ def buffers_of(tree: Component, recipe: Recipe) -> Component:
     return Component("buffers", "buffers", Cost(held=held))
 
 
-def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> list[PhasePeak]:
+def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> Iterator[PhasePeak]:
     """Reading the prompts, and making a token: with transformers' caches for all requests together.
 
     An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
     """
     formats = _formats(recipe)
     if not _code_is_known(model):
-        return [PhasePeak(DECODE, None)]
-    if plan.cache == PAGED:
-        chunk, step = _paged(requests, plan)
-        return [
-            PhasePeak(PREFILL, forward(model, chunk, formats)),
-            PhasePeak(DECODE, forward(model, step, formats)),
-        ]
-    prompts = requests.replaced(phase=PREFILL, seq_len=requests.size("cached"), cached=None)
-    return [
-        PhasePeak(name, inference(model, each, formats, plan.cache).activations)
-        for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests)))
-    ]
+        yield PhasePeak(DECODE, None)
+    elif plan.cache == PAGED:
+        for name, each in zip((PREFILL, DECODE), _paged(requests, plan), strict=True):
+            yield PhasePeak(name, forward(model, each, formats))
+    else:
+        prompts = requests.replaced(phase=PREFILL, seq_len=requests.size("cached"), cached=None)
+        for name, each in ((PREFILL, prompts), (DECODE, _stepping(requests))):
+            yield PhasePeak(name, activations(model, each, formats, plan.cache))
 
 
 def _code_is_known(model: Model) -> TypeGuard[HFModel]:

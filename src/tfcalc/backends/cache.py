@@ -180,7 +180,13 @@ class Cache:
         path = k.trace.tape.path
         if path not in self.layers:
             raise InvalidModel(f"{path} has no KV cache", "only modules with a cache are supported")
-        return self.layers[path].update(k, v)
+        layer = self.layers[path]
+        stays = layer.in_place and layer.held is not None
+        read = layer.update(k, v)
+        if not stays and (alike := k.trace.stands_for):  # what this layer has is counted for all of them
+            for other in alike[1:]:
+                self.layers[other + path.removeprefix(alike[0])].held = layer.held
+        return read
 
 
 def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]]]:
@@ -189,8 +195,9 @@ def blocks(part: Component, path: str) -> Iterator[tuple[str, tuple[Cached, ...]
     if cached:
         yield path, cached
     for below in part.parts:
-        for name in _names(below) if below.kind == "layer" else (below.name,):
-            yield from blocks(below, f"{path}.{name}")
+        inside = list(blocks(below, ""))
+        for name in _names(below) if inside and below.kind == "layer" else (below.name,):
+            yield from ((f"{path}.{name}{end}", cached) for end, cached in inside)
 
 
 def _names(layers: Component) -> Iterator[str]:

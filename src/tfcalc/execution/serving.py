@@ -49,11 +49,12 @@ def inference(
     longest: int | None = None,
     tracker: MemoryTracker | None = None,
 ) -> Served:
-    """One step of inference in transformers, layer by layer (torch.no_grad).
+    """One step of inference in transformers (torch.no_grad): of layers that repeat those at the ends.
 
     ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode)
     behind a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
-    ``longest`` tokens, by default just for those of this step). Another ``tracker`` may look on.
+    ``longest`` tokens, by default just for those of this step). Another ``tracker`` may look on, and every layer run
+    for it.
 
     Raises InvalidModel for other phases, for sizes that are no numbers, and for models whose cache is not one of keys
     and values.
@@ -63,6 +64,7 @@ def inference(
     tokens = _number(run.size("cached") if run.decoding else run.seq_len)
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
     program = ModuleProgram(model.module(), run, numerics, Transformers())
+    program.trace.ends_alone = tracker is None
     program.cache = Cache(decodes, cache, longest or tokens)
     if tracker is not None:
         program.tape.tracker = tracker
@@ -91,11 +93,17 @@ def _number(size: Num) -> int:
 
 
 @lru_cache(maxsize=64)
-def forward(model: Model, run: Workload, numerics: Numerics) -> int:
-    """The most bytes that are live in a forward pass that keeps neither gradients nor caches, beside the parameters.
+def activations(model: HFModel, run: Workload, numerics: Numerics, cache: str) -> int:
+    """The most bytes that are live beside the parameters and the cache in one step of inference, which is remembered.
 
-    Whoever looks for the largest context or concurrency asks for many passes that are the same.
+    Whoever looks for the largest context or concurrency asks for many steps that are the same.
     """
+    return inference(model, run, numerics, cache).activations
+
+
+@lru_cache(maxsize=64)
+def forward(model: Model, run: Workload, numerics: Numerics) -> int:
+    """The same beside the parameters, in a forward pass that keeps neither gradients nor caches."""
     made = program(model, run, numerics, "auto", ends_alone=True)
     with made.tape.without_gradients():
         made(model.tree(run))

@@ -44,6 +44,8 @@ class Interpreter(Trace):
         """The name of the weights that run and other layers have, too, and how many modules are around these."""
         self.selected: Selected | None = None
         """What a checkpoint keeps beside what it is given."""
+        self.stands_for: list[str] = []
+        """The path of the layer that runs, and those of the layers that it stands for."""
         self.kernels: list[Kernel] | None = None
         """Those that have been launched, where somebody asks for them."""
 
@@ -61,10 +63,13 @@ class Interpreter(Trace):
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
         """What runs now are these layers of a stack."""
-        tape = self.tape
+        tape, outer = self.tape, self.stands_for
         stand = tape.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
+        if layers.stands_for > 1:
+            self.stands_for = [f"{tape.path}.{name}" for name in (layers.name, *layers.others)]
         with tape.inside(layers.name, layers.copies), stand, tape.unit():
             yield
+        self.stands_for = outer
 
     def like_others(self, x: Tensor) -> bool:
         """Not where what the first layer reads is kept anyway, or has another format than the stream."""
