@@ -24,7 +24,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import Stack, _repeated
 from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
-from tfcalc.tape.standing import ABOVE, BELOW
+from tfcalc.tape.standing import FORWARD_ALONE
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 RANDOM_TYPES = random.Random(14).choices(["full_attention", "sliding_attention"], k=3_000)
@@ -191,7 +191,7 @@ def test_layers_that_repeat_are_found_without_looking_at_all_pairs() -> None:
             Looked.looks += 1
             return super().__getitem__(place)
 
-    assert max(_repeated(Looked([7] * 10_000), 0)) == (10_000 - BELOW - ABOVE - 1, 1, 10_000)
+    assert max(_repeated(Looked([7] * 10_000), 0, FORWARD_ALONE)) == (10_000 - sum(FORWARD_ALONE) - 1, 1, 10_000)
     assert Looked.looks < 3 * 10_000  # two for each neighbour
 
 

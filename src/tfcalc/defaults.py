@@ -6,6 +6,8 @@ Defaults that depend on nothing stand at the fields of :class:`~tfcalc.Workload`
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tfcalc.configs.published import HFModel
@@ -74,10 +76,13 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
     return conventions.replaced(dtype=own_dtype(model))
 
 
-def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+def resolve_training(
+    model: Model, workload: Workload, plan: Training, choose: Callable[[Workload, str], str] | None = None
+) -> tuple[Workload, Training]:
     """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
 
-    An optimizer that goes by somebody else's name has its own.
+    An optimizer that goes by somebody else's name has its own. Who asks often may remember which kernels sdpa does
+    ``choose`` for which workload and number format.
 
     Raises InvalidModel for a plan with a field that cannot be.
     """
@@ -95,7 +100,8 @@ def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[
     if drops(plan.lora_dropout) and not workload.dropout:
         raise InvalidModel(f"--lora-dropout {plan.lora_dropout} has no effect with --no-dropout", "leave one out")
     if workload.kernel == AUTO:
-        kernel = chosen(model, workload, precision(plan.precision).compute)
+        choose = choose or partial(chosen, model)
+        kernel = choose(workload, precision(plan.precision).compute)
         fused = plan.backend == "fused" and kernel != "flash"
         workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload, plan

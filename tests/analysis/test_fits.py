@@ -35,6 +35,24 @@ def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING
     return fits(load(name), budget, workload=run, training=plan)
 
 
+def test_what_the_peak_is_made_of_is_found_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = trained("80GB", Training(), name="opt-125m")
+    report = memory(load("opt-125m"), TRAINING, training=Training())
+    assert whole.report.to_dict() == report.to_dict()
+
+    def not_asked(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("tfcalc.analysis.training_report.training_step", not_asked)
+    alone = trained("80GB", Training(), name="opt-125m")
+    assert alone.sheet() == whole.sheet()
+    assert alone.told.notes == report.notes
+    assert alone.told.footer == report.footer
+    assert alone.told.conventions == report.conventions
+    with pytest.raises(AssertionError):
+        alone.to_dict()
+
+
 @pytest.mark.parametrize("row", ROWS[::9], ids=named)
 def test_a_recorded_peak_is_the_line_between_fitting_and_not(row: dict[str, Any]) -> None:
     """Within the 1 % of the count: so much more fits, so much less does not, and the batch is then the largest."""

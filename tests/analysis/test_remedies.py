@@ -101,6 +101,36 @@ def test_what_a_lower_bound_rules_out_is_not_counted() -> None:
     assert "bits1" not in counted
 
 
+def test_a_lower_bound_is_found_only_where_those_before_it_do_not_rule_a_change_out() -> None:
+    looked_at: list[str] = []
+
+    def sooner(asked: Change) -> int | None:
+        return WHOLE if "bits" in asked.values else 0
+
+    def later(asked: Change) -> int | None:
+        looked_at.append(asked.name)
+        return WHOLE if "kernel" in asked.values else 0
+
+    found = remedies(WAYS, (), taking_off(SIZES), Room(900), sooner, later)
+    assert [each.change.name for each in found] == ["zero1"]
+    assert "kernel1" in looked_at
+    assert "bits1" not in looked_at
+
+
+def test_nothing_is_counted_that_would_not_be_listed() -> None:
+    """The seventh change that leaves the margin free is not looked at; one that fits tightly makes way for it."""
+    ways = Ways({letter: [change(letter)] for letter in LETTERS[: LISTED + 2]})
+    counted: list[str] = []
+
+    def need(asked: Change) -> int | None:
+        counted.append(asked.name)
+        return WHOLE // 2 - (100 if "a" not in asked.values else 0)
+
+    found = remedies(ways, (), need, Room(WHOLE // 2, 50))
+    assert [each.change.name for each in found] == ["b1", "c1", "d1", "e1", "f1", "g1"]
+    assert "h1" not in counted
+
+
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(-500, 999), st.integers(0, 200))
 def test_what_is_listed_fits_or_is_the_closest(sizes: list[int], budget: int, margin: int) -> None:
     less = dict(zip(LETTERS, sizes, strict=False))

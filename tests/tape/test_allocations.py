@@ -37,8 +37,8 @@ def test_most_is_live_when_the_tracker_says_so(name: str, recompute: str, gradie
     args = (tree, model, run, formats, code_of(plan), Trainer(gradients_stay))
     step(*args, recorder, ends_alone=False)
     events = recorder.noted.events
-    made = {event.tensor: event.bytes for event in events if event.bytes}
-    live = accumulate(event.bytes or -made[event.tensor] for event in events)
+    made = {tensor: size for tensor, size, _ in events if size}
+    live = accumulate(size or -made[tensor] for tensor, size, _ in events)
     phases = step(*args).phases
     assert max(live) == max(phase.total for phase in phases.values())
 
@@ -74,10 +74,11 @@ def in_order(events: Sequence[Allocation]) -> list[object]:
     found: list[object] = []
     freed: set[int] = set()
     for event in events:
-        if not event.bytes:
-            freed.add(places[event.tensor])
+        tensor, size, _ = event
+        if not size:
+            freed.add(places[tensor])
             continue
-        places[event.tensor] = len(places)
+        places[tensor] = len(places)
         found += [freed, event[1:]]
         freed = set()
     return [*found, freed]
@@ -85,11 +86,11 @@ def in_order(events: Sequence[Allocation]) -> list[object]:
 
 def test_turns_that_are_not_alike_tell_nothing_of_others() -> None:
     """The second of three turns stands for two, and has made one byte more than those beside it."""
-    made = [Allocation(place, size) for place, size in enumerate((8, 9, 8))]
+    made = [(place, size, 0) for place, size in enumerate((8, 9, 8))]
     spans = [Span(Turn(1, place, 2 if place == 1 else 1), place, place + 1) for place in range(3)]
     assert repeated(made, spans) is None
-    alike = [event._replace(bytes=8) for event in made]
-    assert repeated(alike, spans) == [Allocation(place, 8) for place in range(4)]
+    alike = [(place, 8, 0) for place, _, _ in made]
+    assert repeated(alike, spans) == [(place, 8, 0) for place in range(4)]
 
 
 def test_of_a_loop_each_turn_has_its_own_and_each_layer_its_own_once() -> None:
@@ -119,11 +120,11 @@ def states(weights: Component, optimizer: Component = NOTHING, step: Component =
 
 
 STEP = [
-    Allocation(0, 24 * MIB),  # kept in forward
-    Allocation(1, 40 * MIB),  # logits
-    Allocation(1, 0),
-    Allocation(2, 12 * MIB),  # a gradient, which is there at the end
-    Allocation(0, 0),
+    (0, 24 * MIB, 0),  # kept in forward
+    (1, 40 * MIB, 0),  # logits
+    (1, 0, 0),
+    (2, 12 * MIB, 0),  # a gradient, which is there at the end
+    (0, 0, 0),
 ]
 
 
@@ -150,10 +151,10 @@ def test_expandable_segments_by_hand() -> None:
 
 def test_what_another_stream_has_freed_is_not_taken() -> None:
     """40 that are free on one stream are asked of the driver once more on another."""
-    gathered = [Allocation(0, 40 * MIB, stream=1), Allocation(0, 0)]
-    logits = [Allocation(2, 40 * MIB), Allocation(2, 0)]
+    gathered = [(0, 40 * MIB, 1), (0, 0, 0)]
+    logits = [(2, 40 * MIB, 0), (2, 0, 0)]
     assert reserved(states(NOTHING), (), [*gathered, *logits], there=False).reserved == 80 * MIB
-    alone = [event._replace(stream=0) for event in gathered]
+    alone = [(tensor, size, 0) for tensor, size, _ in gathered]
     assert reserved(states(NOTHING), (), [*alone, *logits], there=False).reserved == 40 * MIB
 
 
@@ -165,6 +166,6 @@ def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:
     tree, recorder = trained(model.tree(run), plan), AllocationRecorder()
     formats = numerics(precision(plan.precision), plan)
     step(tree, model, run, formats, code_of(plan), Trainer(units=units(tree, plan)), recorder, ends_alone=False)
-    gathered, pieces = ([event.bytes for event in recorder.noted.events if event.stream == stream] for stream in (1, 2))
+    gathered, pieces = ([size for _, size, its in recorder.noted.events if its == stream] for stream in (1, 2))
     assert gathered == [2 * root, *[2 * layer] * 32], "each layer's in forward and in backward"
     assert pieces == [*[2 * layer // 4] * 16, 2 * root // 4]

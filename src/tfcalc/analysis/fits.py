@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.at_a_glance import called
 from tfcalc.analysis.budget import UTILIZATION, Budget, of_card, stated
 from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
 from tfcalc.analysis.common import asked_run, check_plans, default_run
-from tfcalc.analysis.memory import memory
+from tfcalc.analysis.memory import memory, step_of
 from tfcalc.analysis.remedies import Remedy, Room, remedies
 from tfcalc.analysis.sizes import Size, largest_of
 from tfcalc.analysis.verdict import Fit
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
-    from tfcalc.report import Report
+    from tfcalc.report import Outline, Report
     from tfcalc.workload import Workload
 
 MARGIN = 5
@@ -58,6 +58,7 @@ def fits(
     weights: str | None = None,
     margin: int = MARGIN,
     utilization: float | None = None,
+    breakdown: bool = False,
 ) -> Fit:
     """Whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
 
@@ -73,6 +74,7 @@ def fits(
         weights: as in :func:`memory`.
         margin: per cent of the budget that should stay free; what fits with less to spare is tight.
         utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+        breakdown: whether somebody will read what the peak is made of, so that it is best found first.
 
     Returns:
         The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
@@ -90,7 +92,7 @@ def fits(
     """
     question = Question(workload, training, serving, weights)
     budget, question = asked_of(model, _budget(budget, gpu), question, margin, utilization)
-    return held_against(model, budget, question, margin, conventions or Conventions()).fit()
+    return held_against(model, budget, question, margin, conventions or Conventions(), breakdown=breakdown).fit()
 
 
 class Question(NamedTuple):
@@ -103,18 +105,34 @@ class Question(NamedTuple):
 
 
 def held_against(
-    model: Model, budget: Budget, question: Question, margin: int, conventions: Conventions
+    model: Model,
+    budget: Budget,
+    question: Question,
+    margin: int,
+    conventions: Conventions,
+    *,
+    breakdown: bool = False,
 ) -> _Asked[Any]:
-    """What answers it. Raises as :func:`memory`."""
+    """What answers it; the ``breakdown`` of a step's peak is found later, unless it is asked for. Raises as memory."""
     workload, training, serving, weights = question
-    report = memory(model, workload, conventions, training=training, serving=serving, weights=weights)
+    report = cache(partial(memory, model, workload, conventions, training=training, serving=serving, weights=weights))
     run = workload or default_run(model)
     if training is not None:
-        return _Training(model, budget, margin, report, run, training)
+        asked = step_of(model, workload, conventions, training, serving, weights)
+        told = report().outline if breakdown or asked is None else _outline(model, asked, conventions)
+        return _Training(model, budget, margin, told, report, run, training)
+    told = report().outline
     if serving is None:
-        return _AtRest(model, budget, margin, report, default_run(model), Storage(weights or "", conventions.dtype))
+        stored = Storage(weights or "", conventions.dtype)
+        return _AtRest(model, budget, margin, told, report, default_run(model), stored)
     run, serving = resolve_serving(model, run, serving)
-    return _Serving(model, budget, margin, report, run, serving, conventions.dtype)
+    return _Serving(model, budget, margin, told, report, run, serving, conventions.dtype)
+
+
+def _outline(model: Model, asked: tuple[Workload, Training], conventions: Conventions) -> Outline:
+    from tfcalc.analysis.training_report import training_outline
+
+    return training_outline(model, *asked, conventions)
 
 
 def asked_of(
@@ -154,8 +172,18 @@ class _Asked(Generic[P]):
     on_card: OnCard | None = None
     runs = True
 
-    def __init__(self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: P) -> None:
-        self.model, self.budget, self.margin, self.report = model, budget, margin, report
+    def __init__(
+        self,
+        model: Model,
+        budget: Budget,
+        margin: int,
+        told: Outline,
+        report: Callable[[], Report],
+        run: Workload,
+        plan: P,
+    ) -> None:
+        self.model, self.budget, self.margin = model, budget, margin
+        self.told, self.report = told, report
         self.run, self.plan = run, plan
         self.room = budget.bytes
         self.peak = cache(self._peak)
@@ -167,6 +195,10 @@ class _Asked(Generic[P]):
     def _least(self, _run: Workload, _plan: P) -> int:
         """Bytes that it takes at least, if that is found sooner."""
         return 0
+
+    def bounds(self) -> Sequence[Callable[[Workload, P], int]]:
+        """Bytes that it takes at least, those that are found soonest first."""
+        return ()
 
     def _peak_of_size(self, run: Workload, plan: P) -> int:
         """The bytes with another size. Raises TfcalcError."""
@@ -191,21 +223,22 @@ class _Asked(Generic[P]):
     @property
     def subtitle(self) -> str:
         """What was asked, in a line."""
-        return self.report.summary.subtitle if self.report.summary else self.report.heading
+        return self.told.subtitle
 
     def fit(self, *, changes: bool = True) -> Fit:
         """The answer; ``changes`` that would make it fit are searched unless nobody reads them."""
         found = tuple(largest_of(size, self.room) for size in self.sizes())
         room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
-        if changes and not (self.runs and room.holds(self.report.answer)):
-            need, least = self._with_change(self.peak), self._with_change(self._least)
-            others = remedies(self.ways(), self.combined, need, room, least)
+        if changes and not (self.runs and room.holds(self.told.answer)):
+            least = [self._with_change(bound) for bound in self.bounds()]
+            others = remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
         flags = tuple(self._flags(each.change) for each in others)
         longest = [self._at(each.of.name, each.value) for each in found if each.value]
-        remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.report.notes)
-        subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.report.answer) else ()
+        remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.told.notes)
+        subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.told.answer) else ()
         return Fit(
+            self.told,
             self.report,
             self.budget,
             self.margin,
@@ -244,7 +277,7 @@ class _Asked(Generic[P]):
 
         @cache
         def need(value: int) -> int:
-            return self.report.answer if value == asked else self._peak_of_size(*self._of_size(described, name, value))
+            return self.told.answer if value == asked else self._peak_of_size(*self._of_size(described, name, value))
 
         known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
@@ -266,13 +299,20 @@ class _Training(_Asked["Training"]):
     combined = OF_TRAINING
 
     def __init__(
-        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Training
+        self,
+        model: Model,
+        budget: Budget,
+        margin: int,
+        told: Outline,
+        report: Callable[[], Report],
+        run: Workload,
+        plan: Training,
     ) -> None:
         from tfcalc.analysis.peaks import peaks_of
         from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
-        super().__init__(model, budget, margin, report, run, plan)
+        super().__init__(model, budget, margin, told, report, run, plan)
         resolved = resolve_training(model, run, plan)
         self.peaks, self.resolved = peaks_of(model, *resolved), resolved[1]
         if budget.card and self.resolved.backend != MEGATRON:
@@ -284,9 +324,9 @@ class _Training(_Asked["Training"]):
         from tfcalc.footprint.training.card import allocatable
 
         self.room = allocatable(self.budget.bytes)
-        self.on_card = read(self.report.more, self.report.answer)
+        self.on_card = read(self.told.more, self.told.answer)
         reserved = self.on_card.reserved.bytes if self.on_card else 0
-        if self.report.answer <= self.room < self.budget.bytes < reserved:
+        if self.told.answer <= self.room < self.budget.bytes < reserved:
             self.runs = self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
 
     def _peak(self, run: Workload, plan: Training) -> int:
@@ -301,6 +341,9 @@ class _Training(_Asked["Training"]):
     def _least(self, run: Workload, plan: Training) -> int:
         return self.peaks.least(run, plan)
 
+    def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
+        return self.peaks.whole_weights, self.peaks.least
+
     def ways(self) -> Ways:
         return of_training(self.model, self.run, self.resolved)
 
@@ -312,9 +355,17 @@ class _Serving(_Asked["Serving"]):
     combined = OF_SERVING
 
     def __init__(
-        self, model: Model, budget: Budget, margin: int, report: Report, run: Workload, plan: Serving, dtype: str
+        self,
+        model: Model,
+        budget: Budget,
+        margin: int,
+        told: Outline,
+        report: Callable[[], Report],
+        run: Workload,
+        plan: Serving,
+        dtype: str,
     ) -> None:
-        super().__init__(model, budget, margin, report, run, plan)
+        super().__init__(model, budget, margin, told, report, run, plan)
         self.dtype = dtype
 
     def _peak(self, run: Workload, plan: Serving) -> int:
@@ -330,9 +381,9 @@ class _Serving(_Asked["Serving"]):
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache
 
-        stored = self.report.totals["kv_cache_bytes"]
+        stored = self.report().totals["kv_cache_bytes"]
         assert isinstance(stored, int)
-        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - self.report.answer + stored)
+        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - self.told.answer + stored)
 
     def ways(self) -> Ways:
         return of_serving(self.run, self.plan)
@@ -353,5 +404,5 @@ class _AtRest(_Asked[Storage]):
 
     @property
     def subtitle(self) -> str:
-        by = self.report.conventions
+        by = self.told.conventions
         return f"{called(self.model)}, weights in {by.get('weights') or by['dtype']}, at rest"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfcalc.analysis.budget import Budget
+    from tfcalc.analysis.verdict import Fit
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -60,7 +61,7 @@ def fits_entries(
 
     by, question = conventions or Conventions(), Question(workload, training, serving, weights)
     usable, question = asked_of(model, budget, question, margin, utilization)
-    numbers = _numbers(model, question, by)
+    numbers = _numbers(model, question, by, noting=bool(usable.card))
     of_budget = {
         "budget_bytes": lambda: usable.bytes,
         "margin_percent": lambda: margin,
@@ -68,36 +69,42 @@ def fits_entries(
     }
 
     @cache
-    def found(*, changes: bool) -> Mapping[str, Any]:
-        fit = held_against(model, usable, question, margin, by).fit(changes=changes).to_dict()
-        return fit if changes else {key: value for key, value in fit.items() if key != "changes"}
+    def found(*, changes: bool) -> Fit:
+        return held_against(model, usable, question, margin, by).fit(changes=changes)
 
-    without, whole = Later({}, lambda: found(changes=False)), Later({}, lambda: found(changes=True))
-    return InTurn(numbers, OneByOne(of_budget), without, whole)
+    def without() -> Mapping[str, Any]:
+        return {key: value for key, value in found(changes=False).judged().items() if key != "changes"}
+
+    whole = Later({}, lambda: found(changes=True).to_dict())
+    return InTurn(numbers, OneByOne(of_budget), Later({}, without), whole)
 
 
 def _numbers(
     model: Model,
     question: tuple[Workload | None, Training | None, Serving | None, str | None],
     by: Conventions,
+    *,
+    noting: bool = False,
 ) -> Mapping[str, Any]:
-    """How the answer begins, and the numbers at its top."""
+    """How the answer begins, and the numbers at its top; with allocations noted (``noting``) that a card will show."""
     workload, training, serving, weights = question
     if step := step_of(model, workload, by, training, serving, weights):
-        return _of_training(model, *step, by)
+        return _of_training(model, *step, by, noting=noting)
     if serving is not None:
         return _of_serving(model, workload or default_run(model), serving, by)
     report = memory(model, workload, by, weights=weights)
     return {**head(report.command, report.model, report.conventions), **report.totals}
 
 
-def _of_training(model: Model, workload: Workload, plan: Training, by: Conventions) -> Mapping[str, Any]:
+def _of_training(
+    model: Model, workload: Workload, plan: Training, by: Conventions, *, noting: bool
+) -> Mapping[str, Any]:
     from tfcalc.analysis.training_numbers import training_numbers
     from tfcalc.analysis.training_plan import MEGATRON
     from tfcalc.analysis.training_report import TOTALS, in_full, on_card, resolved
 
     workload, plan = resolved(model, workload, plan)
-    numbers = training_numbers(model, workload, plan)
+    numbers = training_numbers(model, workload, plan, noting=noting)
     first = head("memory", model.described(), in_full(workload, plan, by))
     of_step = each_of(numbers, TOTALS)
     if plan.backend == MEGATRON:

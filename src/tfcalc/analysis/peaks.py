@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alike import Alike, alike
+from tfcalc.analysis.common import default_run
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
@@ -25,8 +27,10 @@ from tfcalc.analysis.training_plan import (
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
 from tfcalc.core.guarded import Guards
+from tfcalc.core.measure import params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
+from tfcalc.execution.kernel_choice import chosen
 from tfcalc.execution.training import Step, Trainer, step
 from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.beside import Beside
@@ -54,17 +58,24 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
     return Peaks(model).peak(run, plan)
 
 
+Key = tuple["Workload", "Training", bool]
+"""What the tape sees of a run and a plan, and whether gradients stay."""
+
+
 class Peaks:
     """The bytes of the peaks of one model on many workloads and plans; what the tape says of each is remembered."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._values = model.values()
-        self.steps: dict[tuple[Workload, Training, bool], Step] = {}
-        self.noted: dict[tuple[Workload, Training, bool], Noted] = {}
+        self.steps: dict[Key, Step] = {}
+        self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
+        self._params: int | None = None
+        self._chosen = cache(partial(chosen, model))
+        """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
         self._alike: dict[tuple[Workload, Training], list[Alike]] = {}
@@ -74,12 +85,13 @@ class Peaks:
 
     def peak(self, run: Workload, plan: Training) -> int:
         """The bytes of the peak. Raises InvalidModel."""
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
         self.check(run, plan)
-        return self.highest(run, plan)[0].total
+        found, _ = self.phases(run, plan, self.step(run, plan))
+        return highest(found).total
 
     def checked(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """The run and the plan with what auto stands for. Raises InvalidModel as the peak does."""
@@ -144,17 +156,32 @@ class Peaks:
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
 
-    def highest(self, run: Workload, plan: Training) -> tuple[Phase, Beside]:
-        """The phase of the peak, and what stands beside the states, of a run and a plan that were checked."""
-        sized, states, buffers = self.standing(run, plan)
-        key = self.key(run, plan)
-        if key not in self.steps:
-            self.steps[key] = step_of(sized, piece_of(self.model, run, plan), run, plan)
-        ran = self.steps[key]
+    def phases(self, run: Workload, plan: Training, ran: Step) -> tuple[list[Phase], Beside]:
+        """The phases of a step that ran, and what stands beside the states."""
+        _, states, buffers = self.standing(run, plan)
         beside = beside_of(buffers, plan, ran.returned)
-        return highest(phases_of(plan, states, beside, ran)), beside
+        return phases_of(plan, states, beside, ran), beside
 
-    def key(self, run: Workload, plan: Training) -> tuple[Workload, Training, bool]:
+    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> Step:
+        """The step of a run and a plan that were checked, which runs once; ``noting`` its allocations or not."""
+        key = self.key(run, plan)
+        if key[-1] and not noting and key not in self.steps:
+            self._told_by((*key[:-1], False), key)
+        if key not in (self.noted if noting else self.steps):
+            recorder = AllocationRecorder() if noting else None
+            (sized, _, _), model = self.standing(run, plan), piece_of(self.model, run, plan)
+            self.steps[key] = step_of(sized, model, run, plan, recorder)
+            if recorder is not None:
+                self.noted[key] = recorder.noted
+        return self.steps[key]
+
+    def _told_by(self, other: Key, key: Key) -> None:
+        """A step whose gradients do not stay says what is live where they do."""
+        ran = self.steps.get(other)
+        if ran is not None and ran.apart is not None:
+            self.steps[key] = ran._replace(phases=ran.apart)
+
+    def key(self, run: Workload, plan: Training) -> Key:
         """What the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 
@@ -163,12 +190,25 @@ class Peaks:
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
 
+    def whole_weights(self, run: Workload, plan: Training) -> int:
+        """The bytes of all weights, where each device has them whole: no peak is below, and no plan is looked at."""
+        if plan.zero == "3" or plan.base_weights or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
+            return 0
+        _, plan = resolve_training(self.model, run.replaced(kernel="flash"), plan)  # whichever kernel it is
+        if self._params is None:
+            self._params = value_of(self.model.tree(default_run(self.model)).total(params))
+        return self._params * precision(plan.precision).weights // 8
+
+    def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
+        """What is run and how, with all that was left open. Raises InvalidModel."""
+        return resolve_training(self.model, run, plan, self._chosen)
+
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
 
         Where backward takes it, those of the states.
         """
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
@@ -193,9 +233,9 @@ class Peaks:
         from tfcalc.footprint.training.reserved import reserved
         from tfcalc.tape.repeated import repeated
 
-        run, plan = resolve_training(self.model, run, plan)
+        run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)
-        noted, ran = self.noted_of(run, plan), self.steps[self.key(run, plan)]
+        noted, ran = self.noted_of(run, plan), self.step(run, plan)
         events = repeated(noted.events, noted.spans)
         if events is None:  # then all layers have to run
             recorder = AllocationRecorder()
@@ -208,24 +248,24 @@ class Peaks:
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """What a step allocates and frees, of a run and a plan that are resolved."""
-        key = self.key(run, plan)
-        if key not in self.noted:
-            recorder, (sized, _, _) = AllocationRecorder(), self.standing(run, plan)
-            ran = step_of(sized, piece_of(self.model, run, plan), run, plan, recorder)
-            self.knows(run, plan, ran, recorder.noted)
-        return self.noted[key]
+        self.step(run, plan, noting=True)
+        return self.noted[self.key(run, plan)]
 
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
-        check_plan(plan)
-        asked = run, *(getattr(plan, name) for name in OF_TREE)
-        if asked not in self._trees:
-            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
-        sized = self._trees[asked]
+        sized = self.tree(run, plan)
         if plan not in self.states:
             stored = stored_as(self.model, sized)
             self.states[plan] = states_of(stored, stored, plan)
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
+
+    def tree(self, run: Workload, plan: Training) -> Component:
+        """What is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
+        check_plan(plan)
+        asked = run, *(getattr(plan, name) for name in OF_TREE)
+        if asked not in self._trees:
+            self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
+        return self._trees[asked]
 
 
 _LAST: list[tuple[Model, Workload, Training, Peaks]] = []

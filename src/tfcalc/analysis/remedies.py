@@ -41,18 +41,22 @@ class Room(NamedTuple):
         return self.budget - self.margin < total <= self.budget
 
 
-def remedies(ways: Ways, combined: Sequence[str], need: Need, room: Room, least: Need) -> list[Remedy]:
+def remedies(ways: Ways, combined: Sequence[str], need: Need, room: Room, *least: Need) -> list[Remedy]:
     """Single changes that fit; where none does with the margin to spare, those ``combined`` by two, then by three.
 
     What gives less than was asked for is not enough either to leave out the latter.
     Of the same changes by degrees the least that fits with the margin stands for all. Those that fit tightly come last.
     Where nothing fits so, all changes together that help, without those that it fits without; or what comes closest.
-    ``least`` is a lower bound of the need that is found at once.
+    ``least`` are lower bounds of the need, that found soonest first.
     """
     search = _Search(need, least, room)
     found: list[Remedy] = []
     for tier in ways.tiers(*combined):
-        found += (remedy for group in tier for remedy in search.first(group))
+        for group in tier:
+            found += search.first(group)
+            roomy = [remedy for remedy in found if not room.tight(remedy.total)]
+            if len(roomy) == LISTED:
+                return roomy
         if any(not room.tight(remedy.total) and not remedy.change.lessens for remedy in found):
             break
     if found:
@@ -70,7 +74,7 @@ def together(changes: Sequence[Change]) -> Change:
 
 
 class _Search:
-    def __init__(self, need: Need, least: Need, room: Room) -> None:
+    def __init__(self, need: Need, least: Sequence[Need], room: Room) -> None:
         self.need, self.least, self.room = need, least, room
 
     def first(self, group: Group) -> Iterator[Remedy]:
@@ -88,14 +92,20 @@ class _Search:
                 return
 
     def fitting(self, sets: Iterable[Changes]) -> Iterator[Remedy]:
-        """Those that fit; the need is found only where the lower bound does not rule them out."""
+        """Those that fit; the need is found only where no lower bound rules them out."""
         for changes in sets:
-            change = together(changes)
-            bound = self.least(change)
-            if bound is not None and self.room.holds(bound):
-                total = self.need(change)
-                if total is not None and self.room.holds(total):
-                    yield Remedy(changes, total)
+            total = self.within(together(changes))
+            if total is not None:
+                yield Remedy(changes, total)
+
+    def within(self, change: Change) -> int | None:
+        """The need, if it is within the budget."""
+        total = None
+        for need in (*self.least, self.need):
+            total = need(change)
+            if total is None or not self.room.holds(total):
+                return None
+        return total
 
     def furthest(self, changes: Sequence[Change]) -> Remedy | None:
         """All changes that go together and take something off, the last first; None where none goes at all."""

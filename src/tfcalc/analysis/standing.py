@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.analysis.alive import term
 from tfcalc.analysis.training_plan import has_buckets, placement_of, trained_in
-from tfcalc.core.component import STORED, Component, Measure
+from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
-from tfcalc.core.number import product, total
+from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.footprint.formats.names import format_named, single
@@ -41,6 +42,11 @@ class Step(Protocol):
         ...
 
     @property
+    def phases(self) -> list[Phase]:
+        """All of them."""
+        ...
+
+    @property
     def placed(self) -> Placed:
         """The states."""
         ...
@@ -58,6 +64,11 @@ class Step(Protocol):
     @property
     def saved_on_host(self) -> Component:
         """The same in the host's memory."""
+        ...
+
+    @property
+    def logits(self) -> int:
+        """The bytes of those that the model returns."""
         ...
 
 
@@ -132,15 +143,12 @@ def standing_of(states: Placed, beside: Beside) -> Standing:
     return Standing(*(bytes_in(each) for each in held))
 
 
-BYTES = Measure(
-    lambda cost: total(bytes_of(product(map(value_of, held.factors)), held.bits) for held in cost.held), STORED
-)
-"""Of what is held: those of :func:`~tfcalc.core.measure.bytes_held`, without their formula."""
-
-
 def bytes_in(tree: Component) -> int:
-    """The bytes of all that a tree holds, where sizes remember formulas, too."""
-    return value_of(tree.total(BYTES))
+    """The bytes of all that a tree holds: :func:`~tfcalc.core.measure.bytes_held`, without the formula of its sizes."""
+    found: Num = sum(bytes_in(part) for part in tree.parts)
+    for held in tree.own.held:
+        found += bytes_of(prod(map(value_of, held.factors)), held.bits)
+    return value_of(found * tree.copies)
 
 
 def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:

@@ -6,13 +6,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.peaks import on_megatron, peaks_of
+from tfcalc.analysis.standing import bytes_in
 from tfcalc.analysis.training_memory import check_step, saved_of
 from tfcalc.analysis.training_plan import MEGATRON, check_code, piece_of
 from tfcalc.defaults import resolve_training
+from tfcalc.footprint.training.beside import outputs
+from tfcalc.footprint.training.peak import highest
+from tfcalc.footprint.training.placement import NOTHING
 
 if TYPE_CHECKING:
     from tfcalc.analysis.standing import Step
     from tfcalc.core.component import Component
+    from tfcalc.execution.training import Step as Ran
     from tfcalc.footprint.plans import Training
     from tfcalc.footprint.training.beside import Beside
     from tfcalc.footprint.training.peak import Phase
@@ -28,9 +33,9 @@ class TrainingNumbers:
     InvalidModel.
     """
 
-    def __init__(self, model: Model, run: Workload, plan: Training) -> None:
+    def __init__(self, model: Model, run: Workload, plan: Training, *, noting: bool = False) -> None:
         self.model, self.run, self.plan = model, run, plan
-        self.peaks = peaks_of(model, run, plan)
+        self.peaks, self.noting = peaks_of(model, run, plan), noting
         check_step(model, run, plan)
 
     @property
@@ -41,12 +46,17 @@ class TrainingNumbers:
     @property
     def peak(self) -> Phase:
         """The phase that holds most."""
-        return self._highest[0]
+        return highest(self.phases)
+
+    @property
+    def phases(self) -> list[Phase]:
+        """All of them."""
+        return self._phases[0]
 
     @property
     def beside(self) -> Beside:
         """What stands beside the states."""
-        return self._highest[1]
+        return self._phases[1]
 
     @property
     def saved(self) -> Component:
@@ -56,15 +66,24 @@ class TrainingNumbers:
     @property
     def saved_on_host(self) -> Component:
         """The same in the host's memory."""
-        return self._saved[1]
+        return self._saved[1] if self.plan.offload_activations else NOTHING
+
+    @property
+    def logits(self) -> int:
+        """The bytes of those that the model returns."""
+        return bytes_in(outputs(self._ran.returned))
 
     @cached_property
     def _standing(self) -> tuple[Component, Placed, Component]:
         return self.peaks.standing(self.run, self.plan)
 
+    @property
+    def _ran(self) -> Ran:
+        return self.peaks.step(self.run, self.plan, noting=self.noting)
+
     @cached_property
-    def _highest(self) -> tuple[Phase, Beside]:
-        return self.peaks.highest(self.run, self.plan)
+    def _phases(self) -> tuple[list[Phase], Beside]:
+        return self.peaks.phases(self.run, self.plan, self._ran)
 
     @cached_property
     def _saved(self) -> tuple[Component, Component]:
@@ -72,8 +91,10 @@ class TrainingNumbers:
         return saved_of(self._standing[0], piece, self.run, self.plan)
 
 
-def training_numbers(model: Model, run: Workload, plan: Training) -> Step:
-    """The numbers of a step. Raises InvalidModel."""
+def training_numbers(model: Model, run: Workload, plan: Training, *, noting: bool = False) -> Step:
+    """The numbers of a step, whose allocations are noted when it runs (``noting``), or not. Raises InvalidModel."""
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
-    return on_megatron(model, run, plan) if plan.backend == MEGATRON else TrainingNumbers(model, run, plan)
+    if plan.backend == MEGATRON:
+        return on_megatron(model, run, plan)
+    return TrainingNumbers(model, run, plan, noting=noting)

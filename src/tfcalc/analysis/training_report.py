@@ -12,9 +12,10 @@ from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.peaks import peaks_of
-from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
+from tfcalc.analysis.standing import Step, bytes_in
 from tfcalc.analysis.stated import recomputed
 from tfcalc.analysis.training_memory import training_step
+from tfcalc.analysis.training_numbers import training_numbers
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
@@ -25,7 +26,7 @@ from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
 from tfcalc.footprint.training.reserved import LONGEST
 from tfcalc.number_formats import NUMBERS
-from tfcalc.report import Footer, Report, exact
+from tfcalc.report import Footer, Outline, Report, exact
 from tfcalc.report.later import Later, each_of
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
@@ -93,21 +94,47 @@ def training_memory(
     """The peak of a training step: the largest amount of memory live at once. Raises InvalidModel, UsageError."""
     workload, plan = resolved(model, workload, plan)
     step = training_step(model, workload, plan)
-    alive, terms = step.alive, dict(each_of(step, TOTALS))
-    whole, used = memory_breakdown(alive, depth)
+    told, terms = _outline(model, workload, plan, conventions, step), dict(each_of(step, TOTALS))
+    whole, used = memory_breakdown(step.alive, depth)
     letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
     return Report(
         command="memory",
         heading=model.summary,
         title=f"peak, in {PHASES[step.peak.name]}",
         unit="bytes",
-        answer=step.peak.total,
+        answer=told.answer,
         totals=terms,
         model=model.described(),
-        conventions=in_full(workload, plan, conventions),
+        conventions=told.conventions,
         whole=whole,
         depth=depth,
         legend=legend(used, model, workload, plan) | letters,
+        notes=told.notes,
+        more=told.more,
+        footer=told.footer,
+        summary=training_summary(
+            whole,
+            terms,
+            exact(model.tree(workload).total(params)),
+            told.subtitle,
+            conventions.units,
+            stepped=plan.optimizer_in_backward,
+        ),
+    )
+
+
+def training_outline(model: Model, workload: Workload, plan: Training, conventions: Conventions) -> Outline:
+    """The same without what the peak is made of: a part of the time. Raises InvalidModel, UsageError."""
+    workload, plan = resolved(model, workload, plan)
+    return _outline(model, workload, plan, conventions, training_numbers(model, workload, plan, noting=True))
+
+
+def _outline(model: Model, workload: Workload, plan: Training, conventions: Conventions, step: Step) -> Outline:
+    peak = step.peak.total
+    return Outline(
+        subtitle=of_training(model, workload, plan),
+        answer=peak,
+        conventions=in_full(workload, plan, conventions),
         notes=(
             _other_phases(step, conventions.units),
             *_on_host(step, plan, conventions.units),
@@ -117,21 +144,13 @@ def training_memory(
         ),
         more=Later(
             {"timeline": [described(phase) for phase in step.phases]},
-            lambda: on_card(model, workload, plan, step.peak.total),
+            lambda: on_card(model, workload, plan, peak),
         ),
         footer=Footer(
             assumes=(*in_short(model, workload, plan), *assumed_dtype(model, plan.precision)),
             not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=(*notes(workload, plan), *of_loop(step, plan, conventions.units)),
-        ),
-        summary=training_summary(
-            whole,
-            terms,
-            exact(model.tree(workload).total(params)),
-            of_training(model, workload, plan),
-            conventions.units,
-            stepped=plan.optimizer_in_backward,
         ),
     )
 
@@ -168,7 +187,7 @@ def _not_simulated(model: Model, run: Workload, plan: Training) -> Iterator[str]
         yield (f"Reserved: not simulated, as a step allocates and frees {events:,} times (at most {LONGEST:,} are)")
 
 
-def _other_phases(step: TrainingStep, units: str) -> str:
+def _other_phases(step: Step, units: str) -> str:
     """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
     others = (phase for phase in step.phases if phase.name != step.peak.name)
     return OTHER_PHASES + ", ".join(
@@ -176,7 +195,7 @@ def _other_phases(step: TrainingStep, units: str) -> str:
     )
 
 
-def _on_host(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+def _on_host(step: Step, plan: Training, units: str) -> Iterator[str]:
     """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
     held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
     held["activations"] = bytes_in(step.saved_on_host)
@@ -298,7 +317,7 @@ def in_full(run: Workload, plan: Training, conventions: Conventions) -> dict[str
     return {**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED}
 
 
-def of_loop(step: TrainingStep, plan: Training, units: str) -> Iterator[str]:
+def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
     """Who holds the logits, and how much that is."""
     if step.logits:
         yield LOOPS[plan.loop].format(short_bytes(step.logits, units))

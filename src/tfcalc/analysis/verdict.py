@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +11,7 @@ from tfcalc.analysis.budget import Budget
 from tfcalc.analysis.remedies import Remedy, Room
 from tfcalc.analysis.sizes import Largest
 from tfcalc.analysis.training_report import CONTEXT, FRAGMENTS, OTHER_PHASES
-from tfcalc.report import Footer, Report
+from tfcalc.report import Footer, Outline, Report
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.units import short_bytes
@@ -37,7 +37,8 @@ class Fit:
     """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit.
 
     Attributes:
-        report: the memory report of what was asked.
+        told: what the memory report of what was asked says beside its breakdown.
+        find: finds that report.
         budget: the budget, in bytes and as it was given.
         largest: the largest sizes that fit, all else as asked.
         remedies: changes that would make it fit, with the peak of each in bytes.
@@ -51,7 +52,8 @@ class Fit:
         runs: whether the caching allocator ran in what a card has, as far as it was simulated.
     """
 
-    report: Report
+    told: Outline
+    find: Callable[[], Report]
     budget: Budget
     margin: int
     subtitle: str
@@ -65,25 +67,30 @@ class Fit:
     runs: bool = True
 
     @property
+    def report(self) -> Report:
+        """The memory report of what was asked, whose breakdown is found when somebody asks for it."""
+        return self.find()
+
+    @property
     def headroom(self) -> int:
         """Bytes to spare; below 0 the bytes that are short."""
-        return self.budget.bytes - self.report.answer
+        return self.budget.bytes - self.told.answer
 
     @property
     def fits(self) -> bool:
         """Whether the peak is within the budget; on a card, with what fragments may take."""
-        return self.runs and self._room.holds(self.report.answer)
+        return self.runs and self._room.holds(self.told.answer)
 
     @property
     def tight(self) -> bool:
         """Whether it fits, but leaves less than the margin."""
-        return self.fits and self._room.tight(self.report.answer)
+        return self.fits and self._room.tight(self.told.answer)
 
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
-        each = " per GPU" if self.report.conventions.get("gpus", 1) != 1 else ""
-        facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
+        each = " per GPU" if self.told.conventions.get("gpus", 1) != 1 else ""
+        facts = f"needs {self._short(self.told.answer)}{each}, {self.budget.has(self._units)}"
         if self.headroom < 0:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
         if not self.fits:
@@ -95,8 +102,11 @@ class Fit:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
         found = self.report.to_dict()
         components = found.pop("components")
+        return {**found, **self.judged(), "components": components}
+
+    def judged(self) -> dict[str, object]:
+        """What of it the memory report has not."""
         return {
-            **found,
             "verdict": self.verdict,
             "budget_bytes": self.budget.bytes,
             "budget": self.budget.stated,
@@ -119,7 +129,6 @@ class Fit:
                 }
                 for remedy, flags in zip(self.remedies, self.flags, strict=True)
             ],
-            "components": components,
         }
 
     def sheet(self) -> Sheet:
@@ -146,7 +155,7 @@ class Fit:
                 ]
                 for line in _shown(told, room)
             ],
-            quiet=self.report.answer,
+            quiet=self.told.answer,
             notes=notes,
             **footer._asdict(),
         )
@@ -167,7 +176,7 @@ class Fit:
     def _told(self) -> Iterator[Line]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
-            yield Line("as asked", self.report.answer)
+            yield Line("as asked", self.told.answer)
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
@@ -194,7 +203,7 @@ class Fit:
             yield f"Largest {names} {'for this card' if self.budget.card else 'within this budget'}: {values}"
         yield from (f"No largest {each.of.words}: {each.reason}" for each in self.largest if each.reason)
         yield from self.remarks
-        yield from (note for note in self.report.notes if not note.startswith(OTHER_PHASES))
+        yield from (note for note in self.told.notes if not note.startswith(OTHER_PHASES))
 
     def _of_remedies(self) -> Iterator[str]:
         if not self._cured:
@@ -208,7 +217,7 @@ class Fit:
 
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
-        footer = self.report.footer
+        footer = self.told.footer
         bands: list[str] = []
         if self.budget.card:
             footer = footer.counting(CONTEXT)
@@ -240,7 +249,7 @@ class Fit:
 
     @property
     def _units(self) -> str:
-        return str(self.report.conventions["units"])
+        return str(self.told.conventions["units"])
 
     def _short(self, size: int) -> str:
         return short_bytes(size, self._units)

@@ -43,12 +43,14 @@ class Trainer(NamedTuple):
 class Step(NamedTuple):
     """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends.
 
-    ``returned`` are the tensors that the model gives to its caller beside the loss.
+    ``returned`` are the tensors that the model gives to its caller beside the loss. ``apart`` are the phases where
+    gradients are added to buffers elsewhere, if the step can tell.
     """
 
     phases: Mapping[str, MemorySnapshot]
     saved: int
     returned: Sequence[Found] = ()
+    apart: Mapping[str, MemorySnapshot] | None = None
 
 
 def step(
@@ -79,7 +81,8 @@ def step(
     tracker.begin("backward")
     tape.backward(loss)
     tracker.begin("step")
-    return Step(tracker.phases, saved, tape.returned)
+    apart = tracker.phases_apart if tracker.apart and trainer.units is None else None
+    return Step(tracker.phases, saved, tape.returned, apart)
 
 
 def envelope(

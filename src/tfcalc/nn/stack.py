@@ -13,7 +13,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.turn_by_turn import bounded, bounded_kinds
 from tfcalc.tape.groups import merged, named
-from tfcalc.tape.standing import ABOVE, BELOW
+from tfcalc.tape.standing import FORWARD_ALONE, WITH_BACKWARD, Ends
 from tfcalc.tape.tensor import Tensor
 
 
@@ -106,7 +106,8 @@ class Stack(Module):
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)
             ]
-            return bounded(_ends(groups) if trace.ends_alone else groups)
+            ends = WITH_BACKWARD if trace.gradients else FORWARD_ALONE
+            return bounded(_at_ends(groups, ends) if trace.ends_alone else groups)
         groups = [each for group in self.groups for each in _unlike(group, every)]
         alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
         return groups if alike else [*_first(groups[0]), *groups[1:]]
@@ -134,43 +135,43 @@ class Stack(Module):
         return x.trace.checkpoint(layer, x, *beside, **how)
 
 
-def _ends(groups: list[Group]) -> Iterator[Group]:
+def _at_ends(groups: list[Group], ends: Ends) -> Iterator[Group]:
     """Of each row of equal periods those at its ends, and between them one for all others."""
-    for row, period in _rows(groups):
-        between = len(row) // period - BELOW - ABOVE
+    for row, period in _rows(groups, ends):
+        between = len(row) // period - ends.below - ends.above
         if between < 2:
             yield from row
         else:
-            ends = row[: (BELOW + 1) * period] + row[-ABOVE * period :]
-            for number, each in enumerate(ends):
+            running = row[: (ends.below + 1) * period] + row[-ends.above * period :]
+            for number, each in enumerate(running):
                 turn, at = divmod(number, period)
-                yield each._replace(stands_for=between if turn == BELOW else 1, place=(at, period), turn=turn)
+                yield each._replace(stands_for=between if turn == ends.below else 1, place=(at, period), turn=turn)
 
 
-def _rows(groups: list[Group]) -> Iterator[tuple[list[Group], int]]:
+def _rows(groups: list[Group], ends: Ends) -> Iterator[tuple[list[Group], int]]:
     """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
     kinds, start = _kinds(groups), 0
     while start < len(groups):
-        _, period, times = max(_repeated(kinds, start), key=lambda found: found[0])
+        _, period, times = max(_repeated(kinds, start, ends), key=lambda found: found[0])
         yield groups[start : start + period * times], period
         start += period * times
 
 
-def _repeated(kinds: list[int], start: int) -> Iterator[tuple[int, int, int]]:
+def _repeated(kinds: list[int], start: int, ends: Ends) -> Iterator[tuple[int, int, int]]:
     """How many layers need not run for each period that begins here, the shorter first; its length, and its times.
 
     Periods that are too long to spare more than one before them are left out.
     """
     yield 0, 1, 1
-    spared, left = 0, len(kinds) - start
-    for period in range(1, left // (BELOW + ABOVE + 2) + 1):
-        if left - (BELOW + ABOVE + 1) * period <= spared:
+    spared, left, running = 0, len(kinds) - start, sum(ends) + 1
+    for period in range(1, left // (running + 1) + 1):
+        if left - running * period <= spared:
             return
         end = start + period
         while end < len(kinds) and kinds[end] == kinds[end - period]:
             end += 1
         times = (end - start) // period
-        here = (times - BELOW - ABOVE - 1) * period
+        here = (times - running) * period
         spared = max(spared, here)
         yield here, period, times
 

@@ -131,6 +131,17 @@ class Footer(NamedTuple):
         return [f"{what}: {text}" for what, text in (*told, ("See also", "  ".join(self.see_also))) if text]
 
 
+class Outline(NamedTuple):
+    """What an answer says beside its breakdown: the number, what it rests on, and the lines around it."""
+
+    subtitle: str
+    answer: int
+    conventions: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    more: Mapping[str, Any] = MappingProxyType({})
+    footer: Footer = Footer()
+
+
 class Report(NamedTuple):
     """The answer of :func:`~tfcalc.params`, :func:`~tfcalc.flops` or :func:`~tfcalc.memory`.
 
@@ -165,6 +176,12 @@ class Report(NamedTuple):
     more: Mapping[str, Any] = MappingProxyType({})
     footer: Footer = Footer()
     summary: Summary | None = None
+
+    @property
+    def outline(self) -> Outline:
+        """What it says beside the breakdown."""
+        subtitle = self.summary.subtitle if self.summary else self.heading
+        return Outline(subtitle, self.answer, self.conventions, self.notes, self.more, self.footer)
 
     @property
     def root(self) -> Entry:

@@ -65,7 +65,10 @@ class MemoryTracker:
     nothing; then sizes may be symbols.
     """
 
-    __slots__ = ("gathered", "gradients", "live", "most", "phase", "phases", "saved", "since", "turns", "watch")
+    __slots__ = (
+        *("alone", "apart", "gathered", "gradients", "live", "most", "most_apart", "phase", "phases", "phases_apart"),
+        *("saved", "since", "turns", "watch"),
+    )
 
     def __init__(self, *, watch: bool = True) -> None:
         self.watch = watch
@@ -76,20 +79,27 @@ class MemoryTracker:
         self.most = MemorySnapshot()
         self.phase = ""
         self.phases: dict[str, MemorySnapshot] = {}
+        self.most_apart = MemorySnapshot()
+        self.phases_apart: dict[str, MemorySnapshot] = {}
+        """The same without the gradients of parameters: what is live where these are added to buffers elsewhere."""
+        self.apart = True
+        """Whether that can be told: not where two are added in new memory, say."""
+        self.alone = 0
+        """Bytes of gradients that nothing else waits for."""
         self.since: list[ref[Storage]] | None = None
         """What has been made, or become a gradient, since somebody asked."""
         self.turns: Turns | None = None
 
     def begin(self, phase: str) -> None:
         """A phase begins; that before it ends, and its highest moment is kept."""
-        before = self.new_phase()
+        apart, before = self.most_apart, self.new_phase()
         if self.phase:
-            self.phases[self.phase] = before
+            self.phases[self.phase], self.phases_apart[self.phase] = before, apart
         self.phase = phase
 
     def new_phase(self) -> MemorySnapshot:
         """Forget the highest moment so far, and answer with it."""
-        before, self.most = self.most, MemorySnapshot()
+        before, self.most, self.most_apart = self.most, MemorySnapshot(), MemorySnapshot()
         self._look()
         return before
 
@@ -99,7 +109,7 @@ class MemoryTracker:
             self.live += storage.bytes
             if self.since is not None:
                 self.since.append(ref(storage))
-            if self.live > self.most.total:
+            if self.live > self.most.total or self.live - self.alone > self.most_apart.total:
                 self._look()
 
     def gone(self, storage: Storage) -> None:
@@ -122,14 +132,24 @@ class MemoryTracker:
         if self.watch:
             self.gradients += storage.bytes
             storage.is_gradient = True
+            if storage.keepers:
+                self.apart = False
+            if not storage.waiting:
+                self.alone += storage.bytes
             if self.since is not None:
                 self.since.append(ref(storage))
+
+    def left(self, storage: Storage) -> None:
+        """It is a parameter's gradient, and nothing else waits for it any more."""
+        if self.watch:
+            self.alone += storage.bytes
 
     def replaced(self, storage: Storage) -> None:
         """It was a parameter's gradient, and has been added to another."""
         if self.watch:
             self.gradients -= storage.bytes
             storage.is_gradient = False
+            self.apart = False
 
     def lent(self, size: Num) -> None:
         """So many bytes more are for other devices' sake, or less."""
@@ -149,12 +169,18 @@ class MemoryTracker:
         storage.bytes += more
         self.live += more
         self.saved += more if storage.keepers else 0
-        self.gradients += more if storage.is_gradient else 0
+        if storage.is_gradient:
+            self.gradients += more
+            self.alone += more
+            self.apart = self.apart and not storage.waiting
 
     def _look(self) -> None:
         if self.live > self.most.total:
             self.most.total, self.most.saved, self.most.gradients = self.live, self.saved, self.gradients
             self.most.gathered = self.gathered
+        if self.live - self.alone > self.most_apart.total:
+            self.most_apart.total, self.most_apart.saved = self.live - self.alone, self.saved
+            self.most_apart.gathered = self.gathered
 
 
 class Found(NamedTuple):

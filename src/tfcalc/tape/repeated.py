@@ -29,6 +29,12 @@ class Own(NamedTuple):
     number: int
 
 
+_Pass = tuple[int, bool]
+"""Which turn of a row, and whether backward runs it."""
+Turned = tuple[Allocation, int, int]
+"""An event of a turn: which of the passes it knows made the tensor, as the how manyth; -1 where none did."""
+
+
 class Differ(Exception):
     """A turn is not like its neighbours, so that one of them does not tell what others do."""
 
@@ -67,7 +73,7 @@ class _Repeated:
             sizes = made.setdefault((row, turn, backward), [])
             for tensor, size, stream in self.given[first:end]:
                 if size:
-                    self.owners[tensor] = Own(row, turn, backward, len(sizes))
+                    self.owners[tensor] = NEW(Own, (row, turn, backward, len(sizes)))
                     sizes.append((size, stream))
             if times != 1:
                 self.standing[row] = turn, times
@@ -81,9 +87,9 @@ class _Repeated:
         place = 0
         for (row, turn, times, backward), first, end in self.spans:
             self._outside(self.given[place:first])
-            ran = self.given[first:end]
+            told = self._told(self.given[first:end], row)
             for further in reversed(range(times)) if backward else range(times):
-                self._inside(ran, row, self._place(row, turn) - turn + further)
+                self._inside(told, row, self._place(row, turn) - turn + further)
             place = end
         self._outside(self.given[place:])
         self._check()
@@ -113,39 +119,47 @@ class _Repeated:
         for tensor, size, stream in events:
             if size:
                 self.outside[tensor] = len(self.events)
-                self.events.append(Allocation(len(self.events), size, stream))
+                self.events.append((len(self.events), size, stream))
             elif (own := self.owners.get(tensor)) is None:
-                self.events.append(Allocation(self.outside.pop(tensor), 0))
+                self.events.append((self.outside.pop(tensor), 0, 0))
             else:
                 for turn in self._turns(own):
                     self._free((own.row, turn, own.backward), own.number)
 
-    def _inside(self, events: Sequence[Allocation], row: int, further: int) -> None:
-        """A turn, so many turns further up its row than it ran."""
-        owners, made, found = self.owners, self.made, self.events  # a hundred thousand events pass here
+    def _told(self, events: Sequence[Allocation], row: int) -> tuple[list[Turned], list[_Pass]]:
+        """A turn's events, each with whose tensor it is, by the number of the pass; and the passes of its row."""
+        passes: dict[tuple[int, bool], int] = {}
+        told: list[Turned] = []
         for event in events:
-            own = owners.get(event[0])
-            if own is None or own[0] != row:
+            own = self.owners.get(event[0])
+            if own is None or own.row != row:
+                told.append((event, -1, 0))
+            else:
+                told.append((event, passes.setdefault((own.turn, own.backward), len(passes)), own.number))
+        return told, list(passes)
+
+    def _inside(self, ran: tuple[list[Turned], list[_Pass]], row: int, further: int) -> None:
+        """A turn, so many turns further up its row than it ran."""
+        told, passes = ran
+        made = [self.made.setdefault((row, turn + further, backward), []) for turn, backward in passes]
+        found = self.events  # a hundred thousand events pass here
+        for event, its, number in told:
+            if its < 0:
                 self._outside([event])
                 continue
-            _, turn, backward, number = own
-            key = row, turn + further, backward
-            if event[1]:
-                if number:
-                    made[key].append(len(found))
-                else:
-                    made[key] = [len(found)]
-                found.append(NEW(Allocation, (len(found), event[1], event[2])))
+            numbers, (_, size, stream) = made[its], event
+            if size:
+                numbers.append(len(found))
+                found.append((len(found), size, stream))
             else:
-                numbers = made.get(key, NOTHING)
                 if number >= len(numbers) or numbers[number] == FREED:
                     raise Differ
-                found.append(NEW(Allocation, (numbers[number], 0, 0)))
+                found.append((numbers[number], 0, 0))
                 numbers[number] = FREED
 
     def _free(self, key: tuple[int, int, bool], number: int) -> None:
         numbers = self.made.get(key, NOTHING)
         if number >= len(numbers) or numbers[number] == FREED:
             raise Differ
-        self.events.append(Allocation(numbers[number], 0))
+        self.events.append((numbers[number], 0, 0))
         numbers[number] = FREED

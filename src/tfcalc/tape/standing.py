@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage, Turn, Turns
@@ -19,10 +19,20 @@ from tfcalc.tape.value import Crossing
 if TYPE_CHECKING:
     from tfcalc.tape.tape import Tape
 
-BELOW, ABOVE = 2, 3
-"""Layers of a row that run before and after the one that stands for the rest. The first and the last may differ from
-the others in what is beside them; and the one behind the rest lets go of what all these have handed on. Where several
-unlike layers repeat in turn, so many of their turns."""
+
+class Ends(NamedTuple):
+    """Layers of a row that run before and after the one that stands for the rest.
+
+    The first and the last may differ from the others in what is beside them; and the one behind the rest lets go of
+    what all these have handed on. Where several unlike layers repeat in turn, so many of their turns.
+    """
+
+    below: int
+    above: int
+
+
+WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
+"""Backward meets the last layers first, and what the first ones read may need no gradient."""
 
 
 class Standing:

@@ -179,20 +179,23 @@ class Tape:
                 node.crossed()
                 continue
             self.run_backward(node)
-            node.ended()
+        if first.is_gradient:
+            self.tracker.apart = False
         if self.sharded is not None:
             self.sharded.ends()
 
     def run_backward(self, node: Node) -> None:
-        """One node: the gradients of its inputs, from that of its outputs."""
+        """One node: the gradients of its inputs, from that of its outputs; what it kept is not needed any more."""
         if not any(node.pending):
             for entry in node.inputs:
                 if entry is not None and isinstance(entry[0], Leaf):
                     self._used(entry[0])
             self._step()
+            node.ended()  # it has kept something, too
             return
         if node.again is not None:
             self.repeated(node)
+            node.ended()
             return
         given = node.pending[0] if len(node.pending) == 1 else None
         made: list[Storage | None] = []
@@ -227,6 +230,8 @@ class Tape:
                 self._collect(node, gradient)
             return
         before = node.pending[output]
+        if gradient.is_gradient:
+            self.tracker.apart = False
         node.awaits(output, gradient if before is None else self.sum_of(before, gradient))
 
     def sum_of(self, before: Storage, more: Storage) -> Storage:
@@ -241,6 +246,8 @@ class Tape:
         if before is not None:  # used twice, as a tied matrix is
             gradient = self.sum_of(before, gradient)
         if gradient is not before:
+            if gradient.is_gradient:
+                self.tracker.apart = False
             if before is not None:
                 self.tracker.replaced(before)
             leaf.gradient = gradient
@@ -287,9 +294,7 @@ class Tape:
         del results, pending, result
         node.again = None
         while inner:
-            again = inner.pop()
-            self.run_backward(again)
-            again.ended()  # one that no gradient reaches has kept something, too
+            self.run_backward(inner.pop())
 
     def __del__(self) -> None:
         while self.nodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num, product
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None
 """How far apart two neighbours of an axis stand in memory; None where sizes are no numbers."""
+PLAIN = {int}
+"""What sizes are that remember nothing: what follows from these is remembered itself, as layers are alike."""
 
 
 class Tensor(Value):
@@ -75,6 +78,10 @@ def dense(shape: Shape) -> Strides:
     >>> dense((2, 3, 4))
     (12, 4, 1)
     """
+    return _dense_remembered(shape) if {*map(type, shape)} == PLAIN else _dense(shape)
+
+
+def _dense(shape: Shape) -> Strides:
     strides, step = [], 1
     for size in shape[::-1]:
         number = size if type(size) is int else known(size)  # most are: a call for each takes longer than all else
@@ -104,6 +111,11 @@ def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
     """
     if strides is None:
         return None
+    plain = {*map(type, shape), *map(type, strides), *map(type, into)} == PLAIN
+    return _viewed_remembered(shape, strides, into) if plain else _viewed(shape, strides, into)
+
+
+def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
     if 0 in map(known, into):
         return dense(into)
     runs = _runs([known(size) or 0 for size in shape], strides)
@@ -119,6 +131,9 @@ def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
         left //= size
         step *= size
     return tuple(reversed(made))
+
+
+_dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
 
 
 def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:

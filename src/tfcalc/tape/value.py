@@ -69,14 +69,14 @@ class Node:
         before, self.pending[output] = self.pending[output], gradient
         gradient.waiting += 1
         if before is not None:
-            before.waiting -= 1
+            _not_awaited(before)
 
     def taken(self) -> list[Storage | None]:
         """The gradients of its outputs, which nothing waits for any more."""
         given, self.pending = self.pending, [None] * len(self.pending)
         for gradient in given:
             if gradient is not None:
-                gradient.waiting -= 1
+                _not_awaited(gradient)
         return given
 
     def ended(self) -> None:
@@ -85,6 +85,13 @@ class Node:
             storage.release()
         self.saved = []
         self.again = None  # which refers to the node, and to what it has read
+
+
+def _not_awaited(gradient: Storage) -> None:
+    """A node does not wait for it any more."""
+    gradient.waiting -= 1
+    if gradient.is_gradient and not gradient.waiting:
+        gradient.tracker.left(gradient)
 
 
 class Crossing(Node):

@@ -67,7 +67,7 @@ def _fits(settings: Settings) -> Answer:
     from tfcalc.analysis.limited import InOneLine
 
     model, question = _room(settings)
-    found = fits(model, **question)
+    found = fits(model, **question, breakdown=settings.wants_json)
     return InOneLine(found) if settings.get("budget") else found
 
 

@@ -6,9 +6,10 @@ events that a use on a second stream waits for.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import chain
 
-from tfcalc.footprint.allocator.blocks import Block, Pool
+from tfcalc.footprint.allocator.blocks import ADDRESS, Block, Pool
 from tfcalc.footprint.allocator.driver import Ascending, Driver, SegmentEvent
 from tfcalc.footprint.allocator.settings import DEFAULT, SMALL, SMALLEST_BLOCK, Settings
 
@@ -35,15 +36,18 @@ class CachingAllocator:
         self.reserved = self.most_reserved = 0
         self.segment_events: list[SegmentEvent] = []
         self._rounded: dict[int, int] = {}
+        self._keeps_whole = settings.max_split_size is not None
 
     def malloc(self, size: int, stream: int = 0) -> Block:
         """A block for so many bytes, which are not 0. Raises OutOfMemory."""
-        if size not in self._rounded:
-            self._rounded[size] = self.settings.rounded(size)
-        size = self._rounded[size]
-        pool = self._pool(size, stream)
-        block = self._free_block(pool, size) or self._new_block(pool, size)
-        if self._splits(block, size):
+        size = self._rounded.get(size) or self._round(size)
+        pool = (self.small if size <= SMALL else self.large).get(stream) or self._pool(size, stream)
+        place = self._best(pool, size)
+        if place < len(pool.free) and not (self._keeps_whole and self._too_large(pool.free[place] >> ADDRESS, size)):
+            block = pool.blocks.pop(pool.free.pop(place))
+        else:
+            block = self._new_block(pool, size)
+        if block.size - size >= SMALLEST_BLOCK and self._splits(block, size):
             block, rest = block.first(size), block
             pool.add(rest)
         block.in_use = True
@@ -56,10 +60,11 @@ class CachingAllocator:
         """It may be reused; with its free neighbours it is one block again."""
         block.in_use = False
         self.allocated -= block.size
-        if block.left is not None and not block.left.in_use:
-            block.merge(block.left)
-        if block.right is not None and not block.right.in_use:
-            block.merge(block.right)
+        left, right = block.left, block.right
+        if left is not None and not left.in_use:
+            block.merge(left)
+        if right is not None and not right.in_use:
+            block.merge(right)
         block.pool.add(block)
 
     def empty_cache(self) -> None:
@@ -76,19 +81,17 @@ class CachingAllocator:
 
     def free_blocks(self) -> list[Block]:
         """All free blocks, large ones first."""
-        return [block for pool in chain(self.large.values(), self.small.values()) for _, _, block in pool.free]
+        return [block for pool in chain(self.large.values(), self.small.values()) for block in pool.in_order()]
 
     # --- what segments that expand do otherwise
 
     def _splits(self, block: Block, size: int) -> bool:
-        """Whether what a block has beyond so many bytes becomes another (``should_split``)."""
-        rest = block.size - size
-        return rest >= SMALLEST_BLOCK if block.pool.small else not self.settings.whole(size) and rest > SMALL
+        """Whether what a block has beyond so many bytes, if that is a block, becomes another (``should_split``)."""
+        return block.pool.small or (block.size - size > SMALL and not self.settings.whole(size))
 
-    def _best(self, pool: Pool, size: int) -> Block | None:
-        """The free block that fits best."""
-        place = pool.at_least(size)
-        return pool.free[place][2] if place < len(pool.free) else None
+    def _best(self, pool: Pool, size: int) -> int:
+        """The place of the free block that fits best; behind the last, where none does."""
+        return bisect_left(pool.free, size << ADDRESS)  # as at_least, without another call
 
     def _segment(self, pool: Pool, size: int) -> Block | None:
         """A new segment, if the driver has so much (``alloc_block``)."""
@@ -101,23 +104,20 @@ class CachingAllocator:
 
     # ---
 
-    def _pool(self, size: int, stream: int) -> Pool:
-        small = size <= SMALL
-        pools = self.small if small else self.large
-        if stream not in pools:
-            pools[stream] = Pool(stream, small=small)
-        return pools[stream]
+    def _round(self, size: int) -> int:
+        rounded = self._rounded[size] = self.settings.rounded(size)
+        return rounded
 
-    def _free_block(self, pool: Pool, size: int) -> Block | None:
-        """The free block that fits best, unless it is one that is kept whole, and too large (``get_free_block``)."""
-        block = self._best(pool, size)
-        if block is None:
-            return None
+    def _pool(self, size: int, stream: int) -> Pool:
+        """The first time that a stream is given such a block."""
+        small = size <= SMALL
+        made = (self.small if small else self.large)[stream] = Pool(stream, small=small)
+        return made
+
+    def _too_large(self, block: int, size: int) -> bool:
+        """Whether a block of so many bytes is kept whole, and not for so few (``get_free_block``)."""
         by = self.settings
-        if by.whole(block.size) and (not by.whole(size) or block.size >= size + by.max_non_split_rounding):
-            return None
-        pool.remove(block)
-        return block
+        return by.whole(block) and (not by.whole(size) or block >= size + by.max_non_split_rounding)
 
     def _new_block(self, pool: Pool, size: int) -> Block:
         """Memory from the driver; where it has no more, after giving it back what is free."""
@@ -141,12 +141,12 @@ class CachingAllocator:
         size = max(size, self.settings.max_split_size)
         place = pool.at_least(size)
         if place < len(pool.free):
-            self.release(pool.free[place][2])
+            self.release(pool.blocks[pool.free[place]])
             return True
         released = 0
-        while pool.free and released < size and self.settings.whole(pool.free[-1][0]):
-            released += pool.free[-1][0]
-            self.release(pool.free[-1][2])
+        while pool.free and released < size and self.settings.whole(pool.free[-1] >> ADDRESS):
+            released += pool.free[-1] >> ADDRESS
+            self.release(pool.blocks[pool.free[-1]])
         return released >= size
 
     def _has(self, size: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tfcalc.footprint.allocator.blocks import Block, Pool
 from tfcalc.footprint.allocator.caching import CachingAllocator
 from tfcalc.footprint.allocator.driver import ADDRESSES
-from tfcalc.footprint.allocator.settings import SMALL_SEGMENT, SMALLEST_BLOCK, rounded_up
+from tfcalc.footprint.allocator.settings import SMALL_SEGMENT, rounded_up
 
 
 class ExpandableAllocator(CachingAllocator):
@@ -21,17 +21,15 @@ class ExpandableAllocator(CachingAllocator):
     (30, 40)
     """
 
-    def _splits(self, block: Block, size: int) -> bool:
-        return block.size - size >= SMALLEST_BLOCK
+    def _splits(self, _block: Block, _size: int) -> bool:
+        return True
 
-    def _best(self, pool: Pool, size: int) -> Block | None:
+    def _best(self, pool: Pool, size: int) -> int:
         """A block that can grow counts as large as it can become."""
-        place = pool.at_least(size)
-        following = pool.free[place : place + 2]
-        while len(following) == 2 and _could_be(following[1][2]) < _could_be(following[0][2]):
+        place, free, blocks = pool.at_least(size), pool.free, pool.blocks
+        while place + 1 < len(free) and _could_be(blocks[free[place + 1]]) < _could_be(blocks[free[place]]):
             place += 1
-            following = pool.free[place : place + 2]
-        return following[0][2] if following else None
+        return place
 
     def _segment(self, pool: Pool, size: int) -> Block | None:
         """A block at the lowest addresses where there is room, behind a free one if there is one."""

@@ -1,0 +1,63 @@
+"""What a step tells of one whose gradients are added to buffers elsewhere is what that one says by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tfcalc import Training, Workload, load
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.peaks import Peaks, step_of
+from tfcalc.execution.training import Step
+from tfcalc.tape.memory_tracker import MemorySnapshot
+
+STEPS: dict[str, tuple[str, Workload, Training]] = {
+    "a tied table": ("gpt2", Workload(seq_len=64), Training()),
+    "layers that run again": ("gpt2", Workload(seq_len=64, recompute="full"), Training()),
+    "adapters": ("llama-3.2-1b", Workload(seq_len=64), Training(lora=8)),
+    "autocast": ("llama-3.2-1b", Workload(seq_len=64), Training(precision="bf16-mixed")),
+    "experts": ("mixtral-8x7b", Workload(seq_len=64), Training()),
+    "a table that all layers share": ("t5-small", Workload(seq_len=32, source_len=48), Training()),
+    "a gradient that is the next one's, too": ("vit-base-patch16-224", Workload(), Training()),
+    "the same in layers that stand for others": ("deepseek-v4-flash", Workload(seq_len=64), Training()),
+}
+
+
+def stepped(name: str, run: Workload, plan: Training) -> tuple[Step, Peaks, Workload, Training]:
+    peaks = Peaks(load(name))
+    run, plan = peaks.resolved(asked_run(peaks.model, run.replaced(phase="train")), plan)
+    return step_of(peaks.tree(run, plan), peaks.model, run, plan), peaks, run, plan
+
+
+def moments(phases: Mapping[str, MemorySnapshot] | None) -> dict[str, tuple[int, ...]]:
+    assert phases is not None
+    return {name: (most.total, most.saved, most.gradients, most.gathered) for name, most in phases.items()}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_a_step_tells_of_gradients_that_are_elsewhere(case: str) -> None:
+    ran, peaks, run, plan = stepped(*STEPS[case])
+    added_up = step_of(peaks.tree(run, plan), peaks.model, run, plan.replaced(grad_accum=2))
+    assert moments(ran.apart) == moments(added_up.phases)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("siglip-large-patch16-384", Workload(), Training()),  # the loss's gradient is the bias's, and stays anyway
+        ("gpt2", Workload(seq_len=64), Training(gpus=8, zero="3", layout="fsdp2")),  # are reduced as soon as they come
+        ("gpt2", Workload(seq_len=64), Training(optimizer_in_backward=True)),  # are freed as soon as they are complete
+    ],
+)
+def test_some_steps_cannot_tell(step: tuple[str, Workload, Training]) -> None:
+    assert stepped(*step)[0].apart is None
+
+
+def test_a_peak_is_the_same_whoever_tells_it() -> None:
+    name, run, plan = STEPS["a tied table"]
+    ran, peaks, run, plan = stepped(name, run, plan)
+    assert moments(ran.apart) != moments(ran.phases)
+    added_up, apart = plan.replaced(grad_accum=2), Peaks(peaks.model)
+    peaks.peak(run, plan)
+    assert peaks.peak(run, added_up) == apart.peak(run, added_up)
