@@ -95,12 +95,15 @@ class Peaks:
         check_offloaded(run, plan)
 
     def peak_of_size(self, run: Workload, plan: Training, limit: int) -> int:
-        """The bytes of the peak, or those of the optimizer's step where these are beyond the ``limit``.
+        """The bytes of the peak, or of the weights or the optimizer's step where these are beyond the ``limit``.
 
         One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
         """
         if plan.backend == MEGATRON:
             return self.peak(run, plan)
+        weights = self.whole_weights(run, plan)
+        if weights > limit:
+            return weights
         sizes, known = self._known(run, plan)
         for found in known:
             peak = found.peak(sizes)
