@@ -150,3 +150,10 @@ def test_what_cannot_be_served_is_said(name: str, phase: str, says: str) -> None
 def test_only_known_caches_can_be_asked_for() -> None:
     with pytest.raises(InvalidModel, match="cache 'statik'"):
         inference(model("gpt2", 100), Workload(phase="prefill", seq_len=100), Numerics("bfloat16"), "statik")
+
+
+def test_caches_of_too_many_layers_are_refused() -> None:
+    deep = load("llama-3-8b").replaced(n_layers=1_001)
+    assert isinstance(deep, HFModel)
+    with pytest.raises(InvalidModel, match="a static cache of 1,001 layers has too many"):
+        inference(deep, Workload(phase="prefill", seq_len=100), Numerics("bfloat16"), "static")

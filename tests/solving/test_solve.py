@@ -149,6 +149,17 @@ def test_several_sizes_are_a_family() -> None:
         assert row.sides[0] == params(DECODER.replaced(d_model=sizes["d_model"], n_layers=sizes["layers"])).answer
 
 
+def test_at_some_depths_there_is_no_layer_of_a_kind() -> None:
+    """Every fourth layer has softmax attention: of one to three none does, and a form in its heads says nothing."""
+    model = load("qwen3.5-35b-a3b")
+    found = solve("ffn <= 2 * attention", "d_model,layers", model)
+    for row in found.rows[:3]:
+        d_model, layers = row.sizes["d_model"], row.sizes["layers"]
+        alone = solved("ffn <= 2 * attention", "d_model", model.replaced(n_layers=layers))
+        assert alone.value == d_model
+    assert {row.sizes["layers"] for row in found.rows} & {1, 2, 3}
+
+
 def test_layers_are_those_of_both_stacks() -> None:
     """Of t5-small each layer of both has 3 attentions of 4 · 512²: two layers 6,291,456."""
     for word in ("layers", "n_layers"):

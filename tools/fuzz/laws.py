@@ -11,8 +11,10 @@ import tfcalc
 from tfcalc import Conventions, Serving, Training, Workload
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.serving_memory import at_work
+from tfcalc.core.traced import value_of
 from tfcalc.defaults import compute_dtype
 from tfcalc.errors import TfcalcError
+from tfcalc.symbols import values
 from tools.fuzz.configs import PRESETS, TYPES, base_of
 from tools.fuzz.findings import FOUND
 from tools.fuzz.formats import formulas
@@ -600,10 +602,12 @@ def law_causal(draw: random.Random, name: str, model: Any) -> None:
 def law_kernels(draw: random.Random, name: str, model: Any) -> None:
     """Kernels that recompute the scores do not save them.
 
-    What they keep instead is as long as the sequence and as wide as a head, where scores are its square: at two or
-    three tokens that may be more.
+    What they keep instead is as long as the sequence and as wide as a head, where scores are its square: that may be
+    more where there are fewer tokens than that.
     """
     l = max(SHORT, min(512, _length(draw, model)))
+    if l < value_of(values(model, Workload()).get("d", 0)):
+        return
     found = {}
     for kernel in ("eager", "math", "efficient", "flash"):
         try:

@@ -26,6 +26,10 @@ KEPT = (("K", "V"), (LATENT, ROTATED))
 """What a layer's two tensors can be: keys and values, or what latent attention makes these of at each step."""
 
 
+MOST = 1_000
+"""Blocks of the largest cache that is followed: each of them has tensors of its own."""
+
+
 class Kind(NamedTuple):
     """Of a layer: sequences, heads and widths of keys and values, and how many tokens a query sees."""
 
@@ -156,6 +160,11 @@ class Cache:
             if how == "static" and cached[0].name == LATENT:
                 raise InvalidModel(f"static cache for {path}, which caches latent vectors", "use a dynamic cache")
             self.layers[path] = LAYERS[how][kind.window is not None](kind, longest)
+        if len(self.layers) > MOST:
+            raise InvalidModel(
+                f"a {how} cache of {len(self.layers):,} layers has too many to follow one by one",
+                f"give at most {MOST:,} layers, or use a paged cache",
+            )
         if not self.layers:
             raise InvalidModel(f"{tree.name} has no KV cache", "use a model that generates")
 

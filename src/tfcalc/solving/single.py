@@ -78,6 +78,8 @@ class Single:
         self.limit = ""
         self._values: dict[int, Mapping[str, int]] = {}
         self._numbers = asked.numbers([unknown]) if forms is not None else {}
+        if forms is not None and not _letters(forms) <= {*self._numbers, unknown.letter}:
+            self.forms = None  # at this depth the model has no layer of a kind that the closed forms are of
 
     def found(self) -> Found:
         """Where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
@@ -325,3 +327,7 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _sign(number: Value) -> int:
     return (number > 0) - (number < 0)
+
+
+def _letters(forms: Mapping[str, Polynomial]) -> frozenset[str]:
+    return frozenset[str]().union(*(form.free_symbols for form in forms.values()))
