@@ -240,6 +240,17 @@ def test_words_of_the_logits_are_a_number(words: object) -> None:
         tfcalc.params(tfcalc.from_config({"model_type": "inkling_text", "unpadded_vocab_size": words}))
 
 
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 8, 9])
+def test_the_last_bytes_of_a_text_are_a_patch_too(length: int) -> None:
+    """Three bytes had no patch of four. Each patch more costs the large model, whose layers have 4h² + 3hf, so much."""
+    model = tfcalc.from_config({"model_type": "blt", "patch_in_forward": False})
+    report = tfcalc.flops(model, Workload(seq_len=length)).to_dict()
+    parts = {part["name"]: part for part in report["components"][0]["parts"]}
+    patches, (h, f, n) = -(-length // 4), (2048, 5632, 25)  # of global_config
+    scores = 4 * patches**2 * h * n
+    assert parts["global_transformer"]["flops"] == 2 * patches * n * (4 * h * h + 3 * h * f) + scores
+
+
 def test_values_that_are_equal_have_one_fingerprint() -> None:
     """Whatever kind of number they hold; by it the layers are found that have to be compared."""
     plain, other, traced_ = (Linear("q", size, 8, "", True) for size in (512, 513, traced("h", 512)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alike import Alike, alike
 from tfcalc.analysis.common import default_run
-from tfcalc.analysis.fine_tuning import OF_ADAPTERS, TUNING, tuned
+from tfcalc.analysis.fine_tuning import TUNING, check_adapters, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
@@ -32,6 +32,8 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.execution.kernel_choice import chosen
 from tfcalc.execution.training import Step, Trainer, step
+from tfcalc.footprint.formats.formats import Format
+from tfcalc.footprint.formats.names import format_named
 from tfcalc.footprint.plans import TRAINER
 from tfcalc.footprint.training.beside import Beside
 from tfcalc.footprint.training.optimizers import optimizer
@@ -107,12 +109,15 @@ class Peaks:
         check_offloaded(run, plan)
 
     def peak_of_size(self, run: Workload, plan: Training, limit: int) -> int:
-        """The bytes of the peak, or those of the optimizer's step where these are beyond the ``limit``.
+        """The bytes of the peak, or of the weights or the optimizer's step where these are beyond the ``limit``.
 
         One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
         """
         if plan.backend == MEGATRON:
             return self.peak(run, plan)
+        weights = self.whole_weights(run, plan)
+        if weights > limit:
+            return weights
         run, plan, sizes = self._resolved(run, plan)
         known = self._known(run, plan)
         for found in known:
@@ -191,13 +196,17 @@ class Peaks:
         self.steps[key], self.noted[key] = ran, noted
 
     def whole_weights(self, run: Workload, plan: Training) -> int:
-        """The bytes of all weights, where each device has them whole: no peak is below, and no plan is looked at."""
-        if plan.zero == "3" or plan.base_weights or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
+        """The least bytes of all weights, where each device has them whole: no peak is below, and no tree is built."""
+        if plan.zero == "3" or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
             return 0
         _, plan = resolve_training(self.model, run.replaced(kernel="flash"), plan)  # whichever kernel it is
         if self._params is None:
             self._params = value_of(self.model.tree(default_run(self.model)).total(params))
-        return self._params * precision(plan.precision).weights // 8
+        bits = precision(plan.precision).weights
+        if plan.base_weights:
+            stored = format_named(plan.base_weights)
+            bits = min(bits, stored.least_bits) if isinstance(stored, Format) else 0
+        return self._params * bits // 8
 
     def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """What is run and how, with all that was left open. Raises InvalidModel."""
@@ -262,6 +271,7 @@ class Peaks:
     def tree(self, run: Workload, plan: Training) -> Component:
         """What is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
         check_plan(plan)
+        check_adapters(plan)
         asked = run, *(getattr(plan, name) for name in OF_TREE)
         if asked not in self._trees:
             self._trees[asked] = tuned(piece_of(self.model, run, plan).tree(run), plan)
@@ -293,7 +303,7 @@ OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 
-OF_TREE = (*TUNING, *OF_ADAPTERS, "tensor_parallel", "sequence_parallel")
+OF_TREE = (*TUNING, "tensor_parallel", "sequence_parallel")
 """Those that decide what of the model is trained, and which piece of it a device has."""
 
 

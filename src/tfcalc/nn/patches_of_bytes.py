@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
@@ -168,8 +168,8 @@ class ByteDecoder(Module):
 class LatentBytes(Module):
     """Bytes, and what so many ``tables`` have for the hashes of groups of them, are made patches; these run deep.
 
-    How many bytes a patch has depends on the text; here it is ``patch``. Another model (``patcher``), which is trained
-    before, finds where patches begin.
+    How many bytes a patch has depends on the text; here it is ``patch``, and the last may have fewer. Another model
+    (``patcher``), which is trained before, finds where patches begin.
 
     Source: Pagnoni et al. 2024 (arXiv 2412.09871).
     """
@@ -191,7 +191,7 @@ class LatentBytes(Module):
         if self.patcher is not None:
             with trace.without_gradients():
                 self.patcher(x, ctx)
-        patches = Sequences(ctx.run.batch_size, divide(ctx.run.seq_len, self.patch))
+        patches = Sequences(ctx.run.batch_size, ceil_div(ctx.run.seq_len, self.patch))
         made, asked = self.encoder.read(made, patches, ctx)
         asked = reshape(asked, patches.batch, patches.length, self.encoder.vectors * asked.width)
         return self.decoder.read(made, self.deep(asked, ctx._replace(stream=patches)), ctx)

@@ -63,13 +63,14 @@ class Noted:
     def allocated(self, key: int, size: int, stream: int = 0) -> None:
         """So many bytes by this key, unless they are none."""
         if size and not self.ended:
-            self._numbers[key] = len(self.events)
-            self.events.append((len(self.events), size, stream))
+            self._numbers[key] = number = len(self.events)
+            self.events.append((number, size, stream))
 
     def freed(self, key: int) -> None:
         """What goes by this key, if anything does."""
-        if key in self._numbers and not self.ended:
-            self.events.append((self._numbers.pop(key), 0, 0))
+        number = self._numbers.pop(key, None)
+        if number is not None and not self.ended:
+            self.events.append((number, 0, 0))
 
 
 class _Noting(MemoryTracker):

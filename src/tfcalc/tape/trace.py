@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
@@ -102,6 +102,11 @@ class Group(Protocol):
     @property
     def stands_for(self) -> int:
         """How many layers leave behind what this one does, where it runs in their place."""
+        ...
+
+    @property
+    def others(self) -> Sequence[str]:
+        """The names of the layers that it stands for beside itself."""
         ...
 
     @property

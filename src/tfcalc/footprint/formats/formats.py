@@ -73,6 +73,18 @@ class Format(NamedTuple):
         """Of one number of a plain format."""
         return self.pieces[0].bits
 
+    @property
+    def least_bits(self) -> int:
+        """Of one number of any matrix that is stored so, without its scales, rounded down.
+
+        >>> from tfcalc.footprint.formats.names import single
+        >>> [single(name).least_bits for name in ("nf4-dq", "int8", "bf16", "gptq-3bit", "mxfp4")]
+        [4, 8, 16, 3, 4]
+        """
+        first = self.pieces[0]
+        together = first.run or (first.rows or 0) * (first.columns or 0)
+        return first.bits // together if together else 0
+
     def held(self, name: str, rows: Num, columns: Num, copies: int = 1) -> tuple[Held, ...]:
         """The tensors that a matrix of this name is stored as."""
         times = (copies,) if copies > 1 else ()
