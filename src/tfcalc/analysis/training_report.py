@@ -24,7 +24,6 @@ from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.footprint.training.peak import Phase
 from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.reserved import LONGEST
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Footer, Outline, Report, exact
 from tfcalc.report.later import Later, each_of
@@ -71,6 +70,8 @@ OFFLOADED = (
     "transformers' activation_checkpointing_enable(offload=True); torchtune and TRL copy on a stream of their own, "
     "and keep up to five tensors longer"
 )
+LONGEST = 150_000
+"""Allocations and frees of the longest step that is simulated: a second. Those of 10,000 layers would take a minute."""
 OTHER_PHASES = "Other phases: "
 CONTEXT = "CUDA context"
 FRAGMENTS = "fragmentation (allow 5-15 %)"

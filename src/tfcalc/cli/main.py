@@ -22,7 +22,7 @@ REPORT = "please report it with the command that you typed; --debug shows the tr
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing but the answer goes to stdout."""
     asked = list(sys.argv[1:] if arguments is None else arguments)
-    if asked in (["--version"], ["-V"]):
+    if asked[:1] in (["--version"], ["-V"]):
         return _version()
     try:
         return _run(asked)

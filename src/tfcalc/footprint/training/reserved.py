@@ -17,8 +17,6 @@ from tfcalc.tape.allocations import Allocation
 
 STEPS = 2
 """So many run: the first makes the optimizer's states, and from the second on all is as in that before."""
-LONGEST = 150_000
-"""Allocations and frees of the longest step that is simulated: a second. Those of 10,000 layers would take a minute."""
 STACKED = "experts"
 
 
