@@ -115,6 +115,14 @@ class Traced:
     def __repr__(self) -> str:
         return f"{self.value} = {self.formula!r}"
 
+    def __format__(self, spec: str) -> str:
+        """As the int is written in a sentence: a refusal says ``4,096``, whatever remembers it.
+
+        >>> f"{traced('l', 4096):,} tokens"
+        '4,096 tokens'
+        """
+        return format(self.value, spec)
+
 
 def traced(letter: str, value: int) -> Traced:
     """A size that goes by this letter."""
