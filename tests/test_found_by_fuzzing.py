@@ -244,7 +244,7 @@ def test_words_of_the_logits_are_a_number(words: object) -> None:
 def test_the_last_bytes_of_a_text_are_a_patch_too(length: int) -> None:
     """Three bytes had no patch of four. Each patch more costs the large model, whose layers have 4h² + 3hf, so much."""
     model = tfcalc.from_config({"model_type": "blt", "patch_in_forward": False})
-    report = tfcalc.flops(model, Workload(seq_len=length)).to_dict()
+    report: Any = tfcalc.flops(model, Workload(seq_len=length)).to_dict()
     parts = {part["name"]: part for part in report["components"][0]["parts"]}
     patches, (h, f, n) = -(-length // 4), (2048, 5632, 25)  # of global_config
     scores = 4 * patches**2 * h * n
