@@ -488,10 +488,6 @@ def law_fits(draw: random.Random, name: str, model: Any) -> None:
         law("remedy-positive", remedy.total > 0, name, flags)
 
 
-OF_SOME_LAYERS = ("types", "pattern", "interval", "freq", "step", "period", "every", "offset", "sparse", "layer_ids")
-"""What the names of those fields have that say which layers are of which kind."""
-
-
 def law_layers(draw: random.Random, name: str, model: Any) -> None:
     """Layers that are alike cost alike."""
     start = draw.randrange(1, 40)
@@ -499,9 +495,8 @@ def law_layers(draw: random.Random, name: str, model: Any) -> None:
         counts = [tfcalc.params(model.replaced(n_layers=start + more)).answer for more in range(3)]
     except TfcalcError:
         return
-    data = getattr(model, "data", {})
-    read = {*getattr(getattr(model, "reading", None), "seen", ()), *(key for key in data if "layer_types" in key)}
-    uniform = not any(word in key for key in read for word in OF_SOME_LAYERS)
+    tree = model.replaced(n_layers=start + 2).tree(Workload())
+    uniform = all(node.component.places is None for node in tree.walk())
     if not uniform and counts != sorted(counts):  # which layers have experts may follow from how many there are
         FOUND.note("one layer more, and fewer parameters", name, start, counts)
         return
