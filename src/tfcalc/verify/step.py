@@ -136,7 +136,8 @@ def _inputs(model: PreTrainedModel, batch: int, seq: int, target: int | None) ->
         given["use_cache"] = False
     if hasattr(model.config, "patch_in_forward"):  # where patches end depends on the text
         size = model.config.patch_size
-        given["patch_lengths"] = torch.full((batch, seq // size), size, dtype=torch.long)
+        ends = torch.tensor([*range(size, seq, size), seq])
+        given["patch_lengths"] = torch.diff(ends, prepend=torch.tensor([0])).repeat(batch, 1)
     return given
 
 
