@@ -251,6 +251,21 @@ def test_the_last_bytes_of_a_text_are_a_patch_too(length: int) -> None:
     assert parts["global_transformer"]["flops"] == 2 * patches * n * (4 * h * h + 3 * h * f) + scores
 
 
+@pytest.mark.parametrize("field", ["num_hidden_groups", "inner_group_num", "num_hidden_layers"])
+def test_groups_of_layers_have_a_limit_as_layers_have(field: str) -> None:
+    """A list of 10^12 groups was begun, until the memory was full."""
+    with pytest.raises(InvalidModel, match=f"{field} 1000000000000 is too large; at most 10000 layers"):
+        tfcalc.params(tfcalc.from_config({"model_type": "albert", field: 10**12}))
+
+
+def test_layers_that_run_have_a_limit() -> None:
+    """Parameters of any number of layers have a closed form; a step of 10^12 would be a list of them."""
+    deep = tfcalc.Transformer(n_layers=10**12)
+    assert tfcalc.params(deep).answer > 10**18
+    with pytest.raises(InvalidModel, match="1,000,000,000,000 layers are too many to follow one by one"):
+        tfcalc.memory(deep, Workload(phase="train"), training=tfcalc.Training())
+
+
 def test_values_that_are_equal_have_one_fingerprint() -> None:
     """Whatever kind of number they hold; by it the layers are found that have to be compared."""
     plain, other, traced_ = (Linear("q", size, 8, "", True) for size in (512, 513, traced("h", 512)))

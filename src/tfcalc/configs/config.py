@@ -19,7 +19,7 @@ from tfcalc.printable import quoted
 
 MISSING = object()
 MOST_LAYERS = 10_000
-COUNT_LAYERS = ("layer", "layers", "depth")
+COUNT_LAYERS = ("layer", "layers", "depth", "num_hidden_groups", "inner_group_num")
 """How fields end that say how many layers there are: some families look at them one by one."""
 
 

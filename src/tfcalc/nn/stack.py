@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.turn_by_turn import bounded, bounded_kinds
+from tfcalc.nn.turn_by_turn import bounded, bounded_kinds, in_a_row
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.standing import FORWARD_ALONE, WITH_BACKWARD, Ends
 from tfcalc.tape.tensor import Tensor
@@ -101,7 +100,7 @@ class Stack(Module):
         """Those that run, where ``x`` is what the first reads."""
         trace, every = x.trace, ctx.run.every
         if trace.lowers and trace.every_layer:
-            layers = self.layers if len(self.layers) > 1 else self.layers * value_of(self.count)
+            layers = self.layers if len(self.layers) > 1 else self.layers * in_a_row(self.count)
             groups = [
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)

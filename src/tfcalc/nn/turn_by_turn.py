@@ -14,6 +14,9 @@ T = TypeVar("T")
 MOST_BY_THEMSELVES = 256
 """Of those that run one by one; published models have fewer than 130 layers, and equal ones count as a few."""
 
+MOST_IN_A_ROW = 10_000
+"""Layers of a stack that runs, of which those that repeat stand for each other."""
+
 
 def bounded(each: Iterable[T], what: str = "layers that differ from their neighbours") -> list[T]:
     """These, each of which runs by itself. Raises InvalidModel where they are too many."""
@@ -24,6 +27,14 @@ def bounded(each: Iterable[T], what: str = "layers that differ from their neighb
             f"give at most {MOST_BY_THEMSELVES}",
         )
     return few
+
+
+def in_a_row(count: Num) -> int:
+    """So many layers, equal or not. Raises InvalidModel where they are too many to stand beside each other."""
+    number = value_of(count)
+    if number > MOST_IN_A_ROW:
+        raise InvalidModel(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
+    return number
 
 
 def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
