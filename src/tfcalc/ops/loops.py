@@ -6,15 +6,11 @@ from collections.abc import Callable, Sequence
 
 from tfcalc.core.number import Num, product, total
 from tfcalc.core.traced import value_of
-from tfcalc.tape.allocations import AllocationRecorder
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import PeakRecorder
 from tfcalc.tape.tensor import Shape, Tensor
 
 State = tuple[Tensor, ...]
-ONE_BY_ONE = PeakRecorder, AllocationRecorder
-"""Who looks at every tensor."""
 FIRST, LAST = 2, 3
 """Turns that run at the ends of a loop whose turns keep more and more."""
 
@@ -60,14 +56,14 @@ def growing(
 ) -> Tensor:
     """A loop that writes to ``x``, whose turns are alike but for their sizes, which grow from each to the next.
 
-    All that is live in a turn grows with it, in forward as in backward: most is in one of the last. So where nobody
-    looks at single tensors, those between the ends do not run, and what they would have ``kept`` is one tensor of each
-    kind.
+    All that is live in a turn grows with it, in forward as in backward: most is in one of the last. So those between
+    the ends do not run, and what they would have ``kept`` is one tensor of each kind, unless somebody wants every
+    tensor that is saved. To the allocator's simulation, too: in ten plans of two families it reserved −1.9 to +1.0 %.
     """
     trace = x.trace
     assert isinstance(trace, Interpreter), "only code that runs loops so"
     tape = trace.tape
-    if tape.lists or isinstance(tape.tracker, ONE_BY_ONE) or len(turns) <= FIRST + LAST:
+    if tape.lists or len(turns) <= FIRST + LAST:
         for place in turns:
             x = turn(x, place)
         return x
