@@ -301,7 +301,7 @@ def test_12_help_and_version(tfcalc: Program) -> None:
         assert len(texts) == 1
         assert "Usage: tfcalc" in texts.pop()
     assert tfcalc("help").stdout == tfcalc("--help").stdout
-    assert tfcalc("--version").stdout == tfcalc("-V").stdout
+    assert tfcalc("--version").stdout == tfcalc("-V").stdout == tfcalc("-V", "init").stdout  # and no file is written
     assert re.fullmatch(r"tfcalc \d+\.\d+\.\d+\S*\n", tfcalc("-V").stdout)
     nothing = tfcalc()
     assert (nothing.returncode, nothing.stdout) == (2, "")

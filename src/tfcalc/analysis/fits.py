@@ -22,6 +22,7 @@ from tfcalc.errors import TfcalcError, UsageError
 
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
+    from tfcalc.analysis.serving_memory import Served
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
@@ -192,10 +193,6 @@ class _Asked(Generic[P]):
         """The bytes of a workload and a plan. Raises TfcalcError."""
         raise NotImplementedError
 
-    def _least(self, _run: Workload, _plan: P) -> int:
-        """Bytes that it takes at least, if that is found sooner."""
-        return 0
-
     def bounds(self) -> Sequence[Callable[[Workload, P], int]]:
         """Bytes that it takes at least, those that are found soonest first."""
         return ()
@@ -338,9 +335,6 @@ class _Training(_Asked["Training"]):
     def _roughly(self, run: Workload, plan: Training) -> int | None:
         return self.peaks.roughly(run, plan)
 
-    def _least(self, run: Workload, plan: Training) -> int:
-        return self.peaks.least(run, plan)
-
     def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
         return self.peaks.whole_weights, self.peaks.least
 
@@ -367,16 +361,25 @@ class _Serving(_Asked["Serving"]):
     ) -> None:
         super().__init__(model, budget, margin, told, report, run, plan)
         self.dtype = dtype
+        self.served = cache(self._serve)
 
-    def _peak(self, run: Workload, plan: Serving) -> int:
+    def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.analysis.serving_memory import served
 
-        return served(self.model, run, plan, self.dtype, formulas=False).total
+        return served(self.model, run, plan, self.dtype, formulas=False)
+
+    def _peak(self, run: Workload, plan: Serving) -> int:
+        return self.served(run, plan).total
+
+    def _peak_of_size(self, run: Workload, plan: Serving) -> int:
+        least = self._least(run, plan)
+        return least if least > self.room else self.peak(run, plan)
+
+    def bounds(self) -> Sequence[Callable[[Workload, Serving], int]]:
+        return (self._least,)
 
     def _least(self, run: Workload, plan: Serving) -> int:
-        from tfcalc.analysis.serving_memory import least_served
-
-        return least_served(self.model, run, plan, self.dtype, self.room)
+        return self.served(run, plan).least(self.room)
 
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache

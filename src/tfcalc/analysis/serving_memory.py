@@ -80,6 +80,11 @@ class Served:
         """The phase that holds most."""
         return max(self.moments, key=lambda moment: moment.temporary or 0)
 
+    def least(self, room: int) -> int:
+        """Bytes that no peak is below: of what stands, and of the first phase where that is within the ``room``."""
+        there = sum(value_of(part.total(bytes_held)) for part in (self.weights, self.cache, self.buffers))
+        return there if there > room else there + (next(iter(self.run())).temporary or 0)
+
     @property
     def total(self) -> int:
         """Bytes at the peak."""
@@ -104,11 +109,8 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
 
 
-def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, room: int = 0) -> int:
-    """Bytes that no peak is below: weights, buffers and caches, for which nothing runs on a tape.
-
-    Where these are within the ``room``, those of the first phase: what is beyond it by then need not run further.
-    """
+def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:
+    """The bytes of weights, buffers and caches alone, which no peak is below: nothing runs on a tape for it."""
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -118,11 +120,7 @@ def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, 
         buffers_of(tree, recipe),
         _cache(tree, requests, plan),
     )
-    there = sum(value_of(part.total(bytes_held)) for part in parts)
-    if there > room:
-        return there
-    first = next(_moments(model, requests, plan, recipe))
-    return there + (first.temporary or 0)
+    return sum(value_of(part.total(bytes_held)) for part in parts)
 
 
 def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
