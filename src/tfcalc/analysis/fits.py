@@ -16,7 +16,7 @@ from tfcalc.analysis.sizes import Size, largest_of
 from tfcalc.analysis.verdict import Fit
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_serving
+from tfcalc.defaults import AUTO, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 
@@ -127,7 +127,9 @@ def held_against(
         stored = Storage(weights or "", conventions.dtype)
         return _AtRest(model, budget, margin, told, report, default_run(model), stored)
     run, serving = resolve_serving(model, run, serving)
-    return _Serving(model, budget, margin, told, report, run, serving, conventions.dtype)
+    served = _Serving(model, budget, margin, told, report, run, serving)
+    served.dtype = conventions.dtype
+    return served
 
 
 def _outline(model: Model, asked: tuple[Workload, Training], conventions: Conventions) -> Outline:
@@ -188,6 +190,10 @@ class _Asked(Generic[P]):
         self.run, self.plan = run, plan
         self.room = budget.bytes
         self.peak = cache(self._peak)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What else has to be known before anything is asked."""
 
     def _peak(self, run: Workload, plan: P) -> int:
         """The bytes of a workload and a plan. Raises TfcalcError."""
@@ -295,24 +301,14 @@ class _Asked(Generic[P]):
 class _Training(_Asked["Training"]):
     combined = OF_TRAINING
 
-    def __init__(
-        self,
-        model: Model,
-        budget: Budget,
-        margin: int,
-        told: Outline,
-        report: Callable[[], Report],
-        run: Workload,
-        plan: Training,
-    ) -> None:
+    def _begin(self) -> None:
         from tfcalc.analysis.peaks import peaks_of
         from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
-        super().__init__(model, budget, margin, told, report, run, plan)
-        resolved = resolve_training(model, run, plan)
-        self.peaks, self.resolved = peaks_of(model, *resolved), resolved[1]
-        if budget.card and self.resolved.backend != MEGATRON:
+        run, self.resolved = resolve_training(self.model, self.run, self.plan)
+        self.peaks = peaks_of(self.model, run, self.resolved)
+        if self.budget.card and self.resolved.backend != MEGATRON:
             self._put_on_card()
 
     def _put_on_card(self) -> None:
@@ -348,19 +344,9 @@ class _Training(_Asked["Training"]):
 class _Serving(_Asked["Serving"]):
     combined = OF_SERVING
 
-    def __init__(
-        self,
-        model: Model,
-        budget: Budget,
-        margin: int,
-        told: Outline,
-        report: Callable[[], Report],
-        run: Workload,
-        plan: Serving,
-        dtype: str,
-    ) -> None:
-        super().__init__(model, budget, margin, told, report, run, plan)
-        self.dtype = dtype
+    dtype = AUTO
+
+    def _begin(self) -> None:
         self.served = cache(self._serve)
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
