@@ -64,7 +64,7 @@ explore:
 N ?= 20000
 SEED ?= 1
 MINUTES ?= 0
-KINDS ?= program,parsers
+KINDS ?= program,parsers,attacks
 fuzz:
 	$(TOOL) tools.fuzz --n $(N) --seed $(SEED) --minutes $(MINUTES) --kinds $(KINDS)
 

@@ -36,10 +36,10 @@ ROOMS = [
     ("tape",),
     ("expressions",),
     ("core", "units", "hardware", "model_names"),
-    ("number_formats", "settings_file"),
+    ("number_formats", "settings_file", "toml_lines"),
     ("plain_data",),
     ("errors",),
-    ("printable",),
+    ("printable", "files"),
 ]
 """Each may import from its own row and from those below it."""
 

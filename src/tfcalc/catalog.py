@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -211,7 +212,7 @@ def revision(name: str) -> tuple[str, str] | None:
     from tfcalc.revisions import at_ref
 
     found = at_ref(name) if ":" in name else None
-    return None if found is None or Path(name).exists() else found
+    return None if found is None or os.path.exists(name) else found
 
 
 def _at_revision(ref: str, path: str) -> dict[str, object]:

@@ -131,6 +131,10 @@ class Described:
         """Other names of a size: none."""
         return ()
 
+    def places(self, name: str, /) -> list[str]:
+        """The sizes that change with the one of this name: itself, if there is such a size."""
+        return [name] if name in self.dimensions() else []
+
     def described(self) -> dict[str, object]:
         """The fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}

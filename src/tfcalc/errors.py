@@ -53,6 +53,10 @@ class InvalidModel(TfcalcError, ValueError):
     """Whether it is the model's own fault, whatever else was typed."""
 
 
+class TooMany(InvalidModel):
+    """Layers beyond those that are counted, whatever they are divided into (exit 3)."""
+
+
 class UnknownModel(InvalidModel):
     """A name that no model has (exit 3)."""
 

@@ -162,7 +162,7 @@ def parse_gpu(text: str) -> tuple[int, str]:
     >>> parse_gpu("8xh100"), parse_gpu("16 x RTX 4090"), parse_gpu("4090"), parse_gpu("2*80GB")
     ((8, 'h100'), (16, 'RTX 4090'), (1, '4090'), (2, '80GB'))
     """
-    counted = re.fullmatch(r"\s*(\d{1,9})\s*[xX×*]\s*(\S.*?)\s*", text, re.ASCII)
+    counted = re.fullmatch(r"(\d{1,9})\s*[xX×*]\s*(\S.*)", text.strip(), re.ASCII)
     count, name = (int(counted[1]), counted[2]) if counted else (1, text.strip())
     if not 0 < count <= MOST_GPUS:
         raise UsageError(f"{quoted(text)} is {count} GPUs", f"write a number from 1 to {MOST_GPUS:,}: 8xh100")
@@ -202,7 +202,7 @@ def short_memory(amount: str) -> str:
 
 def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
     """Those that have as much memory as the name says, first; where none has, that is an error."""
-    said = re.search(r"(\d+) ?gi?b", name.lower(), re.ASCII)
+    said = re.search(r"(?<!\d)(\d+) ?gi?b", name.lower(), re.ASCII)
     if not said:
         return found
     asked, known = float(said[1]), {one.name: float(one.memory.split()[0]) for one in found}

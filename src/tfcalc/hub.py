@@ -30,7 +30,7 @@ def fetch(name: str, *, offline: bool = False) -> dict[str, object]:
     the ``hub`` extra is not installed, or the Hub does not give it.
     """
     cached = _cache() / f"models--{name.replace('/', '--')}"
-    if cached.is_dir():
+    if os.path.isdir(cached):  # not Path's own: of a cache that may not be searched, that is an error
         try:
             return read(str(cached))
         except BadConfig:

@@ -32,6 +32,10 @@ class Sized(Protocol):
         """Other names that the size of this name goes by."""
         ...
 
+    def places(self, name: str, /) -> list[str]:
+        """The sizes that change with the one of this name: those of both stacks, for layers. Raises UsageError."""
+        ...
+
     def described(self) -> dict[str, object]:
         """It as it stands in the JSON, with the sizes that follow from others."""
         ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 ELLIPSIS = "…"
 QUOTED = 80
 """Characters of a value that an error repeats."""
@@ -20,6 +22,24 @@ def printable(text: str) -> str:
 
 def _seen(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
+
+
+def inert(text: str) -> str:
+    r"""The text with no command to a CI system in it: ``::error::`` at the start of a line, ``##[error]`` anywhere.
+
+    GitHub, Azure Pipelines and TeamCity read all that a step prints. The first character of a command is written as
+    JSON, TOML and Python escape it.
+
+    >>> print(inert("::error::x, a::b, ##vso[x]"))
+    \u003a:error::x, a::b, \u0023#vso[x]
+    """
+    if "::" not in text and "##" not in text:
+        return text
+    return COMMAND.sub(lambda found: r"\u0023" if found[1] is None else rf"{found[1]}\u003a", text)
+
+
+COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*+):(?=:)|#(?=#\w*\[)", re.MULTILINE)
+"""Spaces and colours in front of it do not hide a command of GitHub's."""
 
 
 def shortened(text: str, most: int) -> str:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from errno import ENAMETOOLONG
+from functools import partial
 from pathlib import Path
 
 from tfcalc.errors import InvalidModel, TfcalcError
-from tfcalc.plain_data import check_plain, whole_number
+from tfcalc.files import content
+from tfcalc.plain_data import Ambiguous, check_plain, whole_number
 
 LARGEST = 4 << 20
 """Bytes of a config.json; published ones have a few thousand."""
+
+LONGEST_NAME = 255
+"""Bytes of a commit's name."""
 
 STANDARD_INPUT = "-"
 CONFIG = "config.json"
@@ -36,8 +43,7 @@ def read(place: str) -> dict[str, object]:
         return parse(sys.stdin.buffer.read(LARGEST + 1), "the standard input")
     with reading(place):
         path = _file(place)
-        with path.open("rb") as file:
-            return parse(file.read(LARGEST + 1), str(path))
+        return parse(content(path, LARGEST), str(path))
 
 
 @contextmanager
@@ -58,7 +64,9 @@ def parse(raw: bytes, called: str) -> dict[str, object]:
     if len(raw) > LARGEST:
         raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")
     try:
-        found = json.loads(raw.decode("utf-8-sig"), parse_int=whole_number)
+        repeated: dict[str, list[object]] = {}
+        whole = partial(_whole, repeated)
+        found = json.loads(raw.decode("utf-8-sig"), parse_int=whole_number, object_pairs_hook=whole)
     except RecursionError:
         raise BadConfig(f"{called} is nested too deeply", "a config.json is a few levels deep") from None
     except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
@@ -66,22 +74,46 @@ def parse(raw: bytes, called: str) -> dict[str, object]:
     if not isinstance(found, dict):
         raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
     check_plain(found, called=called, failure=BadConfig)
+    return Ambiguous(found, repeated) if repeated else found
+
+
+def _whole(repeated: dict[str, list[object]], pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; of names that stand in it more than once with other values, these are added to ``repeated``."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        given = defaultdict[str, list[object]](list)
+        for name, value in pairs:
+            given[name].append(value)
+        for name, values in given.items():
+            if any(value != values[-1] for value in values):
+                repeated.setdefault(name, values)
     return found
 
 
 def is_place(name: str) -> bool:
-    """Whether ``name`` means a place to read from rather than a model's name."""
+    """Whether ``name`` means a place to read from rather than a model's name.
+
+    It does where something is called so, whether we may read it or not.
+    """
     if name == STANDARD_INPUT:
         return True
     try:
-        return Path(name).exists() or name.endswith((".json", "/")) or name.startswith((".", "/", "~"))
-    except (OSError, ValueError):  # too long, or a null byte
+        os.stat(name)
+    except PermissionError:
+        return True
+    except ValueError:  # a null byte
         return False
+    except OSError as error:
+        spelled_so = name.endswith((".json", "/")) or name.startswith((".", "/", "~"))
+        return spelled_so and error.errno != ENAMETOOLONG
+    return True
 
 
 def _file(place: str) -> Path:
     """The file to read: the path itself, or the config in a directory, a snapshot of the Hub's cache included."""
     path = Path(os.path.expanduser(place))  # where no home is known, ~ stays as it is
+    with suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()  # of what may not be seen, Path says in some versions of Python that it is not there
     if path.is_dir():
         inside = path / CONFIG
         if not inside.exists():
@@ -102,7 +134,7 @@ def _file(place: str) -> Path:
 def _snapshot(repository: Path) -> Path | None:
     """The config of the snapshot that a cached repository's ``refs/main`` names, else of any snapshot it has."""
     reference = repository / "refs" / "main"
-    chosen = reference.read_text(encoding="utf-8").strip() if reference.is_file() else ""
+    chosen = content(reference, LONGEST_NAME).decode().strip() if reference.is_file() else ""
     snapshots = repository / "snapshots"
     places = [snapshots / chosen / CONFIG] if chosen else sorted(snapshots.glob(f"*/{CONFIG}"))
     return next((place for place in places if place.is_file()), None)

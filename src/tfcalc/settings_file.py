@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from tfcalc.errors import BadFile
+from tfcalc.errors import BadFile, UsageError
+from tfcalc.files import content
 
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"
@@ -33,12 +38,62 @@ def _is_amount(key: str, value: object) -> bool:
 
 
 def find(folder: Path) -> SettingsFile | None:
-    """The settings file that is nearest above ``folder``. Raises BadFile where it cannot be read."""
-    for place in (folder, *folder.parents):
+    """The settings file in ``folder``, or the nearest one above it. Raises BadFile where it cannot be read."""
+    for place in _searched(folder):
         for path in (place / OWN, place / SHARED):
-            if path.is_file() and (table := _read(path)) is not None:
+            # Not Path's own: a file in a folder that may not be searched is an error to that, and cannot be seen here.
+            if os.path.isfile(path) and (table := _read(path)) is not None:
                 return SettingsFile(path, table)
     return None
+
+
+def repository(folder: Path) -> Path | None:
+    """The root of the git repository that a folder is in, if it is in one."""
+    return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
+
+
+def working_folder() -> Path | None:
+    """The folder that the program runs in; None where it is gone."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def existing_folder() -> Path:
+    """The folder that the program runs in. Raises UsageError where it is gone."""
+    folder = working_folder()
+    if folder is None:
+        raise UsageError("the folder that tfcalc runs in does not exist any more", "cd into one that does")
+    return folder
+
+
+def _searched(folder: Path) -> Sequence[Path]:
+    """The folders whose settings count: up to the root of the repository, or to the home folder if that is nearer.
+
+    Above these, what lies there is others'. Where neither is above, folders count as long as they are the user's own.
+    """
+    places = (folder, *folder.parents)
+    ends = [place for place in (repository(folder), _home()) if place in places]
+    if ends:
+        return places[: min(map(places.index, ends)) + 1]
+    return (folder, *takewhile(_is_own, folder.parents))
+
+
+def _home() -> Path | None:
+    """The home folder; None where there is none, or no other folder than the root."""
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    return None if home == home.parent else home
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder belongs to the user, and not everybody may write there, as in /tmp."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return own and not found.st_mode & stat.S_IWOTH
 
 
 def section(path: str) -> tuple[str, ...]:
@@ -86,8 +141,7 @@ def _read(path: Path) -> dict[str, object] | None:
 
 def _bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(LARGEST_FILE + 1)
+        return content(path, LARGEST_FILE)
     except OSError as error:
         raise BadFile(f"{path} cannot be read: {error.strerror}") from None
 

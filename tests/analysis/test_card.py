@@ -8,7 +8,7 @@ from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
 from tfcalc.analysis.card import in_a_line, lines, read
-from tfcalc.analysis.gpus import TRAINED, common
+from tfcalc.analysis.gpus import common
 from tfcalc.analysis.peaks import Peaks
 from tfcalc.analysis.verdict import Fit
 from tfcalc.footprint.training.card import Figure, OnCard, allocatable, bands, on_card
@@ -92,10 +92,6 @@ def test_the_allocator_is_asked_in_what_there_is() -> None:
     allocated = peaks.peak(run, plan)
     assert not peaks.runs_in(run, plan, allocated - 2**20)
     assert peaks.runs_in(run, plan, peaks.reserved(run, plan).reserved)
-
-
-def test_gpus_of_an_overview_and_verdicts_leave_the_same_room() -> None:
-    assert bands()["fit"].high == 1 + 1 / TRAINED
 
 
 def measured() -> list[Run]:

@@ -10,14 +10,16 @@ import pytest
 
 import tfcalc
 from tests.conftest import Program
-from tfcalc import Workload, catalog
+from tfcalc import Serving, Training, Workload, catalog
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.gpus import COMMON, common, holding
+from tfcalc.analysis.gpus import COMMON, common, serving_on, training_on
 from tfcalc.analysis.numbers import Unknown
 from tfcalc.analysis.overview import overview
+from tfcalc.footprint.training.reserved import Reserved
 from tfcalc.render import rendered
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
+from tfcalc.units import parse_bytes
 
 LAYERS, HIDDEN, KV, FFN, VOCABULARY = 32, 4096, 8 * 128, 14336, 128256
 """Llama 3 8B, by its config.json."""
@@ -168,15 +170,44 @@ def test_common_gpus_are_in_the_table() -> None:
     assert {gpu.name for gpu in common()} == set(COMMON)
 
 
-def test_gpus_keep_a_twentieth_free() -> None:
+def test_gpus_of_serving_are_those_that_an_engine_has_room_on() -> None:
+    """Nine tenths of a card's memory, as vLLM takes them by default; less where the driver takes more."""
     card = next(gpu for gpu in common() if gpu.name == "H100-SXM")
-    most = card.usable().bytes * 19 // 20
-    assert card in holding(most)
-    assert card not in holding(most + 1)
-    trained = card.usable().bytes * 4 // 5
-    assert card in holding(trained, trained=True)
-    assert card not in holding(trained + 2, trained=True)
-    assert "T4" not in [gpu.name for gpu in holding(2**30, "bf16")]  # it has no bf16
+    most = int(0.9 * parse_bytes(card.memory_reported))
+    assert most < card.usable().bytes
+    assert card in serving_on(most, Serving(), "bf16")
+    assert card not in serving_on(most + 1, Serving(), "bf16")
+    assert card in serving_on(most + 1, Serving(cache="static"), "bf16")  # which no engine preallocates
+    assert "T4" in [gpu.name for gpu in serving_on(2**30, Serving(), "fp16")]
+    assert "T4" not in [gpu.name for gpu in serving_on(2**30, Serving(), "bf16")]  # it has no bf16
+
+
+class Simulated:
+    """Peaks of which the allocator's part is given."""
+
+    def __init__(self, reserved: int, least: int) -> None:
+        self._reserved, self.least = reserved, least
+
+    def reserved(self, *_: object) -> Reserved:
+        return Reserved(self._reserved, 0)
+
+    def runs_in(self, _run: Workload, _plan: Training, memory: int) -> bool:
+        return memory >= self.least
+
+
+def test_gpus_of_training_have_room_for_fragments_and_for_a_larger_workspace() -> None:
+    card = next(gpu for gpu in common() if gpu.name == "H100-SXM")
+
+    def on(need: int, reserved: int = 0, least: int = 0) -> list[str]:
+        peaks: Any = Simulated(reserved, least)
+        return [gpu.name for gpu in training_on(need, peaks, Workload(phase="train"), Training(), "bf16")]
+
+    usable, larger = card.usable().bytes, 2 * (8 * 4096 - 2 * 4096 - 8 * 16) * 1024  # cuBLAS has it on Hopper
+    most = int(usable / 1.25) - larger
+    assert card.name in on(most)
+    assert card.name not in on(most + 1)
+    assert card.name in on(most, reserved=usable + 2**30, least=usable)  # the allocator gives back what it caches
+    assert card.name not in on(most, reserved=usable + 2**30, least=usable + 1)
 
 
 def test_the_library_and_the_command_line_answer_alike(tfcalc: Program) -> None:

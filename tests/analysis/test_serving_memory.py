@@ -14,7 +14,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.footprint.plans import Serving
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
-FLASH, GIB = Workload(kernel="flash"), 2**30
+RUN, GIB = Workload(), 2**30
 
 
 def model(row: dict[str, Any]) -> HFModel:
@@ -30,7 +30,7 @@ def model(row: dict[str, Any]) -> HFModel:
 )
 def test_a_dynamic_cache_holds_what_was_recorded(row: dict[str, Any]) -> None:
     plan = Serving(context=row["seq"], concurrency=row["batch"], kv="bf16", cache="dynamic")
-    answer = memory(model(row), FLASH, Conventions(dtype="bf16"), serving=plan)
+    answer = memory(model(row), RUN, Conventions(dtype="bf16"), serving=plan)
     assert answer.totals["kv_cache_bytes"] == row["bytes_after_prefill"]
 
 
@@ -53,8 +53,8 @@ def test_reading_the_prompts_takes_what_was_recorded(row: dict[str, Any]) -> Non
 def test_a_cache_is_what_a_server_logs() -> None:
     """vllm#10517: Llama-3.1-8B, 131,072 bytes of cache for each token; llama.cpp#4381: 64 MiB of Mixtral at 512."""
     plan = Serving(context=23_648, cache="paged")
-    assert memory(load("llama-3.1-8b"), FLASH, serving=plan).totals["kv_cache_bytes"] == 23_648 * 131_072
-    at_512 = memory(load("mixtral-8x7b"), FLASH, serving=Serving(context=512, cache="dynamic"))
+    assert memory(load("llama-3.1-8b"), RUN, serving=plan).totals["kv_cache_bytes"] == 23_648 * 131_072
+    at_512 = memory(load("mixtral-8x7b"), RUN, serving=Serving(context=512, cache="dynamic"))
     assert at_512.totals["kv_cache_bytes"] == 64 * 2**20
 
 
@@ -64,14 +64,14 @@ def test_the_terms_add_up() -> None:
         Serving(context=4096, cache="dynamic"),
         Serving(context=4096, concurrency=8, cache="paged", weights="nf4", kv="fp8"),
     ):
-        totals = memory(load("llama-3-8b"), FLASH, serving=plan).totals
+        totals = memory(load("llama-3-8b"), RUN, serving=plan).totals
         terms = ("weights_bytes", "kv_cache_bytes", "buffers_bytes", "temporary_bytes")
         assert totals["total_bytes"] == sum(int(totals[term]) for term in terms)
 
 
 def test_weights_are_stored_as_the_config_says() -> None:
     """gpt-oss-120b is published in MXFP4, 60.8 GiB (arXiv 2508.10925, table 1)."""
-    totals = memory(load("gpt-oss-120b"), FLASH, serving=Serving(context=1024, cache="paged")).totals
+    totals = memory(load("gpt-oss-120b"), RUN, serving=Serving(context=1024, cache="paged")).totals
     assert int(totals["weights_bytes"]) / GIB == pytest.approx(60.8, abs=0.05)
 
 
@@ -87,9 +87,9 @@ def test_weights_are_stored_as_the_config_says() -> None:
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Serving, said: str) -> None:
     with pytest.raises((InvalidModel, UsageError), match=said):
-        memory(load("gpt2"), FLASH, serving=asked)
+        memory(load("gpt2"), RUN, serving=asked)
 
 
 def test_an_encoder_writes_no_text() -> None:
     with pytest.raises(InvalidModel, match="does not generate text"):
-        memory(load("bert-base-uncased"), FLASH, serving=Serving())
+        memory(load("bert-base-uncased"), RUN, serving=Serving())

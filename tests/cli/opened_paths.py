@@ -1,4 +1,4 @@
-"""Every number of an answer opened, by its path; what is opened has to make the number.
+"""Every number of an answer opened, by its path; what is opened has to make the number, and to meet its schema.
 
 ``python -m tests.cli.opened_paths`` opens all numbers of the questions that schemas are tested with (20 minutes), and
 prints how many there are of each command; ``python -m tests.cli.opened_paths compare`` those of some commands.
@@ -6,6 +6,7 @@ prints how many there are of each command; ``python -m tests.cli.opened_paths co
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, cast
 import typer
 
 from tests.analysis.test_opened_numbers import paths as named_paths
+from tests.schemas.test_answers import wrong
 from tfcalc.analysis.opened_numbers import open_number
 from tfcalc.cli.app import settings_of, with_values
 from tfcalc.cli.commands import COMMANDS, command
@@ -77,6 +79,25 @@ def evaluated(text: str) -> float:
     return cast("float", eval(written))
 
 
+def shape(value: object) -> object:
+    """What of an answer its schema looks at: keys, types and words; those of a list together."""
+    if isinstance(value, Mapping):
+        return tuple((key, inner if key == "how" else shape(inner)) for key, inner in value.items())
+    return frozenset(map(shape, value)) if isinstance(value, list | tuple) else type(value)
+
+
+MET: set[object] = set()
+"""Shapes of answers that were held against their schema."""
+
+
+def check_schema(found: Found) -> None:
+    """The answer of ``explain`` is JSON, and meets its schema."""
+    said = found.to_dict()
+    if (known := shape(said)) not in MET:
+        assert not list(wrong(json.loads(json.dumps(said, allow_nan=False)))), said["target"]
+        MET.add(known)
+
+
 def check(words: list[str]) -> Counter[str]:
     """Open every number of the answer to these words; how many were opened in which way."""
     answer = answered(words)
@@ -86,6 +107,7 @@ def check(words: list[str]) -> Counter[str]:
 def check_path(answer: Answered, keys: Path) -> str:
     """One number opens, and what it opens adds up to it; each term has a path that opens with the same value."""
     found, value = answer.open(keys), reach(answer.said, keys)
+    check_schema(cast("Found", found))
     if isinstance(found, Explanation):
         assert found.answer == value == sum(line.value for line in found.lines), keys
         return "items"
@@ -97,6 +119,9 @@ def check_path(answer: Answered, keys: Path) -> str:
     if found.how == "answer":  # its term is a number of the command that it names
         return found.how
     assert isclose(evaluated(found.substituted), found.value, rel_tol=1e-12), (keys, found.substituted)
+    if found.how in ("sum", "difference"):
+        *added, last = (term.value for term in found.terms)
+        assert isclose(sum(added) + (last if found.how == "sum" else -last), found.value, rel_tol=1e-12), keys
     for term in found.terms:
         if not term.path:
             assert term.what, keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import struct
@@ -14,6 +15,7 @@ import pytest
 import tfcalc as library
 from tests.cli.conftest import Quick
 from tfcalc.errors import InvalidModel, TfcalcError
+from tfcalc.files import content
 
 DIGITS = "9" * 5_000
 NESTED = [60, 300, 480, 600, 900, 990, 2_000, 100_000]
@@ -179,8 +181,8 @@ class Odd:
     """No JSON has it."""
 
 
-OWN: list[Any] = []
-OWN.append(OWN)
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ OWN.append(OWN)
         {(1, 2): 1},
         {None: Odd()},
         {1.5: {2}},
-        OWN,
+        ITSELF,
         10**5_000,
         [{"a": Odd()}],
         complex(1),
@@ -212,3 +214,122 @@ def test_a_config_of_the_library_may_count_its_labels() -> None:
     report = library.params(labelled)
     assert report.answer == library.params(plain).answer + 2 * 768
     assert json.loads(report.to_json())["model"]["config"]["x"] == [1, 2]
+
+
+FIFOS = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name are POSIX's")
+NEVER = Path("/proc/kmsg")
+"""A regular file by its mode, of which reading waits for what the kernel says next."""
+
+
+def odd(folder: Path, name: str, kind: str) -> None:
+    """A file of this name that is none to be read."""
+    place = folder / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "pipe":
+            os.mkfifo(place)
+        case "link to a pipe":
+            os.mkfifo(place.with_suffix(".pipe"))
+            place.symlink_to(place.with_suffix(".pipe"))
+        case "device":
+            place.symlink_to("/dev/zero")
+        case "terminal":
+            place.symlink_to("/dev/tty")
+        case "kernel's":
+            place.symlink_to(NEVER)
+        case "folder":
+            place.mkdir()
+
+
+KINDS = ["pipe", "link to a pipe", "device", "terminal", "kernel's", "folder"]
+BUDGETS = '[models.a]\npreset = "gpt2"\n[[budget]]\nmodel = "a"\nmetric = "total_params"\nmax = "1B"\n'
+READ = {
+    "x.safetensors": ["verify gpt2 --checkpoint x.safetensors", "verify gpt2 --checkpoint m.index.json"],
+    "x.gguf": ["verify gpt2 --checkpoint x.gguf"],
+    "x.index.json": ["verify gpt2 --checkpoint x.index.json"],
+    "c.json": ["params c.json", "diff c.json gpt2", "compare gpt2 c.json", "budget -f b.toml"],
+    "folder/config.json": ["params folder"],
+    "hub/models--a--b/refs/main": ["params a/b --offline"],
+    "hub/models--a--b/snapshots/x/config.json": ["params a/b --offline"],
+    "x.toml": ["budget -f x.toml"],
+    "tfcalc.lock.json": ["budget -f own.toml", "budget -f own.toml --update"],
+    "x.lock": ["budget -f own.toml --baseline x.lock"],
+    "m.py": ["verify --module m.py:C"],
+}
+"""Files that are typed or named by others, and what reads them."""
+
+
+@FIFOS
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", READ)
+def test_what_is_read_is_a_regular_file(quick: Quick, tmp_path: Path, name: str, kind: str) -> None:
+    """Anything else is refused at once: a pipe that nobody writes to would be waited for without end."""
+    if kind in ("terminal", "kernel's") and not Path("/dev/tty" if kind == "terminal" else NEVER).exists():
+        pytest.skip("there is none here")
+    odd(tmp_path, name, kind)
+    (tmp_path / "m.index.json").write_text('{"weight_map": {"a": "x.safetensors"}}')
+    (tmp_path / "own.toml").write_text(BUDGETS)
+    (tmp_path / "b.toml").write_text(BUDGETS.replace('preset = "gpt2"', 'config = "c.json"'))
+    for line in READ[name]:
+        refused(quick(*line.split(), env={"HF_HUB_CACHE": str(tmp_path / "hub")}), 2, 3, 4)
+
+
+@FIFOS
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["tfcalc.toml", "pyproject.toml"])
+def test_settings_are_looked_for_in_regular_files(quick: Quick, tmp_path: Path, name: str, kind: str) -> None:
+    if kind == "kernel's" and not os.access(NEVER, os.R_OK):
+        pytest.skip("it may not be read, which is told")
+    odd(tmp_path, name, kind)
+    assert quick("params", "gpt2", "-q").stdout == "124439808\n"
+
+
+@FIFOS
+def test_configs_are_looked_for_in_regular_files(quick: Quick, tmp_path: Path) -> None:
+    for kind in KINDS:
+        odd(tmp_path, f"models/{kind.replace(' ', '-')}.json", kind)
+    (tmp_path / "models" / "own.json").write_text('{"model_type": "gpt2"}')
+    assert quick("init").returncode == 0
+    assert 'config = "models/own.json"' in (tmp_path / "tfcalc.toml").read_text()
+
+
+@FIFOS
+def test_a_file_is_looked_at_again_once_it_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was exchanged for a pipe in between is refused, and not waited for."""
+    (tmp_path / "c.json").write_text("{}")
+    regular = os.stat(tmp_path / "c.json")
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(os, "stat", lambda _: regular)
+    with pytest.raises(OSError, match="not a regular file"):
+        content(tmp_path / "pipe", 100)
+
+
+OWN = {"schemas/__init__.py", "catalog.py", "configs/declared.py", "configs/family.py", "hardware.py"}
+OWN |= {
+    "execution/measured.py",
+    "footprint/training/card.py",
+    "footprint/training_presets.py",
+    "analysis/why/errata.py",
+}
+"""What reads the data that the program brings with it."""
+
+
+def test_one_function_opens_what_others_wrote() -> None:
+    """Whatever else is read goes through tfcalc.files, where it is seen to be a regular file."""
+    source = Path(library.__file__).parent
+    found = set()
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _reads(node):
+                found.add(str(path.relative_to(source)))
+    assert found == OWN | {"files.py"}
+
+
+def _reads(call: ast.Call) -> bool:
+    """Whether a file is opened for reading by this call, if not by the one function that may."""
+    if isinstance(call.func, ast.Attribute):
+        on_path = call.func.attr == "open" and {each.arg for each in call.keywords} & {"encoding", "newline"}
+        modes = [each.value for each in call.args if isinstance(each, ast.Constant)]
+        return call.func.attr in ("read_text", "read_bytes") or bool(on_path) or modes == ["rb"]
+    writes = any(isinstance(each, ast.Constant) and each.value in ("w", "wb", "a") for each in call.args)
+    return isinstance(call.func, ast.Name) and call.func.id == "open" and not writes

@@ -118,7 +118,7 @@ def test_it_is_printed_to_the_standard_output(quick: Quick, configs: Path) -> No
     assert printed.stdout == (configs / "tfcalc.toml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("flag", "called"), [("--force", "--force"), ("--json", "--json json"), ("-q", "--quiet")])
+@pytest.mark.parametrize(("flag", "called"), [("--force", "--force"), ("--json", "--json"), ("-q", "--quiet")])
 def test_what_has_no_effect_on_the_standard_output_is_refused(quick: Quick, flag: str, called: str) -> None:
     done = quick("init", "-o", "-", flag)
     assert (done.returncode, done.stdout) == (2, "")

@@ -215,3 +215,63 @@ def test_a_size_with_several_values_is_what_the_plot_is_over(quick: Quick, over:
     said = quick("plot", "gpt2", "--over", over, "--json").stdout
     assert json.loads(said)
     assert quick("plot", "gpt2", f"--{name.replace('_', '-')}", values, "--json").stdout == said
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "values", "of", "alone"),
+    [
+        ("qwen3.5-35b-a3b", "--layers", (3, 7), "params", "params"),
+        ("qwen3.5-397b-a17b", "--layers", (7, 3, 61), "params", "params"),
+        ("granite-4.0-h-micro", "--layers", (3, 7, 41), "params", "params"),
+        ("granite-4.0-h-micro --train", "--layers", (3, 7), "flops", "flops"),
+        ("gemma-4-31b-it-nvfp4", "--layers", (7, 12), "params", "params"),
+        ("gemma-4-31b-it-nvfp4 --seq 4k", "--layers", (1, 7, 12), "flops", "flops"),
+        ("lfm2-1.2b", "--layers", (1, 3, 7, 17), "params", "params"),
+        ("lfm2-350m --phase decode --cached 1k", "--layers", (2, 16), "flops", "flops"),
+        ("gpt-neo-1.3b", "--layers", (1, 5, 25), "flops", "flops"),
+        ("t5-small --encoder-layers 3", "--layers", (2, 17), "params", "params"),
+        ("bart-base --decoder-layers 3", "--layers", (2, 17), "params", "params"),
+        ("bart-base", "--layers", (2, 17), "params", "params"),
+        ("lfm2-1.2b", "--heads", (1, 8, 3, 16), "params", "params"),
+        ("gpt2 --phase decode", "--seq", (64, 128), "flops", "flops"),
+        ("bert-base-uncased", "--max-len", (100, 200, 600), "flops", "flops"),
+        ("bert-base-uncased --train", "--max-len", (100, 600), "memory", "memory"),
+        ("gpt2", "--max-len", (100, 600), "cache", "memory --serve"),
+    ],
+)
+def test_every_point_is_the_single_answer(
+    asked: str, name: str, values: tuple[int, ...], of: str, alone: str, quick: Quick
+) -> None:
+    listed = ",".join(map(str, values))
+    done = quick("sweep", *asked.split(), name, listed, "--of", of, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    *_, column = json.loads(done.stdout)["columns"]
+    keys = {"kv_cache_bytes": ("kv_cache_bytes",)}.get(column["name"], ("peak_bytes", column["name"]))
+    for value, point in zip(values, column["values"], strict=True):
+        single = quick(*alone.split(), *asked.split(), name, str(value), "--json")
+        if point is None:
+            assert single.returncode in (2, 3)
+        else:
+            told = json.loads(single.stdout)
+            assert point == next(told[key] for key in keys if key in told)
+
+
+def test_layers_of_both_stacks_beside_those_of_one(quick: Quick) -> None:
+    done = quick("sweep", "t5-small", "--layers", "2,4", "--encoder-layers", "3,5", "--json")
+    *_, column = json.loads(done.stdout)["columns"]
+    singles = [
+        int(quick("params", "t5-small", "--layers", f"{layers}", "--encoder-layers", f"{own}", "-q").stdout)
+        for layers in (2, 4)
+        for own in (3, 5)
+    ]
+    assert column["values"] == singles
+    none = quick("sweep", "t5-small", *["--layers", "2,4", "--encoder-layers", "3,5", "--decoder-layers", "1,2"])
+    assert none.returncode == 2
+    assert "n_layers changes nothing beside encoder_layers and decoder_layers" in none.stderr
+
+
+def test_what_follows_the_swept_context_is_not_told_of_all_points(quick: Quick) -> None:
+    done = quick("sweep", "bert-base-uncased", "--max-len", "100,200", "--of", "flops", "--json")
+    assert "seq_len" not in json.loads(done.stdout)["conventions"]
+    alone = quick("sweep", "bert-base-uncased", "--max-len", "100,200", "--of", "flops", "--seq", "64", "--json")
+    assert json.loads(alone.stdout)["conventions"]["seq_len"] == 64

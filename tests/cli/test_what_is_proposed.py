@@ -35,7 +35,8 @@ FURTHER = [
     "t5-base --train --batch 128 --seq 512 --budget 16GB",
     "--train --batch 512 --seq 4k --gpu 24GB",
     "llama-3-8b --serve --gpu 16GB",
-    "llama-3-8b --serve --context 8k --concurrency 32 --weights int8 --kv bf16 --attention-kernel eager --budget 16GB",
+    "llama-3-8b --serve --context 8k --concurrency 32 --weights int8 --cache dynamic --attention-kernel eager "
+    "--budget 16GB",
     "deepseek-v2-lite --serve --context 128k --concurrency 8 --cache dynamic --gpu a100",
     "deepseek-v3 --serve --gpu h200",
     "llama-3-8b --gpu 12GB",

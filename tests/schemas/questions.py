@@ -77,6 +77,11 @@ FURTHER = (
     "explain quiz.exercises.0.number",
     "explain models.models.gpt2.total_params",
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
+    "formula layer --model gpt2 --sympy",
+    "formula mha --big-o --latex --letters h=d",
+    "explain overview.kv_cache_bytes gpt2",
+    "explain overview.finetune_lora_bytes t5-small",
+    "explain formula.summary.0.params",
     "why 163M gpt2",
     "why 117M gpt2",
     "check encoder-layer '24h^2 + 4lh' --of flops",
@@ -96,8 +101,8 @@ ELSEWHERE = frozenset(("budget", "init", "verify"))
 """What is asked in a repository, writes a file, or needs PyTorch."""
 DRAWN = 40
 """Questions that the fuzzer would ask."""
-SENTENCES = frozenset(("--latex", "--sympy", "-q"))
-"""What has no answer in JSON."""
+SENTENCES = frozenset(("-q",))
+"""What prints the answer alone, whatever its format."""
 
 
 def lines() -> Iterator[list[str]]:

@@ -189,6 +189,35 @@ def test_every_field_of_a_plan_and_of_a_workload_has_its_words() -> None:
     assert own <= described.keys() & set(inspect.signature(Workload).parameters)
 
 
+@pytest.mark.parametrize("flag", ["--sympy", "--latex"])
+@pytest.mark.parametrize("of", ["mha", "encoder-layer --of flops", "complete --of time"])
+def test_a_formula_in_another_language_is_a_key_of_the_object(flag: str, of: str) -> None:
+    """As the same words without ``--json`` print it."""
+    value, out = answer(["formula", *of.split(), flag]), io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["formula", *of.split(), flag]) == 0
+    assert value[flag.strip("-")] == out.getvalue().rstrip("\n")
+    assert not list(wrong(value))
+
+
+@pytest.mark.parametrize("words", ["--sympy --latex", "--sympy --format csv", "--latex --format plain"])
+def test_two_formats_of_a_formula_contradict_each_other(tfcalc: Program, words: str) -> None:
+    done = tfcalc("formula", "mha", *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "contradicts" in done.stderr
+
+
+def test_the_terms_of_a_difference_are_told_from_those_of_a_sum() -> None:
+    """Falcon-7B: its embeddings are taken away from all parameters."""
+    value = answer(["explain", "params.non_embedding_params", "falcon-7b"])
+    *added, less = (term["value"] for term in value["terms"])
+    assert value["how"] == "difference"
+    assert value["value"] == sum(added) - less
+    other = answer(["explain", "memory.total_bytes", "gpt2"])
+    assert other["how"] == "sum"
+    assert other["value"] == sum(term["value"] for term in other["terms"])
+
+
 def test_the_schema_of_the_file_is_printed_too() -> None:
     found = printed("schema", "file")
     Draft202012Validator.check_schema(found)

@@ -332,7 +332,7 @@ def test_no_file_and_no_variable_makes_it_run_code(tfcalc: Program, tmp_path: Pa
     (tmp_path / "own.py").write_text("raise SystemExit(5)\n")
     (tmp_path / "tfcalc.toml").write_text('module = "own.py:A"\n')
     result = tfcalc("verify")
-    assert (result.returncode, result.stdout) == (2, "")
+    assert (result.returncode, result.stdout) == (3, "")
     assert "--module is taken from the command line alone" in result.stderr
     (tmp_path / "tfcalc.toml").unlink()
     assert tfcalc("verify", env={"TFCALC_MODULE": "own.py:A"}).returncode == 2

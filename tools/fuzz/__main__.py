@@ -13,21 +13,29 @@ import time
 import traceback
 from collections.abc import Callable
 
+from tools.fuzz.agreement import cards, solved, swept
 from tools.fuzz.checkpoints import checkpoint
 from tools.fuzz.conditions import conditions
 from tools.fuzz.findings import FOUND
 from tools.fuzz.formulas import formulas
+from tools.fuzz.found_files import found_files
 from tools.fuzz.gates import gate
 from tools.fuzz.headers import headers
+from tools.fuzz.in_schema import in_schema
 from tools.fuzz.kinds import config, junk, raw, settings, valid
+from tools.fuzz.large import large, long_values, long_words
 from tools.fuzz.laws import laws
 from tools.fuzz.library import configs, library
 from tools.fuzz.limits import GROWTH, growth_bounded
+from tools.fuzz.lists import lists
 from tools.fuzz.names import names
 from tools.fuzz.numbers import numbers
+from tools.fuzz.odd_places import odd_places
 from tools.fuzz.options import options, substitutes
+from tools.fuzz.outside_text import outside_text
 from tools.fuzz.program import WATCH, WORK, Hang
 from tools.fuzz.searches import searches
+from tools.fuzz.streams import streams
 from tools.fuzz.toml_files import budgets, limits, settings_table
 
 Kind = Callable[[random.Random], None]
@@ -61,8 +69,24 @@ PARSERS: dict[str, tuple[Kind, int]] = {
 }
 """The same for single parsers, of which thousands of inputs a second are tried."""
 
-KINDS = {**PROGRAM, **PARSERS}
-GROUPS = {"program": PROGRAM, "parsers": PARSERS}
+ATTACKS: dict[str, tuple[Kind, int]] = {
+    "found-files": (found_files, 120),
+    "outside-text": (outside_text, 200),
+    "lists": (lists, 200),
+    "odd-places": (odd_places, 150),
+    "streams": (streams, 80),
+    "in-schema": (in_schema, 40),
+    "swept": (swept, 25),
+    "solved": (solved, 20),
+    "cards": (cards, 5),
+    "long-values": (long_values, 120),
+    "long-words": (long_words, 60),
+    "large": (large, 2),
+}
+"""The same of what attackers try (found files, hostile text, odd places, large inputs) and of what should agree."""
+
+KINDS = {**PROGRAM, **PARSERS, **ATTACKS}
+GROUPS = {"program": PROGRAM, "parsers": PARSERS, "attacks": ATTACKS}
 
 PROGRESS, MINUTE = 100_000, 60
 """Inputs, or seconds, after which it is told how far it is."""

@@ -144,7 +144,7 @@ TAKEN_OFF = ("already freed", "not yet computed")
 """Components of a peak that are below 0: what the one above them has in all, and is not there at that moment."""
 
 ANSWER = {"params": "total_params", "flops": "total_flops", "memory": "total_bytes"}
-MAY_BE_NEGATIVE = ("headroom_bytes",)
+MAY_BE_NEGATIVE = ("headroom_bytes", "headroom_flops", "headroom_params")
 FITTED = ("compute_flops", "optimal_params")
 """Keys of what is given, or fitted, and no whole number."""
 

@@ -46,13 +46,16 @@ def options(draw: random.Random) -> None:
         variable = f"TFCALC_{draw.choice(option.keys).upper()}"
         if text and "\x00" not in text:
             found = parsed("variable", (variable, text), lambda: _value(option, {}, {variable: text}))
-            holds("a variable is read as the option", found == flagged, variable, text, found, flagged)
+            expected = flagged if option.variable else None
+            holds("a variable is read as the option", found == expected, variable, text, found, flagged)
         return
     value = text if kind < 0.25 else draw.choice(RAW)
     found = parsed("filed", (option.name, value), lambda: _from_file(draw, option, value), exits=(3,))
     if value is text and any("\ud800" <= mark <= "\udfff" for mark in text):
         return  # TOML has no halves of characters
-    if value is text:
+    if option.typed:
+        holds("a file does not set what is only typed", found is None, option.name, value, found)
+    elif value is text:
         holds("a file is read as the option", found == flagged, option.name, text, found, flagged)
     elif found is not None:
         _fits(option, value, found)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
+from tfcalc.footprint.training.card import allocatable
 from tfcalc.hardware import Accelerator, named, parse_gpu
 from tfcalc.units import parse_bytes, short_bytes
 
+if TYPE_CHECKING:
+    from tfcalc.footprint.plans import Serving, Training
+
 UTILIZATION = 0.9
 """The part of a GPU's memory that an engine with a paged cache takes (vLLM's ``gpu_memory_utilization``)."""
-
 
 ANY_CARD = "a card"
 """What :func:`~tfcalc.hardware.named` calls a card of which only the memory is known."""
@@ -40,6 +43,16 @@ class Budget(NamedTuple):
             return f"{self.stated} has {amount} usable"
         also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
+
+    def serving(self, plan: Serving, utilization: float | None = None) -> Budget:
+        """What of it can be used in serving: of a card the share that is asked for, or that of a paged cache."""
+        if not self.card or (utilization is None and plan.cache != "paged"):
+            return self
+        return self.utilized(UTILIZATION if utilization is None else utilization)
+
+    def allocatable(self, plan: Training) -> int:
+        """How many of the bytes a training step may allocate: on a card fragments take a part."""
+        return self.bytes if not self.card or plan.backend == "megatron" else allocatable(self.bytes)
 
     def utilized(self, share: float) -> Budget:
         """What is left of a card to an engine that takes this share of its memory. Raises UsageError."""
@@ -77,9 +90,14 @@ def of_card(text: str) -> Budget:
         if unlike
         else ()
     )
-    memory = parse_bytes(found.memory_reported or found.memory)
-    notes = (*usable.notes, *more)
-    return Budget(usable.bytes, _called(found), notes, gpus, name, memory, capability=found.capability)
+    budget = of_accelerator(found)
+    return budget._replace(notes=(*budget.notes, *more), gpus=gpus, card=name)
+
+
+def of_accelerator(found: Accelerator) -> Budget:
+    """The same of one that is known."""
+    usable, memory = found.usable(), parse_bytes(found.memory_reported or found.memory)
+    return Budget(usable.bytes, _called(found), usable.notes, 1, found.name, memory, capability=found.capability)
 
 
 def _called(card: Accelerator) -> str:

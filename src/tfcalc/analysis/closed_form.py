@@ -32,6 +32,7 @@ class Formula:
         notes: the definitions that it rests on.
         letters: the letters that were given in the place of some of these.
         matrices: the same form matrix by matrix, where it was asked for so.
+        sympy: the same as sympy writes it, where that was asked for.
     """
 
     target: str
@@ -46,6 +47,7 @@ class Formula:
     notes: tuple[str, ...] = ()
     letters: Mapping[str, str] = field(default_factory=dict)
     matrices: tuple[Factors, ...] = ()
+    sympy: str = ""
 
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
@@ -115,5 +117,6 @@ class Formula:
             "formula": self.text(),
             "ascii": self.text(Style(script="ascii")),
             "latex": self.latex(),
+            **({"sympy": self.sympy} if self.sympy else {}),
             "legend": dict(self.legend),
         }

@@ -14,6 +14,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
+from tfcalc.tape.groups import apart
 from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
 
+FLOPS = "FLOPs"
+"""What an error calls them."""
 ALWAYS: Mapping[str, Measure] = {"params": params, "flops": matmul_flops}
 """What stands at every component of the JSON, whichever question was asked."""
 
@@ -34,13 +37,14 @@ class Subject:
         self.model, self.run, self.node, self.tuning, self._twin = model, run, node, tuning, twin
 
     @cached_property
-    def twin(self) -> Node:
-        """The tree of symbols."""
-        return self._twin().root()
+    def twins(self) -> tuple[Node, Node]:
+        """The tree of numbers and that of symbols, part by part."""
+        forms = self._twin()
+        return apart(self.node.component, forms).root(), forms.root()
 
     def entry(self, measure: Measure, extras: Mapping[str, Measure], depth: int | None) -> Entry:
         """The breakdown of one quantity, down to the layers, or as far as any ``depth`` may reach."""
-        return breakdown(self.node, self.twin, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
+        return breakdown(*self.twins, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
 
     def legend(self, entry: Entry) -> dict[str, str]:
         """What the letters mean that stand in this breakdown."""
@@ -118,11 +122,16 @@ def subject(
 
     ``general`` gives a symbol of its own to each size that follows from others.
 
-    Raises InvalidModel; UsageError where a field of ``training`` changes nothing ``of`` what is asked for.
+    Raises InvalidModel; UsageError where a field of ``training`` changes nothing ``of`` what is asked for, or one of
+    the workload no FLOPs.
     """
     check_arguments(model, workload, conventions)
     workload = asked_run(model, workload)
     model.check(workload)
+    if of == FLOPS:
+        from tfcalc.analysis.effects import refuse_idle_in_flops  # others do not ask for it
+
+        refuse_idle_in_flops(model, workload)
     tuning = tuning_for(model, training, of)
     plan, symbolic = (None, None) if tuning is None else (tuning.plan, tuning.symbolic)
 

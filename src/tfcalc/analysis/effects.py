@@ -20,6 +20,8 @@ MEGATRON = TRAINING - {"kernel", "source_len"}
 """The same of Megatron-LM's: its paper has one kind of attention, in a stack that reads one sequence."""
 SERVING = frozenset({"seq_len", "source_len", "kernel"})
 """What changes the memory of serving; its plan has the rest."""
+PAGED_SERVING = SERVING - {"kernel"}
+"""The same with a paged cache, which has kernels of its own."""
 REMEDIES = {
     "cached": "give --context",
     "batch_size": "give --concurrency",
@@ -30,10 +32,11 @@ REMEDIES = {
 
 def refuse_idle(workload: Workload, effective: Collection[str], where: str) -> None:
     """Raise UsageError for a field that is not at its default and changes nothing ``where`` it is given."""
+    instead = REMEDIES if effective in (SERVING, PAGED_SERVING) else {}
     for item in fields(workload):
         value = getattr(workload, item.name)
         if value != item.default and item.name not in effective:
-            raise idle_error(item.name, value, where, REMEDIES.get(item.name, "") if effective is SERVING else "")
+            raise idle_error(item.name, value, where, instead.get(item.name, ""))
 
 
 def refuse_idle_source(model: Model, workload: Workload) -> None:
@@ -42,21 +45,19 @@ def refuse_idle_source(model: Model, workload: Workload) -> None:
         raise idle_error("source_len", workload.source_len, f"in {model.summary}", "it reads no source; leave it out")
 
 
-IN_BACKWARD = ("kernel", "dropout", "input_gradient")
+IN_BACKWARD = ("kernel", "dropout", "input_gradient", "convolutions")
 """What changes the FLOPs of a backward pass alone."""
-STRUCTURAL = ("attention", "logits", "latent", "experts", "source_len")
-"""What changes the FLOPs of some models, or of some phases."""
+STRUCTURAL = ("latent", "experts", "source_len")
+"""What changes the FLOPs of models that have such a part."""
+OF_FLOPS = (*IN_BACKWARD, *STRUCTURAL, "attention", "logits", "recompute", "early_stop")
+"""What may change FLOPs, or may not: by the model, the phase, and what else is asked for."""
 
 
-def refuse_idle_in_flops(model: Model, workload: Workload, names: Collection[str]) -> None:
-    """Raise UsageError for one of these fields that is not at its default and changes no FLOPs of this model."""
+def refuse_idle_in_flops(model: Model, workload: Workload) -> None:
+    """Raise UsageError for a part of models that the workload has another way of, where this model has no such part."""
     for item in fields(workload):
         value = getattr(workload, item.name)
-        if item.name not in names or value == item.default:
-            continue
-        if item.name in IN_BACKWARD and not workload.training:
-            raise idle_error(item.name, value, "without --train", "add --train")
-        if item.name in STRUCTURAL and not _changes(model, workload, item.name):
+        if item.name in STRUCTURAL and value != item.default and not _changes(model, workload, item.name):
             raise idle_error(item.name, value, f"on the FLOPs of {model.summary}")
 
 

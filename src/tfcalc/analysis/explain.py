@@ -189,7 +189,7 @@ def to_open(
     if asked.tuning is not None:
         letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
         notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described
-    return Tree(asked.model, asked.run, asked.node, asked.twin, items, told, notes, letters, sizes)
+    return Tree(asked.model, asked.run, *asked.twins, items, told, notes, letters, sizes)
 
 
 class Tree(NamedTuple):

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.at_a_glance import called
-from tfcalc.analysis.budget import UTILIZATION, Budget, of_card, stated
+from tfcalc.analysis.budget import Budget, of_card, stated
 from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
 from tfcalc.analysis.common import asked_run, check_plans, default_run
 from tfcalc.analysis.memory import memory, step_of
@@ -154,9 +154,7 @@ def asked_of(
         return budget, question._replace(workload=run, training=plan)
     if budget.gpus != 1:
         raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
-    if serving and budget.card and (utilization is not None or serving.cache == "paged"):
-        budget = budget.utilized(UTILIZATION if utilization is None else utilization)
-    return budget, question
+    return budget.serving(serving, utilization) if serving else budget, question
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
@@ -194,6 +192,11 @@ class _Asked(Generic[P]):
 
     def _begin(self) -> None:
         """What else has to be known before anything is asked."""
+
+    @property
+    def fits(self) -> bool:
+        """The verdict, without how large it may get and what would make it fit."""
+        return self.runs and self.told.answer <= self.room
 
     def _peak(self, run: Workload, plan: P) -> int:
         """The bytes of a workload and a plan. Raises TfcalcError."""
@@ -233,7 +236,7 @@ class _Asked(Generic[P]):
         found = tuple(largest_of(size, self.room) for size in self.sizes())
         room = Room(self.room, self.room * self.margin // 100)
         others: list[Remedy] = []
-        if changes and not (self.runs and room.holds(self.told.answer)):
+        if changes and not self.fits:
             least = [self._with_change(bound) for bound in self.bounds()]
             others = remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
         flags = tuple(self._flags(each.change) for each in others)
@@ -303,20 +306,18 @@ class _Training(_Asked["Training"]):
 
     def _begin(self) -> None:
         from tfcalc.analysis.peaks import peaks_of
-        from tfcalc.analysis.training_plan import MEGATRON
         from tfcalc.defaults import resolve_training
 
         run, self.resolved = resolve_training(self.model, self.run, self.plan)
         self.peaks = peaks_of(self.model, run, self.resolved)
-        if self.budget.card and self.resolved.backend != MEGATRON:
+        self.room = self.budget.allocatable(self.resolved)
+        if self.room < self.budget.bytes:
             self._put_on_card()
 
     def _put_on_card(self) -> None:
         """What a card shows of it, and whether the caching allocator runs in what there is."""
         from tfcalc.analysis.card import read
-        from tfcalc.footprint.training.card import allocatable
 
-        self.room = allocatable(self.budget.bytes)
         self.on_card = read(self.told.more, self.told.answer)
         reserved = self.on_card.reserved.bytes if self.on_card else 0
         if self.told.answer <= self.room < self.budget.bytes < reserved:

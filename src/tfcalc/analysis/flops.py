@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import subject
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
 from tfcalc.analysis.stated import for_programs, in_short, in_words, sizes_in_words
@@ -78,11 +77,10 @@ def flops(
     42553835520
     """
     conventions = conventions or Conventions()
-    asked = subject(model, workload, conventions, training, "FLOPs")
+    asked = subject(model, workload, conventions, training, FLOPS)
     workload = asked.run
     if asked.tuning is not None:
         check_tuning(asked.tuning, workload)
-    refuse_idle_in_flops(model, workload, ("latent", "experts", "source_len"))
     root, everything = asked.node.component, conventions.count == "all"
 
     def amount(measure: Measure) -> int:

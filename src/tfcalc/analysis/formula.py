@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree, tuning_for
+from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.stated import TIME, for_programs, in_words
@@ -25,6 +26,7 @@ from tfcalc.report.sheet import Factors, Share, for_people
 from tfcalc.report.style import Style
 from tfcalc.symbols import legend, own_letters, with_symbols
 from tfcalc.symbols import letters as letters_of
+from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -91,10 +93,10 @@ def formula(
     if of == "memory" and (training or serving or (workload is not None and workload.training)):
         from tfcalc.analysis.opened_memory import memory_formula
 
-        if approx or big_o or general or by_matrix or substitute or letters:
+        if approx or big_o or with_batch or general or by_matrix or substitute or letters:
             raise UsageError(
                 "the memory of training and serving has one form, the exact one",
-                "leave out approx, big_o, general, by_matrix, substitute and letters",
+                "leave out approx, big_o, with_batch, general, by_matrix, substitute and letters",
             )
         return memory_formula(target, chosen, workload, by, training=training, serving=serving)
     workload = asked_run(chosen, workload)
@@ -107,6 +109,8 @@ def formula(
             "the form by matrix is the exact one in letters", "leave out approx, big_o, substitute and time"
         )
     chosen.check(workload)
+    if of == "flops":
+        refuse_idle_in_flops(chosen, workload)
     shown, given = chosen.described(), chosen
     if needs_vocabulary(target):
         chosen = chosen.with_vocabulary(symbol("V"))
@@ -123,7 +127,7 @@ def formula(
     meanings = legend(closed.free_symbols, chosen, workload)
     ranks = {} if tuning is None else tuning.legend
     meanings |= {letter: meaning for letter, meaning in ranks.items() if letter in closed.free_symbols}
-    numbers_root = run_tree(chosen, workload, plan).root()
+    numbers_root = apart(run_tree(chosen, workload, plan), root).root()
     own = _own_letters(letters or {}, meanings, chosen, workload, notation=notation)
     notes = [
         *([why_zero(find(numbers_root, target).component, of, workload)] if closed == 0 else []),

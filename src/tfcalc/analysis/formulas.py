@@ -19,6 +19,7 @@ from tfcalc.report import SCHEMA_VERSION, exact, polynomial
 from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.symbols import legend, with_symbols
+from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -213,9 +214,9 @@ def formulas(
     chosen.check(run)
     shown, heading = chosen.described(), chosen.summary
     chosen = chosen.with_vocabulary(symbol("V"))
-    numbers = run_tree(chosen, run).root()
-    forms = run_tree(with_symbols(chosen, general=general), with_symbols(run, general=general)).root()
-    parts = tuple(_parts(numbers, forms, measure_of("flops", run, by), measure_of("time", run, by)))
+    forms = run_tree(with_symbols(chosen, general=general), with_symbols(run, general=general))
+    numbers = apart(run_tree(chosen, run), forms)
+    parts = tuple(_parts(numbers.root(), forms.root(), measure_of("flops", run, by), measure_of("time", run, by)))
     used = frozenset().union(*(form.free_symbols for part in parts for form in part.forms))
     return Formulas(
         heading=heading,

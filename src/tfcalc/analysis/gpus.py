@@ -1,10 +1,22 @@
-"""Which GPUs that people have hold so many bytes, the smallest first."""
+"""On which GPUs that people have it fits, the smallest first: by the rule of ``tfcalc memory --gpu``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
+from tfcalc.analysis.budget import of_accelerator
+from tfcalc.analysis.standing import bytes_in
+from tfcalc.footprint.plans import Serving
+from tfcalc.footprint.training.beside import workspaces
 from tfcalc.hardware import Accelerator, accelerators
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.peaks import Peaks
+    from tfcalc.footprint.plans import Training
+    from tfcalc.workload import Workload
 
 COMMON = (
     "T4",
@@ -21,10 +33,6 @@ COMMON = (
     "MI300X",
 )
 """GPUs that can be rented or bought nearly everywhere, by their names in hardware.csv."""
-SPARE = 20
-"""One part in so many of a GPU's usable memory is to stay free: 5 %."""
-TRAINED = 4
-"""In training one part in so many of what is allocated: 25 %, as card_memory.csv derives it (``fit``)."""
 MOST = 2
 """GPUs that are named."""
 
@@ -36,21 +44,45 @@ def common() -> tuple[Accelerator, ...]:
     return tuple(sorted(known, key=lambda gpu: (int(gpu.memory.split()[0]), COMMON.index(gpu.name))))
 
 
-def holding(need: int, dtype: str = "fp32", *, trained: bool = False) -> list[Accelerator]:
-    """The common GPUs that hold ``need`` bytes with 5 % to spare, and compute in ``dtype``, the smallest first.
+def serving_on(need: int, plan: Serving, dtype: str) -> Iterator[Accelerator]:
+    """The common GPUs that compute in ``dtype``, and on which serving by this plan fits: ``need`` bytes at the peak.
 
-    What is ``trained`` needs more beside it: fragments, and what the model of its peak may be off.
-
-    >>> [gpu.name for gpu in holding(150 * 2**30)], holding(2**40)
+    >>> [gpu.name for gpu in serving_on(150 * 2**30, Serving(), "bf16")], list(serving_on(2**40, Serving(), "bf16"))
     (['B200-HGX', 'MI300X'], [])
     """
-    needed, of = (need * (TRAINED + 1), TRAINED) if trained else (need * SPARE, SPARE - 1)
-    return [gpu for gpu in common() if needed <= gpu.usable().bytes * of and dtype in gpu.peaks]
+    return (gpu for gpu in _computing(dtype) if need <= of_accelerator(gpu).serving(plan).bytes)
 
 
-def in_words(gpus: list[Accelerator]) -> str:
+def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
+    """The same of a step of training, whose ``peaks`` are known: ``need`` bytes where nothing is known of the GPU."""
+    small = bytes_in(workspaces(plan.capability))
+    simulated = cache(lambda: peaks.reserved(run, plan).reserved)
+
+    def fits(gpu: Accelerator) -> bool:
+        card, more = of_accelerator(gpu), bytes_in(workspaces(gpu.capability)) - small
+        if need + more > card.allocatable(plan):
+            return False
+        if card.bytes > MOST_RESERVED * (need + more) or card.bytes > ROUNDED * (simulated() + more):
+            return True
+        return peaks.runs_in(run, plan.replaced(capability=gpu.capability), card.bytes)
+
+    return filter(fits, _computing(dtype))
+
+
+MOST_RESERVED = 1.5
+"""Times what is allocated: no step that was simulated reserves as much (each preset, tuned in three ways: 1.43)."""
+ROUNDED = 1.02
+"""Times what was simulated with other workspaces: it reserves no more with these."""
+
+
+def _computing(dtype: str) -> Iterator[Accelerator]:
+    return (gpu for gpu in common() if dtype in gpu.peaks)
+
+
+def in_words(gpus: Iterator[Accelerator]) -> str:
     """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of the same memory."""
-    if not gpus:
+    first = next(gpus, None)
+    if first is None:
         return "more than one GPU"
-    alike = [gpu.name for gpu in gpus if gpu.memory == gpus[0].memory][:MOST]
-    return f"{' or '.join(alike)} ({gpus[0].memory})"
+    alike = [first.name, *(gpu.name for gpu in takewhile(lambda gpu: gpu.memory == first.memory, gpus))][:MOST]
+    return f"{' or '.join(alike)} ({first.memory})"

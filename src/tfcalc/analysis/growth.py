@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import asked_run, check_arguments, run_tree
+from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.stated import for_programs
 from tfcalc.analysis.targets import TARGETS, find
@@ -204,6 +205,8 @@ def plot(
     one_of("quantity", of, QUANTITIES)
     if not values or len(values) > MOST:
         raise UsageError(f"{len(values):,} values of {over}", f"give 1 to {MOST:,}")
+    if of == "flops":
+        refuse_idle_in_flops(model, asked_run(model, workload))
     counted = Counted(model, asked_run(model, workload), conventions or Conventions(), of, over, tuple(parts))
     amounts = [counted(value) for value in values]
     if len(values) > 1 and len(set(amounts)) == 1:

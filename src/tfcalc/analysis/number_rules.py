@@ -15,20 +15,20 @@ from tfcalc.report.opening import Constant, Rule, ratio, total
 
 RULES: Mapping[str, Mapping[str, tuple[Rule, ...]]] = {
     "params": {
-        "non_embedding_params": (total("total_params", less=("embedding_params",)),),
+        "non_embedding_params": (total("total_params", less="embedding_params"),),
         "trainable_percent": (
             ratio(Constant(100, "per cent"), "trainable_params", over=("total_params",)),
             ratio("trainable_params", Constant(100, "per cent"), over=("total_params",)),
         ),
-        "headroom_params": (total("limit_params", less=("total_params",)),),
+        "headroom_params": (total("limit_params", less="total_params"),),
     },
     "flops": {
         "total_flops": (total("forward_flops", "backward_flops", "recompute_flops"),),
-        "model_flops": (total("total_flops", less=("recompute_flops",)),),
+        "model_flops": (total("total_flops", less="recompute_flops"),),
         "flops_per_token": (ratio("total_flops", over=("tokens",)),),
         "tokens": (ratio("conventions.batch_size", "conventions.seq_len"), ratio("conventions.batch_size")),
         "exact_flops": (total("model_flops"),),
-        "headroom_flops": (total("limit_flops", less=("total_flops",)),),
+        "headroom_flops": (total("limit_flops", less="total_flops"),),
         "training_flops": (total("training_forward_flops", "training_backward_flops", "training_recompute_flops"),),
         "training_forward_flops": (ratio("forward_flops", "training_tokens", over=("tokens",)),),
         "training_backward_flops": (ratio("backward_flops", "training_tokens", over=("tokens",)),),
@@ -47,9 +47,9 @@ RULES: Mapping[str, Mapping[str, tuple[Rule, ...]]] = {
     },
     "memory": {
         "total_bytes": (total("weights_bytes", "buffers_bytes"), total("components[].bytes")),
-        "weights_bytes": (total("components[].bytes", less=("buffers_bytes",)),),
+        "weights_bytes": (total("components[].bytes", less="buffers_bytes"),),
         "peak_bytes": (total("components[].bytes"),),
-        "headroom_bytes": (total("budget_bytes", less=("total_bytes",)),),
+        "headroom_bytes": (total("budget_bytes", less="total_bytes"),),
         "workspaces_bytes": (total("components.workspaces.bytes"),),
         "communication_bytes": (total("components.communication.bytes"),),
         "device_bytes": (total("reserved_bytes", Constant(CONTEXT, "CUDA context")),),

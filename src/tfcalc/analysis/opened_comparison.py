@@ -28,7 +28,7 @@ class OfComparison(Opener):
             case ("rows", int(row), "values", int(place)):
                 return Same(self._path(row, place))
             case ("rows", int(row), "differences", int(place)):
-                return total(self._path(row, place), less=(self._path(row, 0),))
+                return total(self._path(row, place), less=self._path(row, 0))
             case ("rows", int(row), "ratios", int(place)):
                 return ratio(self._path(row, place), over=(self._path(row, 0),))
         return None

@@ -38,7 +38,7 @@ class OfDiff(Opener):
                 return self._changed(change).of(self.found.moved[change].rows[row].key)
             case (*above, "difference"):
                 path = ".".join(map(str, above))
-                return total(f"{path}.new", less=(f"{path}.old",))
+                return total(f"{path}.new", less=f"{path}.old")
             case (*above, "percent"):
                 path = ".".join(map(str, above))
                 return ratio(Constant(100, "per cent"), f"{path}.difference", over=(f"{path}.old",))

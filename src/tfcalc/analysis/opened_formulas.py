@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
@@ -14,6 +15,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.opening import Constant, Opener, Way, ratio
 from tfcalc.symbols import with_symbols
+from tfcalc.tape.groups import apart
 
 if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
@@ -53,13 +55,15 @@ class OnePart:
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         model, run = self.answer.asked
-        root, forms = (run_tree(*each).root() for each in ((model, run), (with_symbols(model), with_symbols(run))))
+        symbolic = run_tree(with_symbols(model), with_symbols(run))
+        root, forms = apart(run_tree(model, run), symbolic).root(), symbolic.root()
         by = Conventions()
         notes, told = tuple(in_words("params", run, by)), for_programs("params", run, by)
         tree = Tree(model, run, root, forms, self._items, told, notes)
         pairs = zip(root.walk(), forms.walk(), strict=True)
         node, twin = next(pair for pair in pairs if pair[0].path == self.path)
-        return laid_out(prefix, "params", tree, node, twin, STORED)
+        found = laid_out(prefix, "params", tree, node, twin, STORED)
+        return replace(found, model=dict(self.answer.model))  # whose vocabulary is not a letter
 
     def _items(self, cost: Cost) -> list[Item]:
         weights = tuple(weight for weight in cost.weights if not (self.major and weight.minor))

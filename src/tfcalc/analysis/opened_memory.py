@@ -14,7 +14,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, in_bytes
 from tfcalc.core.measure import bytes_held
-from tfcalc.defaults import resolve_serving, resolve_training
 from tfcalc.footprint.numbers import of_formulas, of_numbers
 from tfcalc.footprint.plans import Training
 from tfcalc.report import polynomial
@@ -38,15 +37,13 @@ def opened_memory(
     """The terms of a training step, each whole, with what is temporary at its peak; or those of serving."""
     workload = workload or default_run(model)
     if serving is not None and training is None and not workload.training:
-        workload, serving = resolve_serving(model, workload, serving)
+        workload, serving = serving_report.resolved(model, workload, serving, conventions)
         found, requests = serving_memory.served(model, workload, serving), serving_memory.at_work(workload, serving)
         whole, letters = found.alive, serving_memory.LETTERS
         stated = serving_report.stated(requests, serving, found)
         notes = tuple(serving_report.notes(serving, found))
         return _tree(model, requests, whole, stated | {"units": conventions.units}, notes, letters)
-    plan, workload = training or Training(), workload.replaced(phase="train")
-    model.check(workload)
-    workload, plan = resolve_training(model, workload, plan)
+    workload, plan = training_report.resolved(model, workload.replaced(phase="train"), training or Training())
     step = training_memory.training_step(model, workload, plan)
     stated = training_report.stated(workload, plan) | {"units": conventions.units}
     notes = (

@@ -42,7 +42,7 @@ def listed(keys: Sequence[str], value: Number, asked: Asked) -> Derivation | Non
             note = f"{row['convention']}: {row['reference']}"
             return asked.told(keys, value, "formula", note, formula=row["formula"])
         case "changes", "headroom_bytes":
-            return _by(total("budget_bytes", less=(f"{own}.total_bytes",)), keys, value, asked)
+            return _by(total("budget_bytes", less=f"{own}.total_bytes"), keys, value, asked)
         case "changes", "total_bytes":
             what = f"the same question with {row['flags']}"
             found = asked.told(keys, value, "answer", f"total_bytes of {what}")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.budget import UTILIZATION
 from tfcalc.analysis.common import check_arguments, default_run
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.flops import flops
-from tfcalc.analysis.gpus import SPARE, TRAINED, holding, in_words
+from tfcalc.analysis.gpus import in_words, serving_on, training_on
 from tfcalc.analysis.numbers import (
     Unknown,
     known,
@@ -22,7 +24,7 @@ from tfcalc.analysis.numbers import (
     weights_bytes,
 )
 from tfcalc.analysis.params import embedded
-from tfcalc.analysis.peaks import training_peak
+from tfcalc.analysis.peaks import Peaks
 from tfcalc.analysis.remarks import SAMPLES
 from tfcalc.analysis.serving_memory import at_work
 from tfcalc.analysis.training_plan import of_text_alone
@@ -32,12 +34,14 @@ from tfcalc.core.measure import active_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.defaults import compute_dtype
 from tfcalc.footprint.plans import Serving, Training
+from tfcalc.footprint.training.card import bands
 from tfcalc.report import SCHEMA_VERSION, exact
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
 
 LENGTH = 4096
@@ -58,8 +62,8 @@ NONE = "–"
 class Overview:
     """A model at a glance. Bytes, parameters and FLOPs are exact integers; Unknown says why there is none.
 
-    ``weights`` are by format, the checkpoint's own first; ``finetune`` by method (full, lora, qlora). ``asked`` is how
-    the model is named on the command line.
+    ``weights`` are by format, the checkpoint's own first; ``finetune`` by method (full, lora, qlora). ``gpus`` are
+    those on which ``serving`` and each of these methods fit. ``asked`` is how the model is named on the command line.
     """
 
     model: Model
@@ -79,8 +83,8 @@ class Overview:
     training_flops: int | float
     serving: int | Unknown
     finetune: Mapping[str, int | Unknown]
+    gpus: Mapping[str, Callable[[], Iterator[Accelerator]]]
     notes: tuple[str, ...]
-    computing: str
     units: str = "iec"
 
     @property
@@ -115,9 +119,9 @@ class Overview:
     def _unknown(self, name: str) -> bool:
         return isinstance(self.finetune.get(name.removeprefix("finetune_")), Unknown)
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: integers with their unit in the key; null where nothing is known, with the reason."""
-        quantities: dict[str, object] = {
+    def _quantities(self) -> dict[str, object]:
+        """Each number with its unit in the key, or why there is none."""
+        return {
             "total_params": self.total_params,
             "active_params": self.active_params,
             "embedding_params": self.embedding_params,
@@ -130,7 +134,10 @@ class Overview:
             "serving_bytes": self.serving,
             **{f"finetune_{method}_bytes": size for method, size in self.finetune.items()},
         }
-        needs = {"serving": self.serving, **{f"finetune_{name}": size for name, size in self.finetune.items()}}
+
+    def to_dict(self) -> dict[str, object]:
+        """As in ``--json``: integers with their unit in the key; null where nothing is known, with the reason."""
+        quantities = self._quantities()
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "overview",
@@ -143,16 +150,14 @@ class Overview:
                 "flops_per": "sample" if self.by_sample else "token",
                 "kv_cache_context": self.context,
                 "lora_rank": RANK,
-                "gpu_margin": 1 / SPARE,
-                "gpu_margin_of_training": 1 / TRAINED,
+                "gpu_margin": round(1 - UTILIZATION, 2),
+                "gpu_margin_of_training": round(bands()["fit"].high - 1, 2),
             },
             "facts": self.facts._asdict(),
             **{name: None if isinstance(value, Unknown) else value for name, value in quantities.items()},
             **{
-                f"{name}_gpus": None
-                if isinstance(need, Unknown)
-                else [gpu.name for gpu in holding(need, self.computing, trained=name != "serving")]
-                for name, need in needs.items()
+                f"{name}_gpus": [gpu.name for gpu in self.gpus[name]()] if name in self.gpus else None
+                for name in ("serving", *(f"finetune_{method}" for method in self.finetune))
             },
             "reasons": {name: value.reason for name, value in quantities.items() if isinstance(value, Unknown)},
             "commands": self.commands,
@@ -192,15 +197,15 @@ class Overview:
             yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
         yield ["forward", short(self.forward_flops), f"FLOPs per {per}", "flops"]
         yield ["training", short(self.training_flops), f"FLOPs per {per}", "flops --train"]
-        yield self._placed("serving", self.serving, "memory --serve", trained=False)
+        yield self._placed("serving", "serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             command = f"memory --train{flags.partition(' 1')[0]}"
-            yield self._placed(called, self.finetune[method], command, trained=True)
+            yield self._placed(called, f"finetune_{method}", self.finetune[method], command)
 
-    def _placed(self, called: str, need: int | Unknown, command: str, *, trained: bool) -> list[Cell]:
+    def _placed(self, called: str, name: str, need: int | Unknown, command: str) -> list[Cell]:
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
-        return [called, Bytes(need), in_words(holding(need, self.computing, trained=trained)), command]
+        return [called, Bytes(need), in_words(self.gpus[name]()), command]
 
     def _parts(self) -> str:
         """``37.6B active, embedding 927M``."""
@@ -211,23 +216,22 @@ class Overview:
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
         if any(isinstance(size, int) for size in self.finetune.values()):
+            spare = f"{100 * (bands()['fit'].high - 1):g} % of its peak to spare"
             again = self.workload.recompute
-            yield f"fine-tuning with{sizes} --checkpointing {again}, AdamW".replace("  ", " ")
+            yield f"fine-tuning with{sizes} --checkpointing {again}, AdamW, {spare}".replace("  ", " ")
         if not self.by_sample:
             yield f"FLOPs with --seq {self.workload.seq_len}"
         if isinstance(self.serving, int):
-            yield f"serving 1 request of {self.context:,} tokens"
-        yield "5 % of a GPU's memory to spare"
+            yield f"serving 1 request of {self.context:,} tokens in {100 * UTILIZATION:g} % of a GPU's memory"
 
     def _detailed(self) -> Sheet:
         """The same for programs: a row for each number, in full."""
-        found = self.to_dict()
         rows: list[list[Cell]] = [[name, value] for name, value in self.facts._asdict().items()]
-        for name, value in found.items():
+        for name, value in self._quantities().items():
             if name == "weights_bytes":
                 rows += [[f"{name}.{format}", size] for format, size in self.weights.items()]
-            elif name.endswith(("_params", "_bytes", "_per_token", "_flops")) and isinstance(value, int | float | None):
-                rows.append([name, value])
+            elif name != "context":  # which is one of the facts
+                rows.append([name, value if isinstance(value, int | float) else None])
         return Sheet(
             title=f"{self.total_params:,} parameters",
             subtitle=self.heading,
@@ -285,6 +289,11 @@ def overview(
     context = serving_context(model, once)
     plan = Serving(context=context)
     serving, cache = serving_and_cache(model, plan)
+    step = workload.replaced(phase="train")
+    tuned = {method: _tuned(model, step, plan) for method, (_, plan, _) in METHODS.items()}
+    gpus = {f"finetune_{method}": on for method, (_, on) in tuned.items() if on}
+    if not isinstance(serving, Unknown):
+        gpus["serving"] = partial(serving_on, serving, plan, compute_dtype(model))
     kv = known(lambda: kv_bytes_per_token(model, default_run(model), plan), "none: it generates no text")
     forward = flops(model, once)
     own, name = own_name(model), getattr(model, "name", "")
@@ -306,9 +315,9 @@ def overview(
         forward_flops=per_token(forward),
         training_flops=per_token(flops(model, once.replaced(phase="train"))),
         serving=serving,
-        finetune={method: _tuned(model, workload, plan) for method, (_, plan, _) in METHODS.items()},
+        finetune={method: need for method, (need, _) in tuned.items()},
+        gpus=gpus,
         notes=(*model.remarks(once), *of_text_alone(model)),
-        computing=compute_dtype(model),
         units=(conventions or Conventions()).units,
     )
 
@@ -319,6 +328,12 @@ def default_workload(model: Model) -> Workload:
     return Workload(seq_len=min(longest, LENGTH) if isinstance(longest, int) else LENGTH, recompute="full")
 
 
-def _tuned(model: Model, workload: Workload, plan: Training) -> int | Unknown:
-    """The peak of fine-tuning by this plan."""
-    return known(lambda: training_peak(model, workload.replaced(phase="train"), plan), "not known for this family")
+def _tuned(
+    model: Model, run: Workload, plan: Training
+) -> tuple[int | Unknown, Callable[[], Iterator[Accelerator]] | None]:
+    """The peak of fine-tuning by this plan, and on which GPUs it fits."""
+    peaks = Peaks(model)
+    need = known(lambda: peaks.peak(run, plan, noting=True), "not known for this family")
+    if isinstance(need, Unknown):
+        return need, None
+    return need, partial(training_on, need, peaks, run, plan, compute_dtype(model))

@@ -11,6 +11,7 @@ from tfcalc.analysis.fine_tuning import TUNING, check_adapters, tuned
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
+    check_alone,
     check_code,
     check_loops,
     check_offloaded,
@@ -85,14 +86,14 @@ class Peaks:
         self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
         """The kernel and the plan that auto stands for, where the same is decided."""
 
-    def peak(self, run: Workload, plan: Training) -> int:
-        """The bytes of the peak. Raises InvalidModel."""
+    def peak(self, run: Workload, plan: Training, *, noting: bool = False) -> int:
+        """The bytes of the peak; ``noting`` allocations, for who asks next what they reserve. Raises InvalidModel."""
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.backend == MEGATRON:
             return on_megatron(self.model, run, plan).peak.total
         self.check(run, plan)
-        found, _ = self.phases(run, plan, self.step(run, plan))
+        found, _ = self.phases(run, plan, self.step(run, plan, noting=noting))
         return highest(found).total
 
     def checked(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
@@ -104,6 +105,7 @@ class Peaks:
 
     def check(self, run: Workload, plan: Training) -> None:
         """Raise InvalidModel where no step of this plan is known to the tape."""
+        check_alone(self.model, plan)
         known_error(self.model)
         check_loops(self.model, run)
         check_offloaded(run, plan)

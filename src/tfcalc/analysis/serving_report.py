@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.at_a_glance import of_serving, serving_summary
-from tfcalc.analysis.effects import SERVING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.effects import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.analysis.serving_memory import LETTERS, Served, at_work, served
 from tfcalc.analysis.training_plan import of_text_alone
@@ -76,7 +76,8 @@ def serving_memory(
 
 def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conventions) -> tuple[Workload, Serving]:
     """What is served and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
-    refuse_idle(workload, SERVING, "with --serve")
+    effective, where = (PAGED_SERVING, "with a paged cache") if plan.cache == PAGED else (SERVING, "with --serve")
+    refuse_idle(workload, effective, where)
     refuse_idle_source(model, workload)
     return resolve_serving(model, workload, plan, conventions.dtype)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from tfcalc.analysis.common import asked_run, check_arguments
+from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import find, others
 from tfcalc.conventions import Conventions
@@ -46,7 +47,8 @@ def shapes(
 
     Raises:
         InvalidModel: the model, or the model on this workload, makes no sense.
-        UsageError: the target is not known, or a training step is asked for.
+        UsageError: the target is not known, a training step is asked for, or the workload has another way of a part
+            that this model does not have.
 
     >>> [(made.name, made.sizes) for made in shapes("sdpa", workload=Workload(batch_size=2, seq_len=5)).results]
     [('scores', (2, 8, 5, 5)), ('weights', (2, 8, 5, 5)), ('heads', (2, 8, 5, 64))]
@@ -57,6 +59,7 @@ def shapes(
     model.check(run)
     if run.training:
         raise UsageError("shapes are those of a forward pass", "leave out --train, or choose --phase prefill or decode")
+    refuse_idle_in_flops(model, run)
     trace = Shaping()
     root = counted_by(trace, remembering(model, widths=True).module(), remembering(run)).root()
     node = find(root, target)

@@ -87,6 +87,7 @@ WEIGHTS = Quantity("weights_bytes", "weights", "bytes")
 KV = Quantity("kv_cache_bytes_per_token", "KV cache per token", "bytes")
 CACHE = Quantity("kv_cache_bytes", "KV cache at context", "bytes")
 PEAK = Quantity("training_peak_bytes", "training memory", "bytes")
+SERVED = Quantity("serving_peak_bytes", "serving memory", "bytes")
 
 
 def totals(operand: Operand, workload: Workload) -> Groups:
@@ -125,6 +126,5 @@ def _memory(operand: Operand, workload: Workload) -> dict[Quantity, Value]:
     if training is not None:
         found[PEAK] = known(lambda: memory(model, workload, training=training).answer, "not known")
     if serving is not None:
-        quantity = Quantity("serving_peak_bytes", "serving memory", "bytes")
-        found[quantity] = known(lambda: memory(model, serving=serving).answer, "not known")
+        found[SERVED] = known(lambda: memory(model, serving=serving).answer, "not known")
     return found

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 MEGATRON = "megatron"
+DEVICE = "--device recorded"
 LLM_INT8 = "int8"
 """bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 
@@ -55,8 +56,13 @@ def check_plan(plan: Training) -> None:
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
         fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
         raise InvalidModel(fact, "leave one of them out")
-    if plan.offload_activations and plan.backend == MEGATRON:
-        raise InvalidModel("--offload-activations has no effect with --backend megatron", "leave it out")
+    if plan.backend == MEGATRON:
+        for flag, asked in (("--offload-activations", plan.offload_activations), (DEVICE, plan.device == "recorded")):
+            if asked:
+                raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+        if plan.virtual_pipeline != 1 and plan.pipeline_parallel == 1:
+            fact = f"--vpp {plan.virtual_pipeline} has no effect on a pipeline of one stage"
+            raise InvalidModel(fact, "add --pp 2, or leave it out")
     if precision(plan.precision).cast_when_gathered and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
     if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
@@ -263,7 +269,7 @@ def check_in_backward(plan: Training) -> None:
 
 def check_alone(model: Model, plan: Training) -> None:
     """Raise InvalidModel where layers are to be shared by code that is not Megatron's, nor DTensor's under FSDP."""
-    if (
+    if plan.backend == MEGATRON or (
         isinstance(model, HFModel)
         and plan.backend in ("auto", "transformers")
         and placement_of(plan).by_units

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.guarded import EQUAL, Guards, guarded
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1 << 14
 """Points, so that all forms at them fit into a processor's cache."""
+BLOCK = 1 << 17
+"""Points that are looked at together, so that what is computed on the way takes little memory beside them."""
 MOST = (1 << 63) - 1
 """What a 64-bit integer holds; beyond it Python's own are used."""
-RUNS = 10_000
-"""Runs of one sweep. A run takes a millisecond (parameters) to some tenths of a second (training)."""
+RUNS, OF_A_RUN = 3_000, 40
+"""Runs of one sweep, and what each spends beside its operations: it takes a millisecond (parameters) to some tenths of
+a second (training)."""
 FEW = 3
 """Numbers that a size may be compared with before it is taken for one that decides by itself."""
 
@@ -83,31 +87,37 @@ def evaluate(
         UsageError: it takes too many runs.
     """
     found = _Found(np.zeros(count, np.int64), np.ones(count, bool))
-    to_do = _groups(points, apart, np.arange(count))[::-1]
+    to_do = _groups(points, apart, np.arange(count, dtype=np.int32))[::-1]
     runs, done, pinned = 0, 0, _Pinned()
     while to_do:
         left = to_do.pop()
         while left.size:
             runs += 1
+            EFFORT.spend(OF_A_RUN)
             if runs > RUNS:
                 raise UsageError(
                     f"these sizes take more than {RUNS:,} runs, one for each case in which the model is another",
                     "sweep fewer of them",
                 )
-            here, guards = {name: points[name][left] for name in points}, Guards()
-            ints = {name: int(array[0]) for name, array in here.items()}
+            ints, guards = {name: int(array[left[0]]) for name, array in points.items()}, Guards()
             sizes = {name: size if name in apart else guarded(name, size, guards) for name, size in ints.items()}
             forms, error = _asked(forms_at, sizes)
-            free = {name: array for name, array in here.items() if name not in apart}
-            exact = _wide(free, [*forms, *(form for form, _ in guards.decided)])
-            alike = np.broadcast_to(guards.hold(exact), left.shape)
-            chosen = left[alike]
-            if error is None:
-                found.put(chosen, forms, {name: array[alike] for name, array in exact.items()})
-            else:
-                found.refuse(chosen, _in_own_words(error, why, ints))
-            done += len(chosen)
-            progress(done)
+            free = {name: array for name, array in points.items() if name not in apart}
+            wide = _wide(free, left, [*forms, *(form for form, _ in guards.decided)])
+            alike = np.empty(left.size, bool)
+            for start in range(0, left.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                here: dict[str, Array] = {
+                    name: array[left[part]].astype(wide, copy=False) for name, array in free.items()
+                }
+                alike[part] = guards.hold(here)
+                if error is None:
+                    chosen = {name: array[alike[part]] for name, array in here.items()}
+                    found.put(left[part][alike[part]], forms, chosen)
+                progress(done + int(np.count_nonzero(alike[: start + BLOCK])))
+            if error is not None:
+                found.refuse(left[alike], _in_own_words(error, why, ints))
+            done += int(np.count_nonzero(alike))
             left = left[~alike]
             if left.size and (often := pinned.often(guards)):
                 to_do += _groups(points, often, left)[::-1]
@@ -131,6 +141,8 @@ class _Found:
         self.letters: set[str] = set()
 
     def put(self, places: Array, forms: Sequence[Polynomial], points: Mapping[str, Array]) -> None:
+        if not places.size:
+            return
         self.letters |= frozenset().union(*(form.free_symbols for form in forms))
         found = highest(forms, points, len(places))
         self.values = self.values.astype(np.result_type(self.values, found), copy=False)
@@ -185,11 +197,12 @@ def _groups(points: Mapping[str, Array], names: frozenset[str], places: Array) -
     return sorted((np.sort(group) for group in groups), key=lambda group: int(group[0]))
 
 
-def _wide(points: Mapping[str, Array], forms: Sequence[Polynomial]) -> dict[str, Array]:
-    """The points as 64-bit integers, or as Python's own where some form has numbers beyond these."""
-    largest = {name: int(array.max()) for name, array in points.items()}
-    wide = any(reach(form, largest) > MOST for form in forms)
-    return {name: array.astype(object if wide else np.int64, copy=False) for name, array in points.items()}
+def _wide(points: Mapping[str, Array], places: Array, forms: Sequence[Polynomial]) -> type:
+    """64-bit integers, or Python's own where some form has numbers beyond these at some of the places."""
+    largest = {
+        name: int((array if places.size == array.size else array[places]).max()) for name, array in points.items()
+    }
+    return object if any(reach(form, largest) > MOST for form in forms) else np.int64
 
 
 def reach(form: Polynomial | int, largest: Mapping[str, int]) -> int:

@@ -47,15 +47,37 @@ def axes(names: Iterable[str], model: Model, workload: Workload, training: bool,
             own = called if called in one.also_called(field) else field  # which may stand for the layers of two stacks
             known[called] = Axis(called, of, own, letter, size.length)
     for name in names:
-        if name not in known:
+        axis = known.get(name) or _of_model(name, model)
+        if axis is None:
             raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
-        found[name] = known[name]._replace(name=name)
+        found[name] = axis._replace(name=name)
     taken: dict[tuple[str, str], str] = {}
+    of_several: dict[str, list[tuple[str, str]]] = {}
     for name, axis in found.items():
-        before = taken.setdefault((axis.of, axis.letter), name)
+        places = model.places(axis.field) if axis.of == MODEL else []
+        keys = [(MODEL, path) for path in places if path in model.dimensions()] or [(axis.of, axis.letter)]
+        if len(keys) > 1:
+            of_several[name] = keys
+            continue
+        before = taken.setdefault(keys[0], name)
         if before != name:
             raise UsageError(f"{before} and {name} are one size", "leave one of them out")
+    for name, keys in of_several.items():
+        if all(key in taken for key in keys):
+            raise UsageError(
+                f"{name} changes nothing beside {' and '.join(taken[key] for key in keys)}", "leave it out"
+            )
     return list(found.values())
+
+
+def _of_model(name: str, model: Model) -> Axis | None:
+    """What is no size by itself: the layers of both stacks, or a field that is left out; None for anything else."""
+    try:
+        places = model.places(name)
+    except UsageError:
+        return None
+    read = [path for path in places if path in model.dimensions()]
+    return Axis(name, MODEL, name, model.dimensions()[read[0]].symbol if read else name, False) if places else None
 
 
 def broadcast(sizes: Mapping[str, ArrayLike]) -> tuple[dict[str, NDArray[Any]], tuple[int, ...]]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import check_plans, run_tree, tuning_for
+from tfcalc.analysis.common import asked_run, check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.arrays.points import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
+from tfcalc.configs.other_sizes import has_kinds
+from tfcalc.configs.published import CONTEXT, HFModel
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
 from tfcalc.defaults import own_format, resolve_dtype
+from tfcalc.errors import UsageError
 from tfcalc.footprint.plans import Serving, Training
 from tfcalc.footprint.serving.caches import PAGED
 
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from tfcalc.report import Report
     from tfcalc.workload import Workload
 
+OF_A_STEP = 300
+"""What a point spends that is a report of training, beside its operations."""
 QUANTITIES = {
     "params": "parameters",
     "trainable": "parameters that are trained",
@@ -34,11 +40,15 @@ QUANTITIES = {
 
 @dataclass(frozen=True)
 class Question:
-    """A quantity of a model on a workload, by definitions and plans; ``weights`` is the format of a model at rest."""
+    """A quantity of a model on a workload, by definitions and plans; ``weights`` is the format of a model at rest.
+
+    ``runs`` says what is run of a model: where no length is given, as long a sequence as that model reads.
+    """
 
     of: str
     model: Model
     workload: Workload
+    runs: Callable[[Model], Workload]
     conventions: Conventions
     training: Training | None = None
     serving: Serving | None = None
@@ -62,15 +72,15 @@ class Question:
 
     def at(self, axes: Sequence[Axis], sizes: Mapping[str, Num]) -> Question:
         """The same with these sizes, by the names of their axes."""
+        model = self.model.replaced(**placed(axes, MODEL, sizes))
+        run = self.runs(model).replaced(**placed(axes, RUN, sizes))
         training, serving = placed(axes, TRAINING, sizes), placed(axes, SERVING, sizes)
-        return Question(
-            self.of,
-            self.model.replaced(**placed(axes, MODEL, sizes)),
-            self.workload.replaced(**placed(axes, RUN, sizes)),
-            self.conventions,
-            (self.training or Training()).replaced(**training) if training else self.training,
-            (self.serving or Serving()).replaced(**serving) if serving else self.serving,
-            self.weights,
+        return replace(
+            self,
+            model=model,
+            workload=asked_run(model, run),
+            training=(self.training or Training()).replaced(**training) if training else self.training,
+            serving=(self.serving or Serving()).replaced(**serving) if serving else self.serving,
         )
 
     def apart(self, axes: Sequence[Axis]) -> frozenset[str]:
@@ -78,7 +88,28 @@ class Question:
         if self.by_itself:
             return frozenset(axis.name for axis in axes)
         of = {MODEL, TRAINING} if self.training or self.serving else {TRAINING}
-        return frozenset(axis.name for axis in axes if axis.of in of)
+        return frozenset(axis.name for axis in axes if axis.of in of or self._unseen(axis))
+
+    def _unseen(self, axis: Axis) -> bool:
+        """Whether something rests on a size of the model before the model reads it, so that nothing remembers it.
+
+        That is the longest sequence, which is run by default, and the number of layers of kinds that are listed.
+        """
+        if axis.of != MODEL:
+            return False
+        called = (axis.field, *self.model.also_called(axis.field))
+        if any(name.removeprefix("text_config.") in ("max_len", *CONTEXT) for name in called):
+            return True
+        return isinstance(self.model, HFModel) and any(
+            has_kinds(self.model.data, path) for path in self.model.places(axis.field)
+        )
+
+    def refuse_unread(self, axes: Sequence[Axis]) -> None:
+        """Raise UsageError for a size of a config that nothing reads."""
+        if isinstance(self.model, HFModel):
+            for axis in axes:
+                if axis.of == MODEL and (field := self.model.unread(axis.field)):
+                    raise UsageError(f"{axis.name} has no effect: this model does not read {field}", "leave it out")
 
     @property
     def by_itself(self) -> bool:
@@ -93,6 +124,7 @@ class Question:
     def forms(self) -> Sequence[Polynomial]:
         """All that may be the answer, of which it is the highest. Raises InvalidModel as the single answer does."""
         if self.by_itself:
+            EFFORT.spend(OF_A_STEP if self.training else 0)
             return [Polynomial({(): self.single()})]
         if self.of == "memory" and self.training is not None:
             from tfcalc.analysis.training_memory import live_bytes

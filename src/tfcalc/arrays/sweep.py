@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import asked_run, check_arguments
-from tfcalc.analysis.effects import TRAINING, refuse_idle
+from tfcalc.analysis.common import asked_run, check_arguments, default_run
+from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_in_flops
 from tfcalc.conventions import Conventions
+from tfcalc.core.effort import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ def sweep(
     return answered(question, sizes, progress or (lambda _: None))
 
 
+MOST_UNITS = 240_000
+"""What may be spent (:mod:`tfcalc.core.effort`) on the runs of one sweep: some seconds."""
+
+
 def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
     """The question at each point of the sizes. Raises as :func:`sweep`."""
     from tfcalc.arrays.evaluation import evaluate
@@ -85,16 +91,22 @@ def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Calla
     trains, serves = question.training is not None, question.serving is not None
     found = axes(sizes, question.model, question.workload, trains, serves)
     points, shape = broadcast(sizes)
-    _first(question.at(found, {name: int(array[0]) for name, array in points.items()}))
+    with suppress(InvalidModel):  # the first point alone refuses what changes nothing; others may be of a model
+        first = question.at(found, {name: int(array[0]) for name, array in points.items()})
+        first.refuse_unread(found)
+        first.single()
     apart = question.apart(found)
-    done = evaluate(
-        lambda at: question.at(found, at).forms(),
-        points,
-        prod(shape),
-        apart=apart,
-        why=lambda at: question.at(found, at).single(),
-        progress=progress,
-    )
+    with at_most(
+        MOST_UNITS, "these sizes take too many runs of the model", "sweep fewer sizes of the model or the plan"
+    ):
+        done = evaluate(
+            lambda at: question.at(found, at).forms(),
+            points,
+            prod(shape),
+            apart=apart,
+            why=lambda at: question.at(found, at).single(),
+            progress=progress,
+        )
     if not done.valid.any():
         raise done.refused[0].error
     for axis in found:
@@ -114,8 +126,12 @@ def asked(
     training: Training | None,
     serving: Serving | None,
     weights: str | None,
+    runs: Callable[[Model], Workload] | None = None,
 ) -> Question:
-    """What is asked; a plan or a workload that changes nothing of it is refused."""
+    """What is asked; a plan or a workload that changes nothing of it is refused.
+
+    ``runs`` says what is run of a model with other sizes, where that is not the ``workload``.
+    """
     from tfcalc.arrays.questions import QUANTITIES, Question
     from tfcalc.footprint.plans import Serving, Training
 
@@ -135,20 +151,19 @@ def asked(
         raise UsageError(
             f"a format of weights changes nothing in a sweep of {of}", "sweep the memory of a model at rest"
         )
-    run = asked_run(model, workload)
-    if training is not None and of == "memory":
-        run = run.replaced(phase="train")
+    trains = training is not None and of == "memory"
+
+    def run_of(other: Model) -> Workload:
+        run = runs(other) if runs else workload or default_run(other)
+        return run.replaced(phase="train") if trains else run
+
+    run = asked_run(model, run_of(model))
+    if of == "flops":
+        refuse_idle_in_flops(model, run)
+    if trains:
         refuse_idle(run, TRAINING, "on the memory of training")
-    question = Question(of, model, run, conventions or Conventions(), training, serving, weights)
+    question = Question(of, model, run, run_of, conventions or Conventions(), training, serving, weights)
     question.check()
     if workload is not None and (of in ("params", "trainable") or question.at_rest):
         raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")
     return question
-
-
-def _first(question: Question) -> None:
-    """Ask for the first point alone, which refuses what changes nothing; where it is no model, others may be."""
-    try:
-        question.single()
-    except InvalidModel:
-        return

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 LARGEST_TABLE = 10_000
 """Rows of a table that people read."""
+LARGEST_TEXT = 1_000_000
+"""Points that are written as text, CSV or JSON: a second or two."""
+LARGEST_FILE = 5_000_000
+"""Points of a file of columns."""
+AT_ONCE = 10_000
 MOST_CURVES = 10
 LARGEST_CHART = 5_000
 WORDS = {
@@ -88,12 +93,14 @@ class Swept:
             ],
         }
 
-    def csv(self) -> str:
-        """A line of names, then a line for each point; nothing where there is no answer."""
-        columns = self.table.to_dict()
-        rows = zip(*columns.values(), strict=True)
-        lines = (",".join("" if value is None else str(value) for value in row) for row in rows)
-        return "\n".join([",".join(columns), *lines])
+    def csv(self) -> Iterator[str]:
+        """A line of names, then a line for each point, nothing where there is no answer: many lines at once."""
+        columns = self.table.columns
+        yield ",".join(columns)
+        for start in range(0, self.table.rows, AT_ONCE):
+            some = [column[start : start + AT_ONCE].tolist() for column in columns.values()]
+            rows = zip(*some, strict=True)
+            yield "".join("\n" + ",".join(["" if value is None else str(value) for value in row]) for row in rows)
 
     def sheet(self) -> Sheet:
         """The answer for people."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tfcalc.budgets.keys import LONGEST_NAME
 from tfcalc.errors import InvalidModel
+from tfcalc.files import content
 from tfcalc.reader import CONFIG, parse
 from tfcalc.settings_file import LARGEST_FILE
 
@@ -57,17 +58,15 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _is_ours(folder: Path) -> bool:
-    packages = folder.name in NOT_OURS or (folder / "pyvenv.cfg").exists()
+    packages = folder.name in NOT_OURS or os.path.exists(folder / "pyvenv.cfg")
     return not (folder.name.startswith(".") or packages)
 
 
 def _fields(path: Path) -> dict[str, object] | None:
     """The fields of a config; None where it is none, or cannot be read."""
     try:
-        if not path.is_file() or path.stat().st_size > LARGEST or not str(path).isprintable():
-            return None
-        raw = path.read_bytes()
-        if b'"model_type"' not in raw:
+        raw = content(path, LARGEST) if str(path).isprintable() else b""
+        if len(raw) > LARGEST or b'"model_type"' not in raw:
             return None
         fields = parse(raw, str(path))
     except (OSError, InvalidModel):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import BadFile
+from tfcalc.files import content
 from tfcalc.plain_data import whole_number
 from tfcalc.printable import shortened
 
@@ -92,8 +93,7 @@ def record(key: Key, number: Number, options: Mapping[str, object], reason: str 
 def read(path: Path, name: str) -> Lock:
     """The recorded values of a file that is called ``name``. Raises BadFile where it cannot be read, or is none."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST + 1)
+        raw = content(path, LARGEST)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "no file can be called so"
         raise BadFile(f"{name} cannot be read: {why}", "tfcalc budget --update writes it") from None

@@ -11,11 +11,11 @@ from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario
 from tfcalc.budgets.keys import LONGEST_NAME, MODEL, MOST, TOP, VERSION
 from tfcalc.budgets.one_budget import budget
 from tfcalc.budgets.patterns import Names
-from tfcalc.budgets.places import lines
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
 from tfcalc.errors import BadFile, TfcalcError, nearest, one_of
 from tfcalc.printable import quoted
+from tfcalc.toml_lines import lines_of_tables
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Budget
@@ -160,7 +160,7 @@ def _budgets(table: Mapping[str, object], text: str, path: str) -> tuple[Budget,
         raise BadFile(f"{path}: budget is not a list of tables", "write [[budget]] above each")
     if len(given) > MOST:
         raise BadFile(f"{path} has {len(given):,} budgets", f"the most are {MOST}: divide the file")
-    places = lines(text, (*settings_file.section(path), "budget"), len(given))
+    places = lines_of_tables(text, (*settings_file.section(path), "budget"), len(given))
     return tuple(
         budget(one, called(path, number, line), line)
         for number, (one, line) in enumerate(zip(given, places, strict=True), 1)

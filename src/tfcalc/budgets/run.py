@@ -18,6 +18,8 @@ from tfcalc.budgets.moved import culprit, line_of
 from tfcalc.budgets.patterns import Names
 from tfcalc.budgets.sources import Source, here
 from tfcalc.errors import BadFile, TfcalcError, Unavailable
+from tfcalc.files import content
+from tfcalc.reader import LARGEST
 
 if TYPE_CHECKING:
     from tfcalc.budgets.before import Other
@@ -175,7 +177,7 @@ class Run:
         field = culprit(then.fields, source.fields, moves) if now.value != base else None
         if field is None:
             return self._line_of(budget)
-        text = Path(source.path).read_text(encoding="utf-8-sig")
+        text = content(Path(source.path), LARGEST).decode("utf-8-sig")
         return Place(shown(Path(source.path)), line_of(text, field))
 
     def _line_of(self, budget: Budget) -> Place:

@@ -102,7 +102,7 @@ class Revision:
 
         if self._text(config) is not None:
             return config
-        inside = (self.folder / config).is_dir()
+        inside = os.path.isdir(self.folder / config)
         return renamed(self.ref, f"{config}/{CONFIG}" if inside else config, self.folder)
 
     def _shown(self, config: str) -> str | None:

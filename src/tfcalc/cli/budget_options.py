@@ -20,8 +20,9 @@ def of_model() -> tuple[Option, ...]:
 
 
 def of_scenario() -> tuple[Option, ...]:
-    """What is said of a run: the options of the commands that budgets ask."""
-    return tuple({option.name: option for option in _asked() if option.name not in NOT_RUN}.values())
+    """What is said of a run: the options of the commands that budgets ask, but for those that are only typed."""
+    asked = (option for option in _asked() if option.name not in NOT_RUN and not option.typed)
+    return tuple({option.name: option for option in asked}.values())
 
 
 def _asked() -> Iterator[Option]:
@@ -40,7 +41,8 @@ def _by_key(options: Iterable[Option]) -> dict[str, str]:
 
 def file_schema() -> Schema:
     """The JSON Schema of a tfcalc.toml."""
-    return schema(OptionSchemas(_schemas(every()), _schemas(of_model()), _schemas(of_scenario())))
+    at_the_top = (option for option in every() if not option.typed)
+    return schema(OptionSchemas(_schemas(at_the_top), _schemas(of_model()), _schemas(of_scenario())))
 
 
 def _schemas(options: Iterable[Option]) -> dict[str, Schema]:

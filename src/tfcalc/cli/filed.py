@@ -10,7 +10,7 @@ from tfcalc.cli.commands import every
 from tfcalc.cli.options import CONVENTIONS, Option, keyed
 from tfcalc.errors import BadFile, nearest
 from tfcalc.printable import quoted
-from tfcalc.settings_file import RESERVED, SettingsFile, find
+from tfcalc.settings_file import RESERVED, SettingsFile, find, section, text_of, working_folder
 
 VERSION = 1
 
@@ -25,10 +25,10 @@ class Written(NamedTuple):
 def filed(options: Iterable[Option]) -> tuple[Mapping[str, Written], Path | None]:
     """What the nearest settings file says of these options, by their names; and the file, if there is one.
 
-    Keys of other commands' options are passed over, unread. Raises BadFile for a key that no command has, and where
-    two keys say different things of one option.
+    Keys of other commands' options are passed over, unread. Raises BadFile for a key that no command has or that is
+    only typed, and where two keys say different things of one option.
     """
-    folder = _here()
+    folder = working_folder()
     file = find(folder) if folder else None
     return (_by_option(file, options), file.path) if file else ({}, None)
 
@@ -44,14 +44,32 @@ def _by_option(file: SettingsFile, options: Iterable[Option]) -> dict[str, Writt
         if option is None:
             others[key] = written.key
             continue
+        _check_not_typed(option, written, file)
         before = found.setdefault(option.name, written)
         if not _same(before.value, written.value):
             fact = f"{written.key} {quoted(written.value)} contradicts {before.key} {quoted(before.value)}"
             raise BadFile(f"{file.path}: {fact}", "leave one of them out")
-    for key in unknown(others):
-        hint = nearest(key, [*keys_of_all(), *RESERVED])
-        raise BadFile(f"{file.path}: key {quoted(others[key])} is not known", hint)
+    for key, option in of_others(others).items():
+        if option is None:
+            hint = nearest(key, [*keys_of_all(), *RESERVED])
+            raise BadFile(f"{file.path}: key {quoted(others[key])} is not known", hint)
+        _check_not_typed(option, Written(others[key], file.options[others[key]]), file)
     return found
+
+
+def _check_not_typed(option: Option, written: Written, file: SettingsFile) -> None:
+    """Raise BadFile, with the line, for an option that decides on what is written or run."""
+    if not option.typed:
+        return
+    from tfcalc.toml_lines import line_of_key
+
+    line = line_of_key(text_of(file.path), (*section(file.path.name), written.key))
+    flag = option.flags[0]
+    raise BadFile(
+        f"{file.path}:{line}: {written.key} {quoted(written.value)} cannot be set in a file: {flag} is taken from the "
+        "command line alone, as it decides on what is written or run",
+        f"remove it, and type it: {option.typed}",
+    )
 
 
 def _entries(file: SettingsFile) -> Iterator[tuple[str, Written]]:
@@ -73,24 +91,19 @@ def _same(value: object, other: object) -> bool:
     return value == other or str(value).lower() == str(other).lower()
 
 
-def unknown(keys: Iterable[str]) -> list[str]:
-    """Those of the keys that no option of any command has. Commands are imported until all keys are found."""
-    left = list(keys)
+def of_others(keys: Iterable[str]) -> dict[str, Option | None]:
+    """The options that have these keys, of any command, or None. Commands are imported until all are found."""
+    found: dict[str, Option | None] = dict.fromkeys(keys)
+    left = set(found)
     for option in every() if left else ():
-        left = [key for key in left if not (option.flags and key in option.keys)]
+        for key in left.intersection(option.keys if option.flags else ()):
+            found[key] = option
+            left.remove(key)
         if not left:
             break
-    return left
+    return found
 
 
 def keys_of_all() -> list[str]:
     """The keys of all options of all commands."""
     return list(keyed(every()))
-
-
-def _here() -> Path | None:
-    """The folder that the program runs in, unless it is gone."""
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        return None

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import cast
 
 from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW
-from tfcalc.cli.messages import tell
+from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
@@ -22,41 +22,32 @@ REPORT = "please report it with the command that you typed; --debug shows the tr
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Nothing but the answer goes to stdout."""
     asked = list(sys.argv[1:] if arguments is None else arguments)
-    if asked[:1] in (["--version"], ["-V"]):
-        return _version()
-    try:
-        return _run(asked)
-    except TfcalcError as error:
-        return _refuse(error, asked)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        return _unread()
-    except SystemExit as stop:  # typer turns a broken pipe into exit 1
-        if isinstance(stop.__context__, BrokenPipeError):
-            return _unread()
-        raise
-    except Exception as error:
-        if "--debug" in asked or os.environ.get("TFCALC_DEBUG"):
-            raise
-        text = f"internal error: {type(error).__name__}: {_one_line(str(error))}"
-        return _refuse(Bug(text, REPORT), asked)
-
-
-def _unread() -> int:
-    """The reader of our output has seen enough; the flush at exit is to find no broken pipe either."""
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # it stays open until the process ends
-    return 0
+    with standard_output():
+        try:
+            return _run(asked)
+        except TfcalcError as error:
+            return _refuse(error, asked)
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except SystemExit as stop:  # so typer ends where it completes a word
+            return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        except Exception as error:
+            if "--debug" in asked or os.environ.get("TFCALC_DEBUG"):
+                raise
+            text = f"internal error: {type(error).__name__}: {_one_line(str(error))}"
+            return _refuse(Bug(text, REPORT), asked)
 
 
 def _version() -> int:
     from tfcalc import __version__
 
-    print(f"tfcalc {__version__}")
+    say(f"tfcalc {__version__}\n")
     return 0
 
 
 def _run(asked: list[str]) -> int:
+    if asked[:1] in (["--version"], ["-V"]):
+        return _version()
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
     asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
@@ -106,7 +97,8 @@ def _short_help() -> int:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {help}" for name, help in COMMANDS.items()]
     usage = "usage: tfcalc MODEL [OPTIONS]          a model at a glance\n       tfcalc COMMAND [MODEL] [OPTIONS]\n"
-    print(usage, *lines, "\ntfcalc COMMAND --help shows more", sep="\n", file=sys.stderr)
+    for line in (*usage.split("\n"), *lines, "", "tfcalc COMMAND --help shows more"):
+        tell(line)
     return UsageError.exit_code
 
 

@@ -16,6 +16,10 @@ class Option(NamedTuple):
     A ``switch`` takes no value, an ``argument`` has no flag, and one of ``several`` takes as many words as there are.
     An option may be ``short_for`` others with their values (None: its own). ``alone`` is its value where none follows
     it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
+
+    What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
+    have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``. One that runs the user's code is
+    not taken from a ``variable`` either.
     """
 
     name: str
@@ -34,6 +38,9 @@ class Option(NamedTuple):
     least: int = 1
     most: int = LARGEST
     spreads: bool = False
+    typed: str = ""
+    variable: bool = True
+    replaces_file: bool = False
 
     @property
     def keys(self) -> list[str]:
@@ -117,7 +124,7 @@ SHOW = (
     Option("format", ("--format",), "output format [default: table]", FORMATS),
     Option("json", ("--json",), "short for --format json", switch=True, short_for=(("format", "json"),)),
     Option("quiet", ("--quiet", "-q"), "print only the answer, on one line", switch=True),
-    Option("output", ("--output", "-o"), "write to this file instead; - is the standard output"),
+    Option("output", ("--output", "-o"), "write to this file instead; - is the standard output", typed="-o FILE"),
     Option("notation", ("--notation",), "letters of the formulas (JSON always has lbhn) [default: lbhn]", NOTATIONS),
     Option("formulas", ("--formulas",), "show the formula column and its legend", switch=True),
     Option("assumptions", ("--assumptions",), "print every assumption and definition", switch=True),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from errno import EBADF
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from tfcalc.cli.messages import say
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.printable import printable, quoted
+from tfcalc.printable import inert, printable, quoted
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
@@ -26,34 +27,33 @@ def show(answer: Answer, settings: Settings) -> None:
     deliver(_written(answer, settings), settings)
 
 
-def deliver(text: str | bytes, settings: Settings) -> None:
-    """Write a text and a newline, or the bytes of a file, to the file that was asked for, or to the standard output."""
+def deliver(text: str | bytes | Iterable[str], settings: Settings, *, commands: bool = False) -> None:
+    """Write a text and a newline, or the bytes of a file, to the file that was asked for, or to the standard output.
+
+    A long text may come in pieces. There are no commands for CI systems in it, unless it is made of ``commands``.
+    """
     target = settings.get("output", STANDARD_OUTPUT)
-    if settings.get("ascii") and isinstance(text, str):
-        text = text.encode("ascii", "backslashreplace").decode()
+    pieces = () if isinstance(text, bytes) else (text,) if isinstance(text, str) else text
+    if not commands:
+        pieces = map(inert, pieces)
+    if settings.get("ascii"):
+        pieces = (piece.encode("ascii", "backslashreplace").decode() for piece in pieces)
+    if target == STANDARD_OUTPUT and not isinstance(text, bytes):
+        for piece in chain(pieces, "\n"):
+            say(piece)
+        return
     try:
         if isinstance(text, bytes):
             with open(target, "wb") as file:
                 file.write(text)
-        elif target == STANDARD_OUTPUT:
-            _print(text + "\n")
         else:
             with open(target, "w", encoding="utf-8") as written:
-                written.write(text + "\n")
+                written.writelines(chain(pieces, "\n"))
     except BrokenPipeError:
-        raise
+        pass  # the program at the other end of a named pipe has seen enough
     except (OSError, ValueError) as error:
-        place = "the standard output" if target == STANDARD_OUTPUT else quoted(target)
         why = error.strerror if isinstance(error, OSError) else "no file can be called so"
-        raise UsageError(f"cannot write {place}: {why}", "name a file that can be written: -o FILE") from None
-
-
-def _print(text: str) -> None:
-    if sys.stdout is None:
-        raise OSError(EBADF, "it is closed")
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()
+        raise UsageError(f"cannot write {quoted(target)}: {why}", "name a file that can be written: -o FILE") from None
 
 
 def _written(answer: Answer, settings: Settings) -> str:
@@ -61,7 +61,7 @@ def _written(answer: Answer, settings: Settings) -> str:
     if form == "json" and not settings.get("quiet"):
         from tfcalc.render.as_json import dump
 
-        return dump(answer.to_dict(), ascii_only=_ascii_only(settings))
+        return dump(answer.to_dict(), ascii_only=ascii_only(settings))
     sheet = answer.sheet()
     style = style_of(settings)._replace(letters=sheet.letters)
     if settings.get("quiet"):
@@ -81,7 +81,7 @@ def style_of(settings: Settings) -> Style:
 
     to_file = _to_file(settings)
     return Style(
-        script="ascii" if _ascii_only(settings) else "text",
+        script="ascii" if ascii_only(settings) else "text",
         notation=settings.get("notation", "lbhn"),
         units=settings.get("units", "iec"),
         color=_color(settings.get("color", "auto"), os.environ, terminal=not to_file and _terminal()),
@@ -95,7 +95,8 @@ def _to_file(settings: Settings) -> bool:
     return bool(settings.get("output", STANDARD_OUTPUT) != STANDARD_OUTPUT)
 
 
-def _ascii_only(settings: Settings) -> bool:
+def ascii_only(settings: Settings) -> bool:
+    """Whether nothing else is to be written."""
     return bool(settings.get("ascii")) or not (_to_file(settings) or _shows_mathematics())
 
 

@@ -8,8 +8,8 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 
 TO, STEP, TIMES = "..", ":", "x"
-MOST = 10**7
-"""Values of one option, and points of all together."""
+MOST, MOST_LISTED = 10**7, 100_000
+"""Values of one option: of a range, and of a list."""
 FORMS = "write 1,2,4, or 1..8, or 512..4096:512 (by a step), or 1k..128k:x2 (by a factor)"
 
 
@@ -29,10 +29,11 @@ def spread(text: str, called: str, number: Callable[[str], int]) -> Sequence[int
             f"{called} {quoted(text)} is one number or a list", f"write {''.join(parts)}, or {', '.join(parts)}"
         )
     found: list[Sequence[int]] = [_range(part, called, number) if TO in part else (number(part),) for part in parts]
-    if sum(map(len, found)) > MOST:
-        raise UsageError(f"{called} {quoted(text)} has {sum(map(len, found)):,} values", f"give at most {MOST:,}")
+    most = MOST if len(found) == 1 else MOST_LISTED
+    if sum(map(len, found)) > most:
+        raise UsageError(f"{called} {quoted(text)} has {sum(map(len, found)):,} values", f"give at most {most:,}")
     values = found[0] if len(found) == 1 else tuple(value for part in found for value in part)
-    if len(set(values)) < len(values):
+    if not isinstance(values, range) and len(set(values)) < len(values):
         raise UsageError(f"{called} {quoted(text)} has a value twice", "leave one of them out")
     return values
 
@@ -48,8 +49,8 @@ def _range(text: str, called: str, number: Callable[[str], int]) -> Sequence[int
     if not step.startswith(TIMES):
         return range(low, high + 1, number(step) if step else 1)
     factor = step.removeprefix(TIMES)
-    if not (factor.isascii() and factor.isdigit() and int(factor[:9]) >= 2):
-        raise UsageError(f"{called} {quoted(text)}: {quoted(step)} is not a factor", "write x2 or more")
+    if not (factor.isascii() and factor.isdigit() and len(factor) < 10 and int(factor) >= 2):
+        raise UsageError(f"{called} {quoted(text)}: {quoted(step)} is not a factor", "write x2 to x999999999")
     values = [low]
     while values[-1] * int(factor) <= high:
         values.append(values[-1] * int(factor))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import default_run
 from tfcalc.cli.commands import every
-from tfcalc.cli.filed import filed, keys_of_all, unknown
+from tfcalc.cli.filed import filed, keys_of_all, of_others
 from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_FIELDS, TUNING, Option, keyed
 from tfcalc.cli.values import Value, read, readable
 from tfcalc.conventions import Conventions
-from tfcalc.errors import BadFile, InvalidModel, UsageError, nearest, one_of
+from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.printable import quoted
+from tfcalc.printable import QUOTED, quoted
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -34,11 +34,21 @@ FILE, VARIABLE, FLAG = 1, 2, 3
 
 
 class Given(NamedTuple):
-    """A value, where it was given, and by which name."""
+    """A value, where it was given, and by which name; ``short`` are the words that are short for it, if some are."""
 
     value: Value
     source: int
     called: str
+    short: str = ""
+
+    @property
+    def words(self) -> str:
+        """As it was given: ``--seq 128``, ``--no-dropout``, ``--train``."""
+        if not isinstance(self.value, bool):
+            text = str(self.value)
+            return self.short or f"{self.called} {text if len(text) <= QUOTED else quoted(text)}"
+        switch, _, off = self.called.partition("/")
+        return self.short or (switch if self.value else off or switch)
 
 
 class Settings:
@@ -73,8 +83,7 @@ class Settings:
         for name in idle:
             given = self.given.get(name)
             if given and given.source == FLAG:
-                value = "" if isinstance(given.value, bool) else f" {given.value}"
-                raise UsageError(f"{given.called}{value} has no effect {where}", remedies.get(name, remedy))
+                raise UsageError(f"{given.words} has no effect {where}", remedies.get(name, remedy))
         self.forget(idle)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -112,10 +121,27 @@ class Settings:
         found = named or flagged
         return None if found is None else str(found.value)
 
+    @property
+    def _found_in_file(self) -> bool:
+        """Whether a settings file names the model, and not the user."""
+        named = self.given.get("model") or self.given.get("model_name")
+        return named is not None and named.source == FILE
+
+    @property
+    def offline(self) -> bool:
+        """Whether the network is not to be reached: as asked; or as it is a file, which was found, that names an id."""
+        return bool(self.get("offline", False)) or self._found_in_file
+
     def with_values(self, **values: Value) -> Settings:
         """These settings with ``values`` as if they had been typed."""
         typed = {name: Given(value, FLAG, name) for name, value in values.items()}
         return Settings({**self.given, **typed}, self.named)
+
+    def without(self, name: str) -> Settings:
+        """These settings as if this one had not been given, nor what it is short for."""
+        rest = Settings(self.given, self.named)
+        rest._drop(self.given[name])
+        return rest
 
     @property
     def wants_json(self) -> bool:
@@ -129,20 +155,34 @@ class Settings:
             return self.fill(named)
         # Settings files and variables describe the classic model; what overrides a config is typed.
         typed = [name for name in MODEL_NAMES if name in self.given and self.given[name].source == FLAG]
-        return named.replaced(**{name: self.get(name) for name in typed})
+        model = named.replaced(**{name: self.get(name) for name in typed})
+        with suppress(InvalidModel):  # which is told where the model is asked about
+            for name in typed:
+                if field := model.unread(name):
+                    fact = f"{self.given[name].called} {self.get(name)} has no effect: this model does not read {field}"
+                    raise UsageError(fact, "leave it out")
+        return model
 
     def _load(self) -> Transformer | HFModel:
         """The model of the name, and its warnings told; the classic one where there is none."""
         if self.model_name is None:
+            self.refuse(("treat_as",), "without a config", {}, "name one: a config.json, a preset, or a Hub id")
             return Transformer()
         from tfcalc.catalog import load
 
         try:
-            named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.get("offline", False))
+            named = load(self.model_name, treat_as=self.get("treat_as", ""), offline=self.offline)
             warnings = () if isinstance(named, Transformer) else named.warnings  # for which the config is read
         except InvalidModel as error:
             error.of_file = True
             raise
+        except Unavailable:
+            if not self._found_in_file:
+                raise
+            fact = (
+                f"{self.path}: model {quoted(self.model_name)} is not in the cache, and no file makes tfcalc fetch it"
+            )
+            raise Unavailable(fact, "name it on the command line") from None
         for warning in warnings:
             tell(f"tfcalc: {warning}", ascii_only=self.get("ascii", False))
         return named
@@ -179,7 +219,8 @@ MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 
 def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
     """Read every option's value from the first place that has one. Raises UsageError or BadFile."""
-    written, path = filed(options)
+    replaced = any(option.replaces_file and flags.get(option.name) for option in options)
+    written, path = ({}, None) if replaced else filed(options)
     variables = _variables(options, environ)
     given: dict[str, Given] = {}
     for option in options:
@@ -188,6 +229,9 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
         if raw is not None:
             given[option.name] = Given(read(option, raw, called), FLAG, called)
         elif variable:
+            if not option.variable:
+                fact = f"{variable} has no effect: {called} is taken from the command line alone, as it is run"
+                raise UsageError(fact, f"unset it, and type {option.typed}")
             with _unless_of_another(option, environ[variable], variable):
                 given[option.name] = Given(read(option, environ[variable], variable), VARIABLE, variable)
         elif option.name in written and option.flags:
@@ -255,7 +299,7 @@ def _lengthen(given: dict[str, Given], short: str, name: str, value: Value) -> N
     if other and other.source == switch.source and other.value != value:
         raise UsageError(f"{switch.called} contradicts {other.called} {other.value}", "leave one of them out")
     if not other or other.source < switch.source:
-        given[name] = Given(value, switch.source, switch.called)
+        given[name] = Given(value, switch.source, switch.called, switch.words)
 
 
 def _variables(options: Iterable[Option], environ: Mapping[str, str]) -> dict[str, str]:
@@ -271,7 +315,7 @@ def _variables(options: Iterable[Option], environ: Mapping[str, str]) -> dict[st
         if environ[before].lower() != environ[variable].lower():
             fact = f"{variable} {quoted(environ[variable])} contradicts {before} {quoted(environ[before])}"
             raise UsageError(fact, "unset one of them")
-    for key in unknown(others):
+    for key in [key for key, option in of_others(others).items() if option is None]:
         all_known = [f"TFCALC_{one.upper()}" for one in keys_of_all()]
         raise UsageError(f"variable {others[key]} is not known", nearest(others[key], all_known))
     return found

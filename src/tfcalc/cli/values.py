@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.cli.options import Option
+from tfcalc.cli.options import MODEL, Option
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.printable import quoted
@@ -12,12 +12,22 @@ from tfcalc.units import parse_amount, parse_count, parse_length
 
 Value = int | float | str | bool | tuple[str, ...] | tuple[int, ...] | range
 
+LONGEST, LONGEST_LIST, MOST = 10_000, 1_000_000, 1_000
+"""Characters of a text and of a list of numbers, and texts of an option that takes several: more than anybody types,
+and few enough for whatever compares them with names."""
+
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def read(option: Option, raw: Any, called: str) -> Value:
     """One value of an option, which is ``called`` so where it was given. Raises UsageError."""
+    for text in raw if option.several else (raw,):
+        if isinstance(text, str) and len(text) > (LONGEST_LIST if option.spreads else LONGEST):
+            fact = f"{called} {quoted(text)} has {len(text):,} characters"
+            raise UsageError(fact, f"give at most {LONGEST_LIST if option.spreads else LONGEST:,}")
     if option.several:
+        if len(raw) > MOST:
+            raise UsageError(f"{called} is given {len(raw):,} times", f"give it at most {MOST:,} times")
         return tuple(raw)
     if option.switch:
         return _switch(raw, called)
@@ -32,6 +42,8 @@ def read(option: Option, raw: Any, called: str) -> Value:
             raise UsageError(f"{called} {error.message}", error.hint) from None
     if not isinstance(raw, str):
         raise UsageError(f"{called} {quoted(raw)} is not text", "put it in quotes")
+    if option.flags and not raw.strip() and option.name != MODEL.name:  # a model without a name is not known: 3
+        raise UsageError(f"{called} {quoted(raw)} is empty", "give it a value, or leave it out")
     return one_of(called, option.spellings.get(raw.lower(), raw), option.known) if option.known else raw
 
 

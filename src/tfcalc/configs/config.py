@@ -14,7 +14,7 @@ from tfcalc.configs.fields import Field, field_of
 from tfcalc.core.guarded import Guarded
 from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import check_size
-from tfcalc.errors import InvalidModel, nearest
+from tfcalc.errors import InvalidModel, TooMany, nearest
 from tfcalc.printable import quoted
 
 MISSING = object()
@@ -143,7 +143,7 @@ class Config:
         if number < least:
             raise InvalidModel(f"{self.path(name)} {number} is too small", f"it must be at least {least}")
         if name.endswith(COUNT_LAYERS) and number > MOST_LAYERS:
-            raise InvalidModel(f"{self.path(name)} {number} is too large", f"at most {MOST_LAYERS} layers")
+            raise TooMany(f"{self.path(name)} {number} is too large", f"at most {MOST_LAYERS} layers")
         return number
 
     def factor(self, name: str) -> float:
@@ -166,19 +166,19 @@ class Config:
             raise InvalidModel(f"{self.path(name)} {quoted(value)} is not known", nearest(value, known))
         return value
 
-    def words(self, name: str, length: int | None, known: Sequence[str] = ()) -> list[str]:
-        """One word per layer, such as ``layer_types``; as many as there are, where no ``length`` is given."""
+    def words(self, name: str, length: int | None, known: Sequence[str] = (), *, some: bool = False) -> list[str]:
+        """One word per layer, such as ``layer_types``; any number, or ``some``, where no ``length`` is given."""
         words = []
-        for value in self._list(name, length):
+        for value in self._list(name, length, some=some):
             if not isinstance(value, str) or (known and value not in known):
                 hint = nearest(str(value), known) if known else "put it in quotes"
                 raise InvalidModel(f"{self.path(name)}: {quoted(value)} is not known", hint)
             words.append(value)
         return words
 
-    def numbers(self, name: str, length: int | None = None, *, least: int = 0) -> list[int]:
-        """A list of whole numbers; of this ``length``, where that is given."""
-        return [check_size(f"{self.path(name)}: ", value, least) for value in self._list(name, length)]
+    def numbers(self, name: str, length: int | None = None, *, least: int = 0, some: bool = False) -> list[int]:
+        """A list of whole numbers; of this ``length``, where that is given, or of ``some``, which is at least one."""
+        return [check_size(f"{self.path(name)}: ", value, least) for value in self._list(name, length, some=some)]
 
     def get(self, name: str) -> Any:
         """The value as it stands in the file, else its default, else None. For a structure that has no other method."""
@@ -269,13 +269,25 @@ class Config:
             raise InvalidModel(f"{self.path(name)} is null", f"a {self.model_type} config needs a value")
         return value
 
-    def _list(self, name: str, length: int | None) -> list[object]:
+    def _list(self, name: str, length: int | None, *, some: bool) -> list[object]:
         values = self._required(name)
         if not isinstance(values, list | tuple):
             raise InvalidModel(f"{self.path(name)} {quoted(values)} is not a list", "write [ … ]")
         if length is not None and len(values) != length:
             raise InvalidModel(f"{self.path(name)} has {len(values)} entries, not {length}", "give one for each layer")
+        if some and not values:
+            raise InvalidModel(f"{self.path(name)} is an empty list", "give at least one")
         return list(values)
+
+
+def layer_named(key: object) -> int | None:
+    """The place of the layer that a key such as ``"12"`` names; None for one that names no layer.
+
+    >>> layer_named("12"), layer_named("²"), layer_named("9" * 5000)
+    (12, None, None)
+    """
+    name = str(key)
+    return int(name) if name.isascii() and name.isdigit() and len(name) <= len(str(MOST_LAYERS)) else None
 
 
 def check_factor(path: str, value: object) -> float:

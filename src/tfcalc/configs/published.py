@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfcalc.configs.config import MOST_LAYERS, Config, Reading
+from tfcalc.configs.config import Config, Reading
 from tfcalc.configs.family import find
+from tfcalc.configs.other_sizes import check_layer_types, has_kinds, with_sizes
 from tfcalc.core.component import Component
 from tfcalc.core.guarded import Guarded
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.plain_data import check_plain
+from tfcalc.plain_data import check_plain, told_twice
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
@@ -25,7 +26,7 @@ SAME_AS = {
     "n_heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "n_kv_heads": ("num_key_value_heads",),
     "n_layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
-    "encoder_layers": ("encoder_layers", "num_layers"),
+    "encoder_layers": ("encoder_layers", "num_encoder_layers", "num_layers"),
     "decoder_layers": ("decoder_layers", "num_decoder_layers"),
     "d_ff": ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim"),
     "head_dim": ("head_dim", "d_kv"),
@@ -47,16 +48,17 @@ CONTEXT = (
 )
 """Where a config says how long a sequence the model was made for, the first one given counting."""
 
-STACKS = ("encoder_layers", "decoder_layers", "num_decoder_layers")
+STACKS = ("encoder_layers", "num_encoder_layers", "decoder_layers", "num_decoder_layers")
 """Where a model has two stacks, the layers of each."""
 
 WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Ends of the names of classes that generate."""
 
 POSITIONS = "P"
-LAYERS, LAYER_TYPES, ATTENTION_TYPES = "num_hidden_layers", "layer_types", "attention_types"
 
 PLAIN = (int, str, bool, float, type(None))
+MOST_NAMES, MOST_COMPARED = 500, 5_000
+"""Fields of an object, more being labels or the like, and of a config, that are looked through for slips."""
 REMEMBERED = 16
 """Trees: as many as one question looks at."""
 
@@ -64,9 +66,11 @@ REMEMBERED = 16
 class HFModel:
     """The fields of a config.json, and the family that knows what they mean.
 
-    ``instead`` puts other numbers (symbols, arrays) in the place of sizes, by the field's path; ``dtype_note`` says
-    that its ``dtype`` is assumed. Raises UnknownModel for a ``model_type`` that no family has, InvalidModel for fields
-    that fit no model.
+    ``changed`` are sizes other than the file's, by the field's path; what is ``published`` stays beside ``data``, so
+    that a size that is changed twice is as if it were changed once. Those that were changed by a name of their ``own``
+    no longer follow one that stands for several. ``instead`` puts other numbers (symbols, arrays) in the place of
+    sizes; ``dtype_note`` says that its ``dtype`` is assumed. Raises UnknownModel for a ``model_type`` that no family
+    has, InvalidModel for fields that fit no model.
 
     >>> from tfcalc.core.measure import params
     >>> HFModel({"model_type": "gpt2"}).tree(Workload()).total(params)
@@ -83,6 +87,8 @@ class HFModel:
         "family",
         "instead",
         "name",
+        "own",
+        "published",
         "treated_as",
     )
 
@@ -94,14 +100,17 @@ class HFModel:
         treated_as: str = "",
         instead: Mapping[str, Num] | None = None,
         changed: Mapping[str, Num] | None = None,
+        own: frozenset[str] = frozenset(),
         dtype_note: str = "",
     ) -> None:
         if not isinstance(data, Mapping):
             raise InvalidModel(f"{quoted(data)} is not a config", "give the fields of a config.json as a dict")
         check_plain(data)
-        self.data = data
-        self.dtype_note = dtype_note
+        self.published = data
         self.changed = dict(changed or {})
+        self.own = own
+        self.data = with_sizes(data, self.changed) if changed else data
+        self.dtype_note = dtype_note
         self.name = name
         self.treated_as = treated_as
         self.instead = dict(instead or {})
@@ -149,10 +158,14 @@ class HFModel:
 
     def run_by(self, module: Module) -> HFModel:
         """The same config, of which another module runs: the piece that one device has."""
-        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
-        made = HFModel(self.data, instead=self.instead, changed=self.changed, **same)
+        made = self._with(self.instead, self.changed, self.own)
         made._read, made._module = self.reading, module
         return made
+
+    def _with(self, instead: Mapping[str, Num], changed: Mapping[str, Num], own: frozenset[str]) -> HFModel:
+        """The same config, with these changes."""
+        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
+        return HFModel(self.published, instead=instead, changed=changed, own=own, **same)
 
     def module(self) -> Module:
         """The model as a module that runs."""
@@ -161,7 +174,7 @@ class HFModel:
             head = family.head_of(self.architecture)
             config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
             self._module = family.module(config, head).but(name=self.architecture)
-            _check_layer_types(self.data, reading)
+            check_layer_types(self.data, reading)
             self._read = reading
         return self._module
 
@@ -235,17 +248,61 @@ class HFModel:
         return {read.fields[path].letter: self.instead.get(path, value) for path, value in read.sizes.items()}
 
     def replaced(self, **sizes: Num) -> HFModel:
-        """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others."""
+        """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others.
+
+        Where a name stands for the layers of both stacks, it leaves a stack alone whose own were given.
+
+        >>> model = HFModel({"model_type": "t5"}).replaced(encoder_layers=3).replaced(n_layers=17)
+        >>> model.changed
+        {'num_layers': 3, 'num_decoder_layers': 17}
+        """
         if not sizes:
             return self
-        paths = {path: size for name, size in sizes.items() for path in self._paths_of(name)}
-        same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
+        places = {name: self._paths_of(name) for name in sizes}
+        alone = {paths[0]: sizes[name] for name, paths in places.items() if len(paths) == 1}
+        paths = {
+            path: size
+            for name, size in sizes.items()
+            for path in places[name]
+            if len(places[name]) == 1 or not (path in alone or path in self.own)
+        }
         here = {path: size.value if isinstance(size, Guarded) else size for path, size in paths.items()}
-        if not all(isinstance(size, int) for size in here.values()):
-            return HFModel(self.data, instead=self.instead | paths, changed=self.changed, **same)
-        data, changed = _put(self.data, here), {**self.changed, **here}
-        remembering = {path: size for path, size in paths.items() if isinstance(size, Guarded)}
-        return HFModel(data, instead=self.instead | remembering, changed=changed, **same)
+        changed = {**self.changed, **{path: size for path, size in here.items() if isinstance(size, int)}}
+        instead = {
+            path: size
+            for path, size in {**self.instead, **paths}.items()
+            if path not in paths or not isinstance(size, int)
+        }
+        return self._with(instead, changed, self.own | {path for path, size in alone.items() if isinstance(size, int)})
+
+    def places(self, name: str, /) -> list[str]:
+        """The fields that change with the size of this name: not those of a stack whose own layers were given."""
+        found = self._paths_of(name)
+        return found if len(found) == 1 else [path for path in found if path not in self.own]
+
+    def unread(self, name: str, /) -> str:
+        """The field that holds the size of this name where nothing reads it, so that it decides nothing; else ""."""
+        paths = self._paths_of(name)
+        if any(path in self.reading.seen or path.rpartition(".")[2] in CONTEXT for path in paths):
+            return ""
+        return "" if any(has_kinds(self.data, path) for path in paths) else paths[0]
+
+    def _paths_of(self, name: str) -> list[str]:
+        """The fields that hold the size of this name: of both stacks, where a model has two."""
+        if name in self.reading.sizes:
+            return [name]
+        read = {**self.reading.sizes, **self.reading.assumed}
+        known = SAME_AS.get(name, (name,))
+        if name == "encoder_layers" and not any(path in read or path in self.data for path in STACKS):
+            known = ()
+        places = [path for one in known for path in _places(one) if path in read or path in self.data][:1]
+        if name == "n_layers":
+            places += [path for path in STACKS if path in read or self.data.get(path) is not None]
+        if not places:
+            raise UsageError(
+                f"{name} is not a size of a {self.family.model_type} config", "edit the config, which --json shows"
+            )
+        return places
 
     def described(self) -> dict[str, object]:
         """As in the JSON: the config with what was changed in it, and what was left to defaults."""
@@ -279,14 +336,13 @@ class HFModel:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Fields that nothing reads, and whose names are so near to one that was left out that they look like slips."""
+        """Fields that are given twice, and names that look like slips of a field that was left out."""
         from difflib import get_close_matches
 
-        left, found = list(self.reading.assumed), []
-        nested = {
-            f"{scope}.{name}" for scope, inner in self.data.items() if isinstance(inner, Mapping) for name in inner
-        }
-        for name in [*self.data, *sorted(nested)]:
+        left, found = list(self.reading.assumed), told_twice(self.data)
+        scopes = {scope: inner for scope, inner in self.data.items() if isinstance(inner, Mapping)}
+        nested = {f"{scope}.{name}" for scope, inner in scopes.items() if len(inner) <= MOST_NAMES for name in inner}
+        for name in [*self.data, *sorted(nested)][:MOST_COMPARED]:
             if name not in self.reading.seen and name not in self.family.defaults:
                 close = [
                     path for path in get_close_matches(name, left, n=1, cutoff=0.85) if abs(len(path) - len(name)) < 3
@@ -297,31 +353,6 @@ class HFModel:
                     else []
                 )
         return tuple(found)
-
-    def _paths_of(self, name: str) -> list[str]:
-        """The fields that hold the size of this name: of both stacks, where a model has two."""
-        if name in self.reading.sizes:
-            return [name]
-        read = {**self.reading.sizes, **self.reading.assumed}
-        known = SAME_AS.get(name, (name,))
-        places = [path for one in known for path in _places(one) if path in read or path in self.data][:1]
-        if name == "n_layers":
-            places += [path for path in STACKS if path in self.reading.sizes or self.data.get(path) is not None]
-        if not places:
-            raise UsageError(
-                f"{name} is not a size of a {self.family.model_type} config", "edit the config, which --json shows"
-            )
-        return places
-
-
-def _check_layer_types(data: Mapping[str, object], reading: Reading) -> None:
-    """One for each layer, whether the family looks at them or not: transformers takes no other list either."""
-    for scope in ("", "text_config."):
-        inside = data.get(scope.removesuffix(".")) if scope else data
-        types = inside.get(LAYER_TYPES) if isinstance(inside, Mapping) else None
-        count = reading.sizes.get(f"{scope}{LAYERS}")
-        if isinstance(types, list) and count is not None and len(types) != reading.guarded(f"{scope}{LAYERS}", count):
-            raise InvalidModel(f"{scope}{LAYER_TYPES} has {len(types)} entries, not {count}", "give one for each layer")
 
 
 def _places(name: str) -> tuple[str, str]:
@@ -341,32 +372,3 @@ def finite(value: object) -> object:
     if isinstance(value, list | tuple):
         return [finite(inner) for inner in value]
     return str(value) if isinstance(value, float) and not isfinite(value) else value
-
-
-def _put(data: Mapping[str, object], sizes: Mapping[str, Num]) -> dict[str, object]:
-    """The config with these sizes written into it; types of layers are cut, or begun again, to be as many as these."""
-    changed = dict(data)
-    for path, size in sizes.items():
-        *scopes, name = path.split(".")
-        inside = changed
-        for scope in scopes:
-            nested = inside.get(scope)
-            inside[scope] = inside = dict(nested) if isinstance(nested, Mapping) else {}
-        inside[name] = size
-        if name in (LAYERS, "num_layers") and isinstance(size, int):
-            for of_layers in (field for field in inside if field.endswith((LAYER_TYPES, ATTENTION_TYPES))):
-                types = inside[of_layers]
-                if isinstance(types, list) and types:
-                    inside[of_layers] = _for_layers(types, min(size, MOST_LAYERS))
-    return changed
-
-
-def _for_layers(types: list[Any], count: int) -> list[Any]:
-    """A type for each of so many layers; GPT-Neo's stand in groups that are repeated.
-
-    >>> _for_layers(["full", "sliding"], 3), _for_layers([[["global", "local"], 2]], 3)
-    (['full', 'sliding', 'full'], [[['global', 'local', 'global'], 1]])
-    """
-    if not all(isinstance(each, list) and list(map(type, each)) == [list, int] for each in types):
-        return [types[place % len(types)] for place in range(count)]
-    return [[_for_layers([kind for kinds, times in types for kind in kinds * min(times, count)], count), 1]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
+from tfcalc.core.effort import EFFORT, FORM
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of
@@ -88,6 +89,7 @@ def once(operation: Operation) -> Operation:
             return operation(self, other)
         found = self.results.get(key)
         if found is None:
+            EFFORT.spend(FORM)
             found = self.results[key] = operation(self, other)
             self.guards.others.append(other)
         return found

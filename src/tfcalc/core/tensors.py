@@ -11,7 +11,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 
 NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
-LAYERS = re.compile(r"\[[^]]*\]")
+LAYERS = re.compile(r"\[[^][]*\]")
 
 
 def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
@@ -60,6 +60,8 @@ def plain(name: str) -> str:
     >>> plain("model.layers.0.mlp.experts.7.up_proj.weight"), plain("layers[3-60].mlp.gate.bias")
     ('model.layers.mlp.experts.up_proj', 'layers.mlp.gate.bias')
     """
-    name = LAYERS.sub("", name)
+    if "[" in name:
+        name = LAYERS.sub("", name)
     name = NUMBER.sub("", name).removeprefix(".")
-    return re.sub(r"_bias$", ".bias", re.sub(r"[._]weight$", "", name))
+    name = name[: -len(".weight")] if name.endswith((".weight", "_weight")) else name
+    return f"{name.removesuffix('_bias')}.bias" if name.endswith("_bias") else name

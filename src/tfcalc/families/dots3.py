@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.configs import tops
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import Config, layer_named
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import kit
@@ -50,7 +50,7 @@ class OfKind:
     def __init__(self, c: Config, place: int, kind: str) -> None:
         self.c = c
         each = c.sub("per_layer_config", defaults={})
-        key = next((key for key in each.data if str(key).isdigit() and int(key) == place), None)
+        key = next((key for key in each.data if layer_named(key) == place), None)
         self.own = each if key is None else each.sub(key, defaults={})
         self.prefix = "swa_" if kind == WINDOW and not c.has("per_layer_config") else ""
 

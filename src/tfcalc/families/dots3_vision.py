@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.configs import tops
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import Config, layer_named
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import kit, packed_kit
@@ -23,7 +23,7 @@ def expert_counts(c: Config) -> list[int]:
     if c.has("pyramid_num_routed") or not c.has("mlp_layer_types"):
         return [max(number, 0) for number in c.numbers("pyramid_num_routed", count, least=-1)]
     each, kinds = c.sub("per_layer_config", defaults={}), c.words("mlp_layer_types", count, DENSE_OR_SPARSE)
-    own = {int(key): each.sub(key, defaults={}) for key in each.data if str(key).isdigit()}
+    own = {layer_named(key): each.sub(key, defaults={}) for key in each.data if layer_named(key) is not None}
     counts = [of if (of := own.get(place)) and of.has("num_local_experts") else c for place in range(count)]
     return [of.number("num_local_experts") if kind == "sparse" else 0 for of, kind in zip(counts, kinds, strict=True)]
 

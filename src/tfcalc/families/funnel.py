@@ -57,7 +57,7 @@ def _long(c: Config) -> Rows | None:
 
 def blocks(c: Config) -> Iterator[ShortBlock]:
     """Blocks of ``block_sizes`` layers, each run ``block_repeats`` times; the very first run shortens the sequence."""
-    sizes = c.numbers("block_sizes", least=1)
+    sizes = c.numbers("block_sizes", least=1, some=True)
     repeats = c.numbers("block_repeats", len(sizes), least=1) if c.has("block_repeats") else [1] * len(sizes)
     for place, (size, times) in enumerate(zip(sizes, repeats, strict=True)):
         first = layer("(first)", c)

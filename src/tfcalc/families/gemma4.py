@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tfcalc.configs.config import Config
+from tfcalc.configs.config import Config, layer_named
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
@@ -46,7 +46,7 @@ def _overridden(c: Config, place: int) -> tuple[int, int]:
     given = c.get("per_layer_config") or {}
     if not isinstance(given, Mapping):
         raise InvalidModel(f"{c.path('per_layer_config')} is not an object", "write { … }")
-    name = next((key for key in given if str(key).isdecimal() and int(key) == place), "")
+    name = next((key for key in given if layer_named(key) == place), "")
     own: Mapping[str, Any] = {"head_dim": c.number("head_dim"), "num_key_value_heads": c.number("num_key_value_heads")}
     if not name:
         return own["head_dim"], own["num_key_value_heads"]

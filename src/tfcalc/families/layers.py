@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
+from tfcalc.errors import InvalidModel
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
@@ -92,6 +93,12 @@ def by_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Mod
 
 
 def stack(c: Config, layers: Module | Sequence[Module], depth: str = LAYERS, count: Num | None = None) -> Stack:
-    """Layers one upon another, or as many equal ones as the field ``depth`` says; it goes by their name."""
+    """Layers one upon another, or as many equal ones as the field ``depth`` says; it goes by their name.
+
+    Raises InvalidModel where the config lists none.
+    """
     made = (layers,) * c.number(depth) if isinstance(layers, Module) else tuple(layers)
+    if not made:
+        where = c.prefix.removesuffix(".") or "the config"
+        raise InvalidModel(f"{where} of model_type {c.model_type} lists no layers", "give at least one")
     return Stack(made[0].name, made, c.size(depth) if count is None else count)

@@ -102,7 +102,7 @@ def _without_late(layers: Layers | Stack, late: Num) -> Layers | Stack:
 def feature_layers(c: Config) -> list[int]:
     """The layers of the tower whose vectors are taken, side by side."""
     if isinstance(c.get("vision_feature_layer"), list | tuple):
-        return c.numbers("vision_feature_layer", least=-MOST_LAYERS)
+        return c.numbers("vision_feature_layer", least=-MOST_LAYERS, some=True)
     return [c.number("vision_feature_layer", least=-MOST_LAYERS)]
 
 

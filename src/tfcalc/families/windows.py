@@ -49,4 +49,4 @@ def unturned(c: Config) -> dict[str, None]:
 def attention_windows(c: Config, layers: str = LAYERS) -> Sequence[int]:
     """Longformer's: one for all of so many layers, or one for each."""
     size, count = "attention_window", c.number(layers)
-    return c.numbers(size, count) if isinstance(c.get(size), list) else [c.number(size)] * count
+    return c.numbers(size, count, least=2) if isinstance(c.get(size), list) else [c.number(size, least=2)] * count

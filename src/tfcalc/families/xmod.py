@@ -20,8 +20,7 @@ from tfcalc.nn.module import Module
 
 def adapters(c: Config) -> Iterator[LanguageAdapter]:
     """One for each of ``languages``, of which a text goes through its own."""
-    h, listed = c.size("hidden_size"), c.get("languages")
-    languages = c.words("languages", len(listed) if isinstance(listed, list | tuple) else 1)
+    h, languages = c.size("hidden_size"), c.words("languages", None, some=True)
     narrow, act = floor_div(h, c.number("adapter_reduction_factor")), c.word("hidden_act")
     for place, language in enumerate(dict.fromkeys(languages)):
         maps = Linear("dense1", h, narrow, "1", True), Linear("dense2", narrow, h, "2", True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
-from tfcalc.errors import InvalidModel
+from tfcalc.errors import TooMany
 
 T = TypeVar("T")
 MOST_BY_THEMSELVES = 256
@@ -19,10 +19,10 @@ MOST_IN_A_ROW = 10_000
 
 
 def bounded(each: Iterable[T], what: str = "layers that differ from their neighbours") -> list[T]:
-    """These, each of which runs by itself. Raises InvalidModel where they are too many."""
+    """These, each of which runs by itself. Raises TooMany where they are too many."""
     few = list(islice(each, MOST_BY_THEMSELVES + 1))
     if len(few) > MOST_BY_THEMSELVES:
-        raise InvalidModel(
+        raise TooMany(
             f"more than {MOST_BY_THEMSELVES} {what} are too many to follow one by one",
             f"give at most {MOST_BY_THEMSELVES}",
         )
@@ -30,22 +30,22 @@ def bounded(each: Iterable[T], what: str = "layers that differ from their neighb
 
 
 def in_a_row(count: Num) -> int:
-    """So many layers, equal or not. Raises InvalidModel where they are too many to stand beside each other."""
+    """So many layers, equal or not. Raises TooMany where they are too many to stand beside each other."""
     number = value_of(count)
     if number > MOST_IN_A_ROW:
-        raise InvalidModel(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
+        raise TooMany(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
     return number
 
 
 def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
-    """The numbers of so many turns, or of so many streams. Raises InvalidModel likewise."""
+    """The numbers of so many turns, or of so many streams. Raises TooMany likewise."""
     return bounded(range(value_of(times)), what)
 
 
 def bounded_kinds(count: int) -> int:
-    """So many kinds of layers. Raises InvalidModel where they are too many to count each by itself."""
+    """So many kinds of layers. Raises TooMany where they are too many to count each by itself."""
     if count > MOST_BY_THEMSELVES:
-        raise InvalidModel(
+        raise TooMany(
             f"more than {MOST_BY_THEMSELVES} layers that are unlike each other are too many to count one by one",
             f"give at most {MOST_BY_THEMSELVES}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.printable import printable
+from tfcalc.printable import inert, printable
 
 if TYPE_CHECKING:
     from tfcalc.report.sheet import Sheet
@@ -20,12 +20,12 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     """The sheet as text in this format: ``csv``, ``html``, ``latex``, ``markdown``, ``plain``, or else a table.
 
     What a config or a file is the author of cannot move a cursor or break a line, as every text of the sheet is made
-    printable here.
+    printable here; nor is any line a command to a CI system.
     """
     if not (sheet.columns or form in ("csv", "html")):
         from tfcalc.render.line import render
 
-        return style.text(render(cast("Sheet", shown(sheet)), style))
+        return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
     sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))._replace(detailed=None)
     match form:
         case "csv" if not sheet.columns:
@@ -42,7 +42,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
             from tfcalc.render.plain import render
         case _:
             from tfcalc.render.table import render
-    return style.text(render(cast("Sheet", shown(sheet)), style))
+    return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
 
 
 def shown(value: object) -> object:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+AT_ONCE = 10_000
+"""Tokens that are written together."""
 
 
 def dump(answer: Mapping[str, object], *, ascii_only: bool = False) -> str:
@@ -11,8 +15,14 @@ def dump(answer: Mapping[str, object], *, ascii_only: bool = False) -> str:
 
     What cannot be seen is escaped, as in any other format, but as JSON does it.
     """
-    text = json.dumps(answer, indent=2, ensure_ascii=ascii_only, allow_nan=False)
-    return "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+    return "".join(pieces(answer, ascii_only=ascii_only))
+
+
+def pieces(answer: Mapping[str, object], *, ascii_only: bool = False) -> Iterator[str]:
+    """The same text piece by piece, as the whole of it takes ten times the memory of the numbers in it."""
+    tokens = json.JSONEncoder(indent=2, ensure_ascii=ascii_only, allow_nan=False).iterencode(answer)
+    while text := "".join(islice(tokens, AT_ONCE)):
+        yield "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
 
 
 def _escaped(line: str) -> str:

@@ -26,9 +26,10 @@ ESCAPED = str.maketrans(
         "ᵀ": r"$^\top$",
         "γ": r"$\gamma$",
         "β": r"$\beta$",
-        "=": "=",
     }
 )
+COMMAND, AS_TEXT = "::", "{:}:"
+"""How a command to a CI system begins, and the same for LaTeX, to which the escape of others would be a macro."""
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -37,7 +38,7 @@ def render(sheet: Sheet, style: Style) -> str:
     spec = "".join("r" if column.numeric else "l" for column in sheet.columns)
     lines = [*(f"% {line}" for line in sheet.above()), rf"\begin{{tabular}}{{{spec}}}", r"\toprule"]
     if any(column.heading for column in sheet.columns):
-        lines += [_row([column.heading.translate(ESCAPED) for column in sheet.columns]), r"\midrule"]
+        lines += [_row([_text(column.heading) for column in sheet.columns]), r"\midrule"]
     for index, row in enumerate(sheet.rows):
         cells = [_cell(cell, math) for cell in row]
         cells[0] = r"\quad " * sheet.depth(index) + cells[0]
@@ -47,7 +48,11 @@ def render(sheet: Sheet, style: Style) -> str:
 
 def _cell(cell: Cell, math: Style) -> str:
     text = for_people(cell, math)
-    return f"${text}$" if isinstance(cell, FORMULAS) else text.translate(ESCAPED)
+    return f"${text}$" if isinstance(cell, FORMULAS) else _text(text)
+
+
+def _text(words: str) -> str:
+    return words.translate(ESCAPED).replace(COMMAND, AS_TEXT)
 
 
 def _row(cells: list[str]) -> str:

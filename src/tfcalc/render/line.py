@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
+from tfcalc.render.as_csv import defused
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
 
@@ -17,5 +18,5 @@ def render(sheet: Sheet, style: Style) -> str:
 def render_field(sheet: Sheet, style: Style) -> str:
     """The title as the one field of a CSV."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="").writerow([style.text(sheet.title)])
+    csv.writer(out, lineterminator="").writerow([defused(style.text(sheet.title))])
     return out.getvalue()

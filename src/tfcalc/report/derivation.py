@@ -76,7 +76,7 @@ class Derivation:
         """A row for each term, and the number."""
         rows: list[list[Cell]] = [[each.path or each.what, _cell(each.value)] for each in self.terms]
         said = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
-        name = "sum" if self.how == "sum" and " - " not in self.formula else self.path
+        name = "sum" if self.how == "sum" else self.path
         told = [self.formula] if self.formula and name != "sum" else []
         return Sheet(
             title=f"{self.path}: {said}",

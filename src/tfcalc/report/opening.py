@@ -32,7 +32,7 @@ Named = str | Constant
 
 
 class Rule(NamedTuple):
-    """``sum``: the ``terms`` less the ``others``; ``ratio``: their product over that of the others.
+    """``sum`` of the ``terms``; ``difference``: that sum less the other; ``ratio``: their product over the others'.
 
     ``floor``, ``remainder`` and ``rounded`` (to two decimals) are those of the ratio; ``relative`` is by how much the
     term is above the other, as a fraction of that; ``least`` and ``most`` are those of the terms.
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     def at(self, terms: list[Number], others: list[Number]) -> Number:
         """What the terms make."""
         match self.how:
-            case "sum":
+            case "sum" | "difference":
                 return sum(terms) - sum(others)
             case "floor":
                 return prod(terms) // prod(others)
@@ -65,17 +65,18 @@ class Rule(NamedTuple):
 
     def gives(self, value: Number, terms: list[Number], others: list[Number]) -> bool:
         """Whether they make this number."""
-        if self.how != "sum" and others and not prod(others):
+        adds = self.how in ("sum", "difference")
+        if not adds and others and not prod(others):
             return False
         found = self.at(terms, others)
         if not isinstance(found, float):
             return found == value
-        largest = max(map(abs, (*terms, *others))) if self.how == "sum" else 0
+        largest = max(map(abs, (*terms, *others))) if adds else 0
         return isclose(found, value, rel_tol=PRECISE, abs_tol=PRECISE * largest)
 
     def written(self, terms: list[str], others: list[str]) -> str:
         """``total_flops / tokens``."""
-        if self.how == "sum":
+        if self.how in ("sum", "difference"):
             return " + ".join(terms) + "".join(f" - {each}" for each in others)
         if self.how in ("least", "most"):
             return f"{'min' if self.how == 'least' else 'max'}({', '.join(terms)})"
@@ -94,9 +95,9 @@ PRECISE = 1e-12
 """What floating point leaves open, of a result or of the largest that is added."""
 
 
-def total(*terms: Named, less: tuple[Named, ...] = ()) -> Rule:
-    """The sum of the terms, ``less`` these."""
-    return Rule("sum", terms, less)
+def total(*terms: Named, less: Named | None = None) -> Rule:
+    """The sum of the terms, ``less`` this one."""
+    return Rule("sum", terms) if less is None else Rule("difference", terms, (less,))
 
 
 def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:

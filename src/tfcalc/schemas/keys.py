@@ -34,8 +34,14 @@ class Key(NamedTuple):
 
 
 def keys(schema: Schema) -> Iterator[Key]:
-    """Every key of a schema that is complete, parents first; what contains itself is entered once."""
-    yield from _below(schema, schema.get("$defs", {}), [], "", ())
+    """Every key of a schema that is complete, parents first; what contains itself is entered once.
+
+    A key that several forms have is that of the first.
+    """
+    found: dict[str, Key] = {}
+    for key in _below(schema, schema.get("$defs", {}), [], "", ()):
+        found.setdefault(key.path, key)
+    yield from found.values()
 
 
 def _keys(schema: Schema, known: Schema, forms: Forms, within: str, entered: tuple[str, ...]) -> Iterator[Key]:

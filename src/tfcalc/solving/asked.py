@@ -9,6 +9,7 @@ from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.memory import memory
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tfcalc.model import Sized
     from tfcalc.report import Report
 
+OF_CLASSIC = 500
+"""What a step of the classic Transformer spends beside its operations, of which there are few."""
 TUNING = ("lora", "lora_targets", "dora", "freeze")
 """What of a plan of training decides on parameters and FLOPs, too."""
 MEASURES: Mapping[str, Measure] = {
@@ -177,6 +180,8 @@ class Asked:
         return MEASURES[quantity]
 
     def _memory(self, setting: Setting) -> Report:
+        if isinstance(setting.model, Transformer):
+            EFFORT.spend(OF_CLASSIC)
         training = setting.training if setting.run.training else None
         run = setting.run if setting.run.training or setting.serving is not None else None
         return memory(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
+from math import isqrt
 from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
 from tfcalc.solving.asked import Asked
 from tfcalc.solving.bounds import Alternates, NoForm, signs
@@ -87,6 +89,7 @@ class Single:
         within = self.domain()
         if self.forms is not None and self.probed and not self._agree(within):
             self.forms = None
+        within = self._built(within)
         while True:
             try:
                 every, exhaustive = self._runs(within)
@@ -146,12 +149,43 @@ class Single:
                 else:
                     other.model.check(other.run)
                     other.model.tree(other.run)
+            except TooMany:  # an end of the sizes, at which nothing is divided
+                return ""
             except TfcalcError as error:
                 return error.message
             return ""
 
         related = (value for value in setting.model.values().values() if isinstance(value, int))
         return domain(unknown.value, fits, related)
+
+    def _built(self, within: Domain) -> Domain:
+        """The sizes as far as there is such a model at all, which is told without running it."""
+        model = self.asked.setting.model
+        if self.unknown.owner != "model" or (self.forms is not None and not within.listed):
+            return within
+
+        def is_built(k: int) -> bool:
+            try:
+                model.replaced(**{self.unknown.name: within.size(k)}).module()
+            except TooMany as error:
+                self.limit = error.message
+                return False
+            except TfcalcError:
+                return True  # it is another's fault, and told by whoever asks
+            return True
+
+        if within.listed:
+            listed = tuple(size for k, size in enumerate(within.listed, 1) if is_built(k))
+            self.limit = ""
+            return within._replace(listed=listed, last=len(listed)) if listed else within
+        low, high = within.place(self.now), within.last + 1
+        if is_built(within.last) or not is_built(low):
+            self.limit = ""
+            return within
+        while high - low > 1:
+            middle = isqrt(low * high) if high > 4 * low else (low + high) // 2
+            low, high = (middle, high) if is_built(middle) else (low, middle)
+        return within._replace(last=low)
 
     def _agree(self, within: Domain) -> bool:
         """Whether the closed forms are what the library answers at a few sizes, those that cannot be left out."""
@@ -221,6 +255,11 @@ class Single:
         def at(k: int) -> Fraction:
             return Fraction(self._difference(condition, self.values(within.size(k))))
 
+        if self.limit:  # both ends are known, and all between is as they are where they are alike
+            with suppress(TfcalcError):
+                first, last = at(within.first), at(within.last)
+                if first != last and _sign(first) == _sign(last) != 0:
+                    return [Run(within.first, within.last, _sign(first))]
         try:
             return searched(at, within.place(self.now), within.first, within.last)
         except Unchanged:

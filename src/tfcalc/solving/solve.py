@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
 from tfcalc.conventions import Conventions
+from tfcalc.core.effort import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
 from tfcalc.expressions.nodes import Name, Number, walk
@@ -109,13 +110,13 @@ def solve(
         raise UsageError("--symbolic solves for one size", "leave out the others")
     texts = tuple(text.strip() for text in COMPARISON.split(condition))
     style = Style(notation=notation)
-    sought, asked = _trained(sought, asked)
-    asked.values(asked.setting)
-    if len(sought) > 1:
-        return family(asked, conditions, sought, condition, texts)
-    (one,) = sought
-    forms = asked.forms(sought)
-    found = Single(asked, conditions, one, forms).found()
+    with at_most(MOST_UNITS_OF_MEMORY if asked.memory_runs else MOST_UNITS, *_spent(condition, sought)):
+        sought, asked = _trained(sought, asked)
+        asked.values(asked.setting)
+        if len(sought) > 1:
+            return family(asked, conditions, sought, condition, texts)
+        (one,) = sought
+        found = Single(asked, conditions, one, asked.forms(sought)).found()
     steps = _steps(conditions, found.forms, one, style)
     if symbolic and (steps is None or not (steps.equal or steps.never)):
         why = (
@@ -167,6 +168,17 @@ def _trained(sought: tuple[Unknown, ...], asked: Asked) -> tuple[tuple[Unknown, 
                 break
         found.append(each)
     return tuple(found), asked
+
+
+MOST_UNITS, MOST_UNITS_OF_MEMORY = 240_000, 140_000
+"""What may be spent (:mod:`tfcalc.core.effort`) on a search, and on one for the memory of a step: some seconds."""
+
+
+def _spent(condition: str, sought: Sequence[Unknown]) -> tuple[str, str]:
+    """What to say where that is too little, and what to do."""
+    words = ", ".join(each.word for each in sought)
+    fact = f"solving {quoted(condition)} for {words} takes too many runs of the model"
+    return fact, "solve for one of them" if len(sought) > 1 else "ask for the number at a few sizes instead"
 
 
 FEW = 10**6

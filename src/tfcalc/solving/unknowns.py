@@ -156,19 +156,13 @@ def _of_model(word: str, name: str, setting: Setting) -> Unknown:
         known = [*own, *classic, *words(setting.run), TOKENS, *words(Training()), *words(Serving())]
         raise UsageError(f"{quoted(word)} is no size to solve for", nearest(name, known))
     try:
-        changed = model.replaced(**{field: PROBE})
+        places = [path for path in model.places(field) if path in model.dimensions()]
     except TfcalcError as error:
         raise UsageError(f"cannot solve for {word}: {error.message}", error.hint) from None
-    written = getattr(changed, "changed", {field: PROBE})
-    places = [path for path, size in written.items() if size == PROBE and path in model.dimensions()]
     sizes = [_value_of(model, path) for path in places]
     letter = model.dimensions()[places[0]].symbol if len(places) == 1 else Transformer().dimensions()[field].symbol
     same = sizes[0] if sizes and all(size == sizes[0] for size in sizes) else None
     return Unknown(word, field, letter, "model", same)
-
-
-PROBE = 999_999_937
-"""A size that no model has, to see where it is written."""
 
 
 def _value_of(model: Model, field: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
@@ -97,6 +98,7 @@ class Counting(Trace):
 
     def call(self, call: Call) -> Tensor:
         """Count an operation."""
+        EFFORT.spend()
         reached = self.gradients and any(each is not None and each.needs_gradient for each in call.inputs)
         runs_back = reached and self.read
         cost = Cost(

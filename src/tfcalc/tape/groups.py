@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
@@ -60,3 +61,35 @@ def together(groups: Sequence[Group]) -> tuple[int, ...] | None:
     if any(group.places is None for group in groups):
         return None
     return tuple(sorted(place for group in groups for place in group.places or ()))
+
+
+def apart(numbers: Component, forms: Component) -> Component:
+    """The tree of ``numbers`` with the layers apart that are so in the same tree of ``forms``.
+
+    Layers whose closed forms differ may still come to the same numbers: ``global_head_dim`` may be ``head_dim``, and
+    widths may be rounded to one.
+    """
+    if len(numbers.parts) == len(forms.parts):
+        pairs = zip(numbers.parts, forms.parts, strict=True)
+    else:
+        known = {(*_stack_and_mark(part), place): part for part in numbers.parts for place in part.places or (None,)}
+        whole = {key[:2]: part for key, part in known.items() if key[2] is None}
+        keys = [(*_stack_and_mark(part), (part.places or (None,))[0]) for part in forms.parts]
+        pairs = zip((known.get(key) or whole[key[:2]] for key in keys), forms.parts, strict=True)
+    parts = tuple(_one_of(*pair) for pair in pairs)
+    same_parts = len(parts) == len(numbers.parts) and all(map(operator.is_, parts, numbers.parts))
+    return numbers if same_parts else numbers._replace(parts=parts)
+
+
+def _one_of(numbers: Component, forms: Component) -> Component:
+    """What belongs to one part of the forms; where that is some of the layers, so many of them."""
+    inside = apart(numbers, forms)
+    if numbers.name == forms.name:
+        return inside
+    return inside._replace(name=forms.name, copies=forms.copies, places=forms.places, under=forms.under)
+
+
+def _stack_and_mark(layers: Component) -> tuple[str, str]:
+    """How the stack is called that these are layers of, and what else tells them from others of it."""
+    stack = layers.name.partition("[")[0]
+    return stack, layers.name.removeprefix(named(stack, layers.places))

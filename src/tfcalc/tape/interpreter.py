@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num
 from tfcalc.tape.call import Call
 from tfcalc.tape.kernels import Kernel, launched
@@ -131,6 +132,7 @@ class Interpreter(Trace):
 
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
+        EFFORT.spend()
         kept = None if self.selected is None else self.selected.of(call)
         storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import Component
 from tfcalc.core.tensors import plain, shapes, tensors, tied
 from tfcalc.errors import UsageError
+from tfcalc.printable import QUOTED, shortened
 from tfcalc.reader import reading
 from tfcalc.report import exact
 from tfcalc.verify import gguf, safetensors
@@ -24,7 +27,9 @@ if TYPE_CHECKING:
 NOT_TRAINED = ("inv_freq", "position_ids", "attn.bias", "attention.bias", "masked.bias", "num_batches_tracked")
 """Ends of tensors that old files store although nothing trains them: angles, positions, causal masks."""
 
-MOST_NAMES = 3
+MOST_NAMES, MOST_IGNORED = 3, 20
+MOST_PREFIXES = 16
+"""Names of outermost modules in a file under which tensors of the model are looked for, the commonest ones."""
 OTHERWISE = "tensors under other names"
 Shapes = Mapping[str, "Counter[Shape]"]
 """How often each shape stands under a plain name: once for every layer. Axes are sorted, as their order is a custom."""
@@ -52,7 +57,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),
         disagreements=tuple(_other_shapes(root, stored, matched)) if matched else (_no_names(ours, stored),),
-        notes=tuple(f"ignored in the file: {name} ({size:,})" for name, size in _sizes(aside).items()),
+        notes=tuple(_ignored(_sizes(aside))),
     )
 
 
@@ -63,15 +68,23 @@ def _compared(stored: Shapes, matched: set[str]) -> str:
     return f"{by_name:,} tensors by name" + (f" and the sum of {others:,} others" if others else "")
 
 
+def _ignored(sizes: Mapping[str, int]) -> Iterator[str]:
+    for name, size in islice(sizes.items(), MOST_IGNORED):
+        yield f"ignored in the file: {shortened(name, QUOTED)} ({size:,})"
+    if len(sizes) > MOST_IGNORED:
+        yield f"ignored in the file: {len(sizes) - MOST_IGNORED:,} more tensors"
+
+
 def _no_names(ours: Iterable[str], stored: Iterable[str]) -> str:
-    first, other = (", ".join(list(names)[:MOST_NAMES]) or "none" for names in (ours, stored))
+    some = ([shortened(name, QUOTED) for name in islice(names, MOST_NAMES)] for names in (ours, stored))
+    first, other = (", ".join(names) or "none" for names in some)
     return f"no tensor matches by name: the model has {first}; the file has {other}"
 
 
 def _stored(path: Path) -> Shapes:
     """What the file stores, by plain name."""
     with reading(path, safetensors.BadCheckpoint):
-        there = path.is_file()
+        there = path.exists()
     if not there:
         raise safetensors.BadCheckpoint(f"file {str(path)!r} does not exist", "name a .safetensors or .gguf file")
     if path.suffix == ".gguf":
@@ -84,18 +97,43 @@ def _stored(path: Path) -> Shapes:
         )
     found: dict[str, Counter[Shape]] = {}
     for name, shape in named:
-        found.setdefault(name, Counter())[tuple(sorted(shape))] += 1
+        if name not in found:
+            found[name] = Counter()
+        found[name][tuple(sorted(shape))] += 1
     return found
 
 
 def _aligned(stored: Shapes, known: set[str]) -> Shapes:
     """The stored names as ours: with or without the base model's prefix, whichever fits more of them."""
-    ways: list[Shapes] = [stored]
-    for prefix in sorted({name.partition(".")[0] + "." for name in (*known, *stored)}):
-        ways.append({prefix + name: found for name, found in stored.items()})
-        ways.append({name.removeprefix(prefix): found for name, found in stored.items()})
-        ways.append({prefix + name if prefix + name in known else name: found for name, found in stored.items()})
-    return max(ways, key=lambda way: len(known & set(way)))
+    in_front = Counter(_outermost(name) for name in stored if name.partition(".")[2] in known)
+    prefixes = {*map(_outermost, known), *(prefix for prefix, _ in in_front.most_common(MOST_PREFIXES))}
+    spelled = known.union(*({prefix + name, name.removeprefix(prefix)} for prefix in prefixes for name in known))
+    near = [name for name in spelled if name in stored]  # no other name can become one of ours
+    ways: list[Callable[[str], str]] = [str]
+    for prefix in sorted(prefixes):
+        ways += [partial(_under, prefix), partial(_bare, prefix), partial(_under_if, known, prefix)]
+    best = max(ways, key=lambda way: len(known & {way(name) for name in near}))
+    found: dict[str, Counter[Shape]] = {}
+    for name, shaped in stored.items():
+        called = best(name)
+        found[called] = found[called] + shaped if called in found else shaped
+    return found
+
+
+def _outermost(name: str) -> str:
+    return name.partition(".")[0] + "."
+
+
+def _under(prefix: str, name: str) -> str:
+    return prefix + name
+
+
+def _bare(prefix: str, name: str) -> str:
+    return name.removeprefix(prefix)
+
+
+def _under_if(known: set[str], prefix: str, name: str) -> str:
+    return prefix + name if prefix + name in known else name
 
 
 def _apart(stored: Shapes, ours: set[str], extra: set[str]) -> tuple[Shapes, Shapes]:

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import struct
+from os import SEEK_CUR, SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
+from tfcalc.files import opened
 from tfcalc.printable import quoted
 from tfcalc.reader import reading
-from tfcalc.verify.safetensors import BadCheckpoint, Shape, checked
+from tfcalc.verify.safetensors import LONGEST_NAME, MOST_AXES, BadCheckpoint, Shape, checked
 
 LARGEST = 256 << 20
-"""Bytes that are read at most; vocabularies of a million words take a tenth of it."""
+"""Bytes of a header; vocabularies of a million words take a tenth of it."""
 
-MOST_TENSORS, MOST_AXES = 1_000_000, 8
+MOST_TENSORS, MOST_PAIRS, MOST_TEXTS = 100_000, 100_000, 2_000_000
+"""Tensors (those of all experts are one), keys, and texts and arrays in all arrays together: vocabularies have 300,000
+words, and twice as many merges."""
+MOST_AT_ONCE = 1 << 20
+"""Bytes that are read at once."""
 DEEPEST = 4
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-STRING, ARRAY = 8, 9
+TEXT, ARRAY = 8, 9
+WORD, LONG = struct.Struct("<I"), struct.Struct("<Q")
 
 NAMES = {
     "token_embd": "model.embed_tokens",
@@ -45,60 +52,91 @@ def shapes(path: Path) -> dict[str, Shape]:
 
     Source: the format's description in ggml, docs/gguf.md.
     """
-    with reading(path, BadCheckpoint), path.open("rb") as file:
+    with reading(path, BadCheckpoint), opened(path) as file:
         return _Reader(file, path).tensors()
 
 
 class _Reader:
+    """The header of a file, a piece of which is ``here`` at a time, read up to ``place``."""
+
     def __init__(self, file: BinaryIO, path: Path) -> None:
-        self.file, self.path, self.left = file, path, min(LARGEST, path.stat().st_size)
+        self.file, self.path = file, path
+        self.left = min(LARGEST, file.seek(0, SEEK_END))
+        file.seek(0)
+        self.here, self.place = b"", 0
+        self.texts = 0
 
     def tensors(self) -> dict[str, Shape]:
-        if self.take(4) != b"GGUF" or self.number("I") not in (2, 3):
+        if self.take(4) != b"GGUF" or self.number(WORD) not in (2, 3):
             raise BadCheckpoint(f"{self.path} is not a .gguf file of version 2 or 3")
-        count, pairs = self.number("Q"), self.number("Q")
-        if count > MOST_TENSORS or pairs > MOST_TENSORS:
-            raise BadCheckpoint(f"{self.path} claims {count} tensors and {pairs} keys", "the file is damaged")
+        count, pairs = self.number(LONG), self.number(LONG)
+        if count > MOST_TENSORS or pairs > MOST_PAIRS:
+            raise BadCheckpoint(
+                f"{self.path} claims {count:,} tensors and {pairs:,} keys",
+                f"at most {MOST_TENSORS:,} and {MOST_PAIRS:,} are read",
+            )
         for _ in range(pairs):
-            self.skip_string()
-            self.skip_value(self.number("I"))
+            self.skip(self.number(LONG))
+            self.skip_value(self.number(WORD))
         return dict(self.tensor() for _ in range(count))
 
     def tensor(self) -> tuple[str, Shape]:
-        name, axes = self.take(self.number("Q")).decode("utf-8", "replace"), self.number("I")
+        length = self.number(LONG)
+        if length > LONGEST_NAME:
+            raise BadCheckpoint(f"{self.path}: a tensor's name has {length:,} characters", "the file is damaged")
+        name, axes = self.take(length).decode("utf-8", "replace"), self.number(WORD)
         if axes > MOST_AXES:
             raise BadCheckpoint(f"{self.path}: tensor {quoted(name)} claims {axes} axes", "the file is damaged")
-        shape = tuple(self.number("Q") for _ in range(axes))
-        self.take(12)  # its format and where it lies
+        shape = struct.unpack(f"<{axes}Q", self.take(8 * axes))
+        self.skip(12)  # its format and where it lies
         return name, checked(self.path, name, shape)
 
     def skip_value(self, kind: int, depth: int = 0) -> None:
-        if kind == STRING:
-            self.skip_string()
+        if kind == TEXT:
+            self.skip(self.number(LONG))
         elif kind == ARRAY:
-            inner, count = self.number("I"), self.number("Q")
+            inner, count = self.number(WORD), self.number(LONG)
             if inner in SCALARS:
-                self.take(SCALARS[inner] * count)
-            elif depth > DEEPEST:
+                self.skip(SCALARS[inner] * count)
+                return
+            self.texts += count
+            if self.texts > MOST_TEXTS:
+                raise BadCheckpoint(f"{self.path} claims over {MOST_TEXTS:,} texts", "the file is damaged")
+            if depth > DEEPEST:
                 raise BadCheckpoint(f"{self.path} nests its arrays too deeply", "the file is damaged")
-            else:
-                for _ in range(count):
-                    self.skip_value(inner, depth + 1)
+            for _ in range(count):
+                self.skip_value(inner, depth + 1)
         elif kind in SCALARS:
-            self.take(SCALARS[kind])
+            self.skip(SCALARS[kind])
         else:
             raise BadCheckpoint(f"{self.path} has a value of unknown type {kind}", "the file is damaged")
 
-    def skip_string(self) -> None:
-        self.take(self.number("Q"))
-
-    def number(self, form: str) -> int:
-        size = struct.calcsize(form)
-        (value,) = struct.unpack("<" + form, self.take(size))
+    def number(self, form: struct.Struct) -> int:
+        if self.place + form.size > len(self.here):
+            self.more(form.size)
+        (value,) = form.unpack_from(self.here, self.place)
+        self.place += form.size
         return int(value)
 
     def take(self, size: int) -> bytes:
-        self.left -= size
-        if self.left < 0:
+        if self.place + size > len(self.here):
+            self.more(size)
+        self.place += size
+        return self.here[self.place - size : self.place]
+
+    def skip(self, size: int) -> None:
+        self.place += size
+        ahead = self.place - len(self.here)
+        if ahead > 0:
+            self.here, self.place = b"", 0
+            self.left -= ahead
+            self.file.seek(ahead if self.left > 0 else 0, SEEK_CUR)
+            self.more(0)
+
+    def more(self, size: int) -> None:
+        """Read on, until there are so many bytes. Raises BadCheckpoint where the file does not have them."""
+        read = self.file.read(max(min(MOST_AT_ONCE, self.left), 0))
+        self.here, self.place = self.here[self.place :] + read, 0
+        if self.left < 0 or len(self.here) < size:
             raise BadCheckpoint(f"{self.path} is truncated, or claims more than it contains", "the file is damaged")
-        return self.file.read(size)
+        self.left -= len(read)

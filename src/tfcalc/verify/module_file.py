@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,10 @@ ALONE = {
 }
 WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "none": None}
 KINDS = {"": "float", "ids": "ids", "mask": "mask"}
-SHAPE = re.compile(r"(\d+(?:[x×]\d+)*)(?::(\w+))?")
+SHAPE = re.compile(r"([0-9]{1,18}(?:[x×][0-9]{1,18})*)(?::(\w+))?")
+"""Sizes that 64 bits hold, and what they are sizes of."""
+LARGEST, LONGEST = 1e30, 64
+"""Where numbers end, and their characters, as everywhere on the command line."""
 
 Value = bool | int | float | str | None
 
@@ -76,12 +80,13 @@ def _value(text: str) -> Value:
     text = text.strip()
     if text.lower() in WORDS:
         return WORDS[text.lower()]
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text.strip("'\"")
+    try:
+        number = float(text)
+    except ValueError:
+        return text.strip("'\"")
+    if not -LARGEST < number < LARGEST or len(text) > LONGEST:
+        raise UsageError(f"--args {quoted(text)} is no number below 1e30", "write another, or text in quotes: 'nan'")
+    return int(text) if re.fullmatch(r"[+-]?\d[\d_]*", text) else number
 
 
 def read_inputs(text: str) -> list[tuple[list[int], str]]:
@@ -115,7 +120,9 @@ def split_place(place: str) -> tuple[Path, str]:
     if path.suffix != ".py":
         raise UsageError(f"--module {quoted(place)} names no Python file", "write --module file.py:Class")
     try:
-        there = path.is_file()
+        there = stat.S_ISREG(path.stat().st_mode)
+    except PermissionError as error:
+        raise BadModule(f"{quoted(file)} cannot be read: {error.strerror}", "write --module file.py:Class") from None
     except (OSError, ValueError):
         there = False
     if not there:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ def load(path: Path) -> Any:
     A file of a package is imported as a part of it, so that its relative imports work. Raises Refused.
     """
     names, folder = [path.stem], path.parent
-    while (folder / "__init__.py").is_file():
+    while os.path.isfile(folder / "__init__.py"):
         names, folder = [folder.name, *names], folder.parent
     sys.path.insert(0, str(folder))
     try:

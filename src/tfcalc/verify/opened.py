@@ -29,7 +29,7 @@ class OfVerification(Opener):
                 return total(*(f"components.{place}.{of_rows}" for place in range(len(self.rows))))
             case ("components", int(place), "difference"):
                 row = f"components.{place}"
-                return total(f"{row}.{self.unit}", less=(f"{row}.reference_{self.unit}",))
+                return total(f"{row}.{self.unit}", less=f"{row}.reference_{self.unit}")
             case ("components", int(place), str(key)):
                 by = "tfcalc's own count" if key == self.unit else f"counted by the reference: {self.reference}"
                 return found(f"{self.rows[place].path}: {by}")

@@ -143,7 +143,7 @@ def test_a_budget_that_no_shape_is_near_is_a_negative_answer(tfcalc: Program) ->
     [
         ("design", "no budget given"),
         ("design --params 1M --flops 1e9", "--params and --flops are two budgets"),
-        ("design --params 1M whisper-tiny", "n_layers, n_heads cannot be varied in whisper-tiny"),
+        ("design --params 1M whisper-tiny", "n_heads cannot be varied in whisper-tiny"),
         ("design --params 1M longformer-large-4096", "n_layers cannot be varied in longformer-large-4096"),
         ("design --params 1M gpt2 --kv-heads 2", "n_kv_heads is not a size of a gpt2 config"),
         ("design --params 1M --seq 128", "--seq 128 has no effect on params"),

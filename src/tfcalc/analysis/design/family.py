@@ -14,8 +14,6 @@ from tfcalc.model import Model
 WIDTH, DEPTH, HEADS = "d_model", "n_layers", "n_heads"
 NEEDED = (WIDTH, DEPTH, HEADS)
 OPTIONAL = ("n_kv_heads", "d_ff", "head_dim")
-STACKS = ("encoder_layers", "decoder_layers")
-"""Layers of one stack, which go with those of the model."""
 MULTIPLE = 64
 HEAD_DIM = 64
 """Of the classic model, where none is given: GPT-2's, and the smaller models of GPT-3."""
@@ -183,15 +181,12 @@ class Family:
 
 
 def letters_of(model: Model, name: str) -> list[str]:
-    """The letters of a size by tfcalc's name; of layers those of all stacks that go with it."""
-    if isinstance(model, Transformer):
-        return [model.dimensions()[name].symbol]
-    called = {name, *(STACKS if name == DEPTH else ())}
+    """The letters of a size by tfcalc's name; of layers those of both stacks, but for one whose own were given."""
     known = model.dimensions()
-    found = {path: called & {path, *model.also_called(path)} for path in known}
-    if name == DEPTH and not any(name in names for names in found.values()):
+    try:
+        return [known[path].symbol for path in model.places(name) if path in known]
+    except UsageError:
         return []
-    return [known[path].symbol for path, names in found.items() if names]
 
 
 def size_of(model: Model, name: str) -> int | None:

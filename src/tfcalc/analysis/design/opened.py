@@ -36,7 +36,7 @@ class OfDesigned(Opener):
             case ("candidates", int(place), "amount"):
                 return self.answer.asked(self.answer.candidates[place].model)
             case ("candidates", int(place), "distance"):
-                return total(f"candidates.{place}.amount", less=("budget",))
+                return total(f"candidates.{place}.amount", less="budget")
             case ("candidates", int(place), "aspect_ratio"):
                 shape = f"candidates.{place}"
                 return Rule("rounded", (f"{shape}.d_model",), (f"{shape}.layers",))

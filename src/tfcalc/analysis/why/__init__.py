@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.why.errata import corrected
-from tfcalc.analysis.why.given import BYTES_UNIT, Given, read
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, Given, read
 from tfcalc.analysis.why.questions import CACHE, MEMORY, QUANTITIES, Asked, questions, rounds, unasked
 from tfcalc.analysis.why.reason import SHOWN, Reason, Why, reason, reasons
 from tfcalc.analysis.why.search import Question, matches, nearest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-__all__ = ["CACHE", "MEMORY", "QUANTITIES", "Reason", "Why", "why"]
+__all__ = ["CACHE", "FLOPS", "MEMORY", "QUANTITIES", "Reason", "Why", "why"]
 
 GIGA = 3
 NO_CACHE = "this model generates no text, so it has no cache"
@@ -68,19 +68,22 @@ def why(
     name = model.name if isinstance(model, HFModel) else ""
     asked = Asked(model, called or name, workload, tokens)
     model.check(asked.run)
-    looked: list[Question] = []
+    looked, tried = list[Question](), list[str]()
     for quantities in rounds(given, of, asked):
         more = {one: unasked(given, of, one, asked) for one in quantities}
         here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
-        found = [match for one in here.values() for match in matches(given, one)]
-        if found:
-            found.sort(key=lambda match: match.cost)
-            return Why(given.text, model.summary, reasons(given, found), (), _notes(given, model), model.described())
+        by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
+        if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
+            of_what = tuple(quantity for quantity, one in by_quantity.items() if one)
+            notes, described = _notes(given, model), model.described()
+            return Why(given.text, model.summary, reasons(given, found), (), notes, described, of_what)
+        tried += quantities
         if of is not None or given.unit or (MEMORY not in quantities):
             looked += [question for one in here.values() for question in one]
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
     nothing = (NO_CACHE,) if of == CACHE and not any(question.roots for question in looked) else ()
-    return Why(given.text, model.summary, (), close, (*nothing, *_notes(given, model)), model.described())
+    notes = (*nothing, *_notes(given, model))
+    return Why(given.text, model.summary, (), close, notes, model.described(), tuple(tried))
 
 
 def _notes(given: Given, model: Model) -> tuple[str, ...]:

@@ -159,6 +159,8 @@ class Why:
         reasons: what gives the number, the simplest and nearest first; empty where nothing does.
         nearest: then the numbers of simple conventions that are nearest to it.
         notes: what is known of this number of this model.
+        model: the model, as in JSON.
+        of: the quantities that the number may be of, or that were tried: params, flops, memory, cache.
     """
 
     given: str
@@ -167,6 +169,7 @@ class Why:
     nearest: tuple[Reason, ...]
     notes: tuple[str, ...]
     model: dict[str, object]
+    of: tuple[str, ...] = ()
 
     @property
     def found(self) -> bool:

@@ -13,7 +13,7 @@ from tfcalc.budgets.formats.findings import FOUND, findings, named
 from tfcalc.budgets.formats.paths import reference
 from tfcalc.budgets.table import verdict
 from tfcalc.errors import UsageError
-from tfcalc.printable import printable, quoted
+from tfcalc.printable import inert, printable, quoted
 
 if TYPE_CHECKING:
     from tfcalc.budgets.checks import Check, Checked
@@ -27,7 +27,7 @@ def render(checked: Checked) -> str:
     """Annotations, the errors first, then the verdict, which GitHub leaves in the log."""
     annotations = [_annotation(one.check) for one in findings(checked, (*FOUND, NEW))]
     notes = [f"::notice::{_data(note)}" for note in checked.notes]
-    return "\n".join([*annotations, *notes, printable(verdict(checked))])
+    return "\n".join([*annotations, *notes, inert(printable(verdict(checked)))])
 
 
 def summarize(checked: Checked, environ: Mapping[str, str]) -> None:

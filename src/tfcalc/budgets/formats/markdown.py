@@ -14,28 +14,27 @@ from tfcalc.budgets.formats.amounts import amounts
 from tfcalc.budgets.formats.findings import FOUND, findings
 from tfcalc.budgets.table import verdict
 from tfcalc.printable import printable
+from tfcalc.render.markdown import line, text
 
 if TYPE_CHECKING:
     from tfcalc.budgets.checks import Check, Checked
 
 PLAIN = re.compile(r"[\w./:=+%-]([\w./:=+% -]*[\w./:=+%-])?", re.ASCII)
 """What a code span shows as it is, wherever it is."""
-ACTIVE = re.compile(r"[!-/:-@\[-`{-~]")
+MARKS = re.compile(r"[!-/:-@\[-`{-~]")
 """ASCII punctuation, all of what Markdown may read as more than text."""
-HARMLESS = frozenset(" .,;:()'/%?=+-\"")
-"""Punctuation that is nothing within a line of text."""
 
 
 def render(checked: Checked) -> str:
     """A table of all that did not just pass; the rest folded into one line."""
     told = [one.check for one in findings(checked, (*FOUND, NEW))]
-    lines = [f"**{text(verdict(checked))}**"]
+    lines = [f"**{text(printable(verdict(checked)))}**"]
     if bases := sorted({check.base_name for check in told if check.base_name}):
         lines += ["", f"Compared with {', '.join(map(code, bases))}."]
     if told:
         lines += ["", *_table(told, checked.units)]
     if notes := [*(check.message for check in told if _needs_words(check)), *checked.notes]:
-        lines += ["", *(f"- {line(note)}" for note in notes)]
+        lines += ["", *(f"- {line(printable(note))}" for note in notes)]
     if passed := [check for check in checked.checks if check.status == PASSED]:
         lines += ["", _folded(passed, checked.units)]
     return "\n".join(lines)
@@ -66,7 +65,7 @@ def _cells(check: Check, units: str) -> dict[str, str]:
         "before": text(given.before),
         "after": text(given.after + (f" ({given.change})" if given.change else "")),
         "limit": code(f"{check.rule} {check.limit.text}"),
-        "why": text(check.why),
+        "why": text(printable(check.why)),
     }
 
 
@@ -92,28 +91,4 @@ def code(name: str) -> str:
     shown = printable(name)
     if PLAIN.fullmatch(shown):
         return f"`{shown}`"
-    return f"<code>{ACTIVE.sub(lambda one: f'&#{ord(one[0])};', shown)}</code>" if shown else ""
-
-
-def text(words: str) -> str:
-    """Words as they are written, with nothing in them that Markdown or GitHub reads as more than words.
-
-    >>> text("at most 24 GiB (see #12), says @ada"), text("a|b *c* <d>")
-    ('at most 24 GiB (see &#35;&#8203;12), says &#64;&#8203;ada', 'a&#124;b &#42;c&#42; &#60;d&#62;')
-    """
-    return ACTIVE.sub(lambda one: one[0] if one[0] in HARMLESS else _entity(one[0]), printable(words))
-
-
-def line(words: str) -> str:
-    """A line of its own, whose beginning makes no list and no heading of it.
-
-    >>> line("1. chat is new"), line("chat is new")
-    ('&#49;. chat is new', 'chat is new')
-    """
-    shown = printable(words)
-    return _entity(shown[0]) + text(shown[1:]) if shown and not shown[0].isalpha() else text(shown)
-
-
-def _entity(one: str) -> str:
-    """After @ and # a space of no width, since GitHub looks for mentions in what entities stand for."""
-    return f"&#{ord(one)};" + ("&#8203;" if one in "@#" else "")
+    return f"<code>{MARKS.sub(lambda one: f'&#{ord(one[0])};', shown)}</code>" if shown else ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from contextlib import suppress
 from urllib.parse import quote
+
+from tfcalc.settings_file import repository, working_folder
 
 
 def reference(path: str) -> str:
@@ -21,12 +23,10 @@ def from_root(path: str, separator: str = os.sep) -> str:
 
     It is the same where that folder is in no repository, and where the file is outside of it.
     """
-    try:
-        folder = Path.cwd()
-        root = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
-        inside = os.path.relpath(folder / path, root)
-    except (OSError, ValueError):  # the folder is gone, or the file on another drive
-        inside = path
+    folder, inside = working_folder(), path
+    if folder:
+        with suppress(ValueError):  # the file is on another drive
+            inside = os.path.relpath(folder / path, repository(folder) or folder)
     return (path if inside.startswith(os.pardir) else inside).replace(separator, "/")
 
 

@@ -41,6 +41,11 @@ ALIASES = {"check-budget": "budget"}
 """Other names of commands."""
 
 
+MOST_UNITS = 430_000
+"""What an answer may spend (:mod:`tfcalc.core.effort`): most spend a hundredth of it, and a hundred layers of which no
+two are alike a fifth."""
+
+
 def _success(_: Answer) -> int:
     return 0
 
@@ -50,7 +55,7 @@ class Command(NamedTuple):
 
     ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do. What is asked
     may depend on the words of the command line: ``by_words`` is the command that they mean. ``entries`` is the JSON
-    object for those who read few of its entries, if there is a shorter way to these.
+    object for those who read few of its entries, if there is a shorter way to these. ``most`` is what it may spend.
     """
 
     answer: Callable[[Settings], Answer]
@@ -60,6 +65,7 @@ class Command(NamedTuple):
     write: Callable[[Any, Settings], None] | None = None
     by_words: Callable[[Sequence[str]], Command] | None = None
     entries: Callable[[Settings], Mapping[str, Any]] | None = None
+    most: float = MOST_UNITS
 
     def meant(self, words: Sequence[str]) -> Command:
         """The command that these words mean: this one, or another one that it opens the answer of."""
@@ -68,9 +74,11 @@ class Command(NamedTuple):
     def run(self, settings: Settings) -> int:
         """Answer it, write the answer, and return the exit code."""
         from tfcalc.cli.output import show
+        from tfcalc.core.effort import at_most
 
-        found = self.answer(settings)
-        (self.write or show)(found, settings)
+        with at_most(self.most, "this takes too many runs of layers", "give fewer layers, or ask for less at once"):
+            found = self.answer(settings)
+            (self.write or show)(found, settings)
         return self.code(found)
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from datetime import UTC, date, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,10 @@ from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
 from tfcalc.cli.options import SHOW, UNITS, Option
-from tfcalc.cli.settings import FLAG
+from tfcalc.cli.settings import FILE, FLAG
 from tfcalc.errors import BadFile, TfcalcError, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.settings_file import text_of
+from tfcalc.settings_file import existing_folder, text_of
 
 if TYPE_CHECKING:
     from tfcalc.analysis.asked import Asked
@@ -33,11 +34,21 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
 
 OWN = (
-    Option("file", ("--file", "-f"), "the file with the budgets [default: the nearest tfcalc.toml or pyproject.toml]"),
-    Option("base", ("--base",), "compare with this git revision: origin/main, HEAD~1"),
-    Option("baseline", ("--baseline",), "file of recorded values [default: tfcalc.lock.json beside the file]"),
-    Option("update", ("--update",), "record the values of today in that file", switch=True),
-    Option("reason", ("--reason",), "with --update: why recorded values rise"),
+    Option(
+        "file",
+        ("--file", "-f"),
+        "the file with the budgets [default: the nearest tfcalc.toml or pyproject.toml]",
+        typed="--file FILE",
+    ),
+    Option("base", ("--base",), "compare with this git revision: origin/main, HEAD~1", typed="--base REF"),
+    Option(
+        "baseline",
+        ("--baseline",),
+        "file of recorded values [default: tfcalc.lock.json beside the file]",
+        typed="--baseline FILE",
+    ),
+    Option("update", ("--update",), "record the values of today in that file", switch=True, typed="--update"),
+    Option("reason", ("--reason",), "with --update: why recorded values rise", typed="--reason TEXT"),
     Option("only", ("--model",), "only models of this name or pattern: chat*"),
     Option("today", ("--today",), "the day for budgets that expire, as 2027-01-31 [default: the clock's]"),
 )
@@ -76,7 +87,7 @@ def _path(settings: Settings) -> Path:
 
     if settings.get("file"):
         return Path(settings.get("file"))
-    path = find(Path.cwd())
+    path = find(existing_folder())
     if path is None:
         raise BadFile("no tfcalc.toml here or above", "tfcalc init writes one, or name it: --file FILE")
     return Path(shown(path))
@@ -141,7 +152,7 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
         except TfcalcError as error:
             return Nothing(ref, error.message)
     path = _baseline(settings, file)
-    if not path.exists() and not settings.get("baseline"):
+    if not os.path.exists(path) and not settings.get("baseline"):
         return Nothing("", NOTHING)
     return Recorded(read(path, shown(path)), shown(path), file, __version__)
 
@@ -156,7 +167,7 @@ def _updated(settings: Settings, file: BudgetFile) -> Updated:
     path = _baseline(settings, file)
     folder, units = Path(file.path).parent, _units(settings, file)
     run = Run(file, folder, _numbers(settings, file), Nothing("", NOTHING), units=units)
-    before = read(path, shown(path)) if path.exists() else None
+    before = read(path, shown(path)) if os.path.exists(path) else None
     found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
     try:
         path.write_text(found.lock.text(), encoding="utf-8", newline="\n")
@@ -200,14 +211,14 @@ def write(answer: Checked | Updated, settings: Settings) -> None:
     form = settings.get("format", "table")
     if isinstance(answer, Checked):
         settings = settings.with_values(units=answer.units)
-    if form == "github" and isinstance(answer, Checked):
+    if form == "github" and isinstance(answer, Checked) and settings.given["format"].source != FILE:
         from tfcalc.budgets.formats.github import summarize
 
         summarize(answer, os.environ)
     if form in FORMATS and isinstance(answer, Checked) and not settings.get("quiet"):
         from tfcalc.budgets.formats import written
 
-        deliver(written(answer, form), settings)
+        deliver(written(answer, form), settings, commands=form == "github")
     else:
         show(answer, settings)
 
@@ -223,4 +234,5 @@ COMMAND = Command(
     ),
     code,
     write,
+    most=inf,  # it may be asked of hundreds of models
 )

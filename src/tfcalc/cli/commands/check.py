@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.check import check
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.formula import LETTERS, TARGET, aimed, letters_of
+from tfcalc.cli.commands.formula import GENERAL, LETTERS, TARGET, aimed, letters_of, refuse_idle_on_part
 from tfcalc.cli.commands.plans import PLANS, plans_for
+from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -21,21 +22,26 @@ NEGATIVE = 1
 FORMULA = Option("formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h'", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
 APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True)
-GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
 
 
 def answer(settings: Settings) -> Check:
     """Whether a formula is right, and what differs."""
     settings = aimed(settings)
-    text = settings.get("formula")
-    if not text:
+    if not settings.get("formula"):
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
+    if settings.get("of") == "time":
+        settings.refuse(("batch_size",), "on growth", {})
+    refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))
+    return _checked(settings)
+
+
+def _checked(settings: Settings) -> Check:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
     return check(
         settings.get("target"),
-        text,
+        settings.get("formula"),
         of,
         model,
         asked.workload or run,

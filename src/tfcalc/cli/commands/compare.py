@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.side_by_side import compare
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.operands import EACH, beside, operand, own_settings
+from tfcalc.cli.commands.operands import EACH, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.options import SHOW, UNITS, Option
 
 if TYPE_CHECKING:
@@ -26,11 +26,14 @@ ONLY = Option("only_differences", ("--only-differences",), "leave out what is th
 def answer(settings: Settings) -> Comparison:
     """The models side by side."""
     texts = settings.get("models") or ()
-    return compare(
-        *(operand(text, beside(settings, own_settings(text))) for text in texts),
+    own = [own_settings(text) for text in texts]
+    found = compare(
+        *(operand(text, beside(settings, its)) for text, its in zip(texts, own, strict=True)),
         conventions=settings.conventions(),
         only_differences=settings.get("only_differences", False),
     )
+    refuse_unknown(found.rows, found.operands, found.workloads, settings, own)
+    return found
 
 
 COMMAND = Command(

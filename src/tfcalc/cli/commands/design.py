@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.design.design import design
 from tfcalc.analysis.design.family import MULTIPLE, Constraints
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import PLANS, memory_plans, plans_for
+from tfcalc.cli.commands.plans import BY_OF, PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
@@ -74,6 +74,8 @@ FURTHER = (
     ),
     Option("pad_vocab", ("--pad-vocab",), "pad the vocabulary to a multiple of it", number=True),
 )
+INSTEAD = BY_OF | {of: f"give the budget as --{of}, or leave it out" for of in ("flops", "memory")}
+"""How to ask for what an option has an effect on."""
 OPTIONS = tuple(
     option._replace(flags=("--like", *option.flags)) if option.name == "model_name" else option
     for option in MODEL_OPTIONS
@@ -98,7 +100,7 @@ def answer(settings: Settings) -> Designed | Optimum:
     name = settings.model_name or ""
     run = settings.workload(model)
     if chosen == ["of_memory"]:
-        plans = memory_plans(settings, model, run)
+        plans = plans_for(settings, "memory", model, run, instead=INSTEAD)
         if "multiple_of" not in settings.given:
             constraints = replace(constraints, multiple_of=4 * MULTIPLE)
         return design(
@@ -114,9 +116,8 @@ def answer(settings: Settings) -> Designed | Optimum:
             name=name,
         )
     of = "params" if chosen == ["of_params"] else "flops"
-    plans_for(settings, of, model, run)
+    plans_for(settings, of, model, run, tunes=False, instead=INSTEAD)
     if of == "params":
-        settings.refuse(("count",), "on params", {}, "add --flops, or leave it out")
         return design(settings.get("of_params"), of, model, constraints, name=name)
     run = settings.workload(model)
     tokens = cast("int", run.target.tokens)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.diff import diff
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings
+from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.commands.plans import SERVE, SERVING
 from tfcalc.cli.options import SHOW, UNITS, Option
 from tfcalc.errors import UsageError
@@ -36,7 +36,10 @@ def answer(settings: Settings) -> Diff:
     """What the second has otherwise."""
     settings = settings.with_values(train=True)
     first, second = (_operand(text, settings) for text in _sides(settings.get("models") or ()))
-    return diff(first, second, workload=first.workload, conventions=settings.conventions())
+    found = diff(first, second, workload=first.workload, conventions=settings.conventions())
+    both = [found.workload] * len(found.operands)
+    refuse_unknown(found.rows, found.operands, both, settings, enough=any)
+    return found
 
 
 def _sides(texts: Sequence[str]) -> Sequence[str]:

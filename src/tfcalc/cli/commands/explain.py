@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.explain import COUNTS, explain_part
 from tfcalc.analysis.quantities import OTHER_WORDS
-from tfcalc.analysis.question import number_path
+from tfcalc.analysis.question import QUANTITIES, number_path
 from tfcalc.cli.commands import Command, command
-from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch
+from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.opened import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
+from tfcalc.cli.idle import OF_PART
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.report.paths import COMMANDS
@@ -26,8 +27,13 @@ def answer(settings: Settings) -> Answer:
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)
     settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
-    model = settings.model()
     refuse_batch(settings)
+    refuse_idle_on_part(settings, _explained, OF_PART)
+    return _explained(settings)
+
+
+def _explained(settings: Settings) -> Answer:
+    model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked_for = plans_for(settings, of, model, run)
     return explain_part(
@@ -45,6 +51,8 @@ def answer(settings: Settings) -> Answer:
 
 
 def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answer:
+    if QUANTITIES.get(settings.get("of", ""), name) != name:
+        settings.refuse(("of",), f"on {name}.{'.'.join(keys)}", {})
     settings = Settings({key: given for key, given in settings.given.items() if key != "of"}, settings.named)
     own = {option.name for option in (*command(name).options, *PART[:2])}
     settings.refuse((key for key in settings.given if key not in own), f"on {name}", {})

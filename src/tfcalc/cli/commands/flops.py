@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.effects import OF_FLOPS
 from tfcalc.analysis.flops import flops
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.limit import at_most, code, within
@@ -15,7 +15,9 @@ from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
     from tfcalc.analysis.utilisation import Machines
+    from tfcalc.model import Model
     from tfcalc.report.answer import Answer
+    from tfcalc.workload import Workload
 
 TOKENS = Option("tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18)
 MFU = Option(
@@ -79,14 +81,18 @@ def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
 
 
 def _breakdown(settings: Settings) -> Answer:
+    model, workload = _asked(settings)
+    return flops(model, workload, settings.conventions(), depth=settings.get("depth"), training=settings.tuning())
+
+
+def _asked(settings: Settings) -> tuple[Model, Workload]:
+    """The model and what is run; options that change none of its FLOPs are refused."""
     model = settings.model()
-    workload = settings.workload(model)
-    typed = [name for name, given in settings.given.items() if given.source == FLAG]
-    refuse_idle_in_flops(model, workload, typed)
-    report = flops(model, workload, settings.conventions(), depth=settings.get("depth"), training=settings.tuning())
-    if not report.totals["overcounted_flops"]:
-        settings.refuse(("convolutions",), "without grouped convolutions and --train", {})
-    return report
+    if any(name in settings.given for name in OF_FLOPS):
+        from tfcalc.cli.idle import refuse_idle_in_flops  # few questions say one of these
+
+        refuse_idle_in_flops(settings, model, everything=True)
+    return model, settings.workload(model)
 
 
 def _run(settings: Settings) -> Answer:
@@ -94,9 +100,9 @@ def _run(settings: Settings) -> Answer:
 
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
-    model = settings.model()
-    workload, plan = settings.workload(model), settings.tuning()
-    return training(model, settings.get("tokens"), workload, settings.conventions(), plan=plan)
+    settings.refuse(("convolutions",), "with --tokens, which counts what runs", {})
+    model, workload = _asked(settings)
+    return training(model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning())
 
 
 def _utilisation(settings: Settings) -> Answer:
@@ -107,9 +113,13 @@ def _utilisation(settings: Settings) -> Answer:
         raise UsageError(
             "--mfu needs a measured throughput", "add --tokens-per-second, of all GPUs together or --per-gpu"
         )
-    machines, model = _machines(settings), settings.model()
-    run, by = settings.workload(model), settings.conventions()
-    return utilisation(model, rate, machines, run, by, per_gpu=settings.get("per_gpu", False))
+    machines = _machines(settings)
+    settings.refuse(("convolutions",), "with --mfu, which counts what runs", {})
+    model, run = _asked(settings)
+    if machines.gpus == 1:
+        settings.refuse(("per_gpu",), "on 1 GPU", {}, "add --gpus 8, or leave it out")
+    by_gpu = settings.get("per_gpu", False)
+    return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu)
 
 
 def _machines(settings: Settings) -> Machines:
@@ -130,14 +140,11 @@ def _machines(settings: Settings) -> Machines:
 def _comparison(settings: Settings) -> Answer:
     from tfcalc.analysis.comparison import compare_conventions
 
-    for name in ("attention", "count"):
+    for name in ("attention", "count", "convolutions"):
         given = settings.given.get(name)
         if given and given.source == FLAG:
-            raise UsageError(
-                f"{given.called} {given.value} is one of the rows of --compare-conventions", "leave it out"
-            )
-    model = settings.model()
-    return compare_conventions(model, settings.workload(model))
+            raise UsageError(f"{given.words} is one of the rows of --compare-conventions", "leave it out")
+    return compare_conventions(*_asked(settings))
 
 
 COMMAND = Command(

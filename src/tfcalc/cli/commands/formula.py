@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
@@ -11,6 +12,7 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, plans_for
+from tfcalc.cli.idle import OF_FORM, refuse_idle_on
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
@@ -20,7 +22,10 @@ from tfcalc.report.style import Style
 from tfcalc.units import parse_count
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tfcalc.analysis.formulas import Formulas
+    from tfcalc.report.answer import Answer
 
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
@@ -28,11 +33,13 @@ LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by let
 WITH_BATCH = Option(
     "with_batch", ("--with-batch",), "growth of the whole batch, with b, not of one sequence", switch=True
 )
+GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
+BIG_O = Option("big_o", ("--big-o",), "asymptotic growth only", switch=True)
 FORMS = (
     Option("approx", ("--approx",), "drop biases and norms", switch=True),
-    Option("big_o", ("--big-o",), "asymptotic growth only", switch=True),
+    BIG_O,
     WITH_BATCH,
-    Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True),
+    GENERAL,
     Option("by_matrix", ("--by-matrix",), "each matrix a term of its own: h(ad) + 2h(gd) + (ad)h", switch=True),
     Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
     Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
@@ -46,6 +53,30 @@ def answer(settings: Settings) -> Formula | Formulas:
         return _summary(settings)
     settings = aimed(settings)
     refuse_batch(settings)
+    refuse_idle_on_part(settings, _in_letters, (*OF_FORM, GENERAL, BIG_O))
+    return _form(settings)
+
+
+def _in_letters(settings: Settings) -> Formula:
+    """The form before numbers are put in, which may make two forms equal by chance."""
+    return _form(settings.without("substitute") if "substitute" in settings.given else settings)
+
+
+def refuse_idle_on_part(settings: Settings, answer: Callable[[Settings], Answer], options: Sequence[Option]) -> None:
+    """Raise UsageError for one of these ``options`` that changes nothing of an answer about one part.
+
+    Of the memory of training and serving a part is one line of the answer, and options are those of the whole.
+    """
+    of = settings.get("of", "params")
+    if of == "memory" and not settings.get("serve"):
+        settings.refuse(("weights",), "on a part of a model at rest", {}, "give --dtype, or ask tfcalc memory")
+    if of == "memory" and (settings.get("phase") == "train" or settings.get("serve")):
+        return
+    of_growth = [option for option in RUN if option.name == "phase" and of == "time"]
+    refuse_idle_on(settings, (*options, *of_growth), answer, f"on {QUANTITIES[of]} of {settings.get('target')}")
+
+
+def _form(settings: Settings) -> Formula:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
@@ -79,13 +110,18 @@ OF_ONE_PART = ("of", "approx", "big_o", "with_batch", "by_matrix", "substitute",
 
 
 def _summary(settings: Settings) -> Formulas:
+    remedies = {"of": "leave it out, or name one: mha, ffn, layer, complete"}
+    others = (option.name for option in (*RUN, *PLANS, *DTYPE))
+    settings.refuse((*OF_ONE_PART, *others), "without a target", remedies, remedies["of"])
+    refuse_idle_on(settings, (GENERAL,), _forms, "on this model, each of whose sizes has a symbol")
+    return _forms(settings)
+
+
+def _forms(settings: Settings) -> Formulas:
     from tfcalc.analysis.formulas import formulas
 
-    remedies = {"of": "leave it out, or name one: mha, ffn, layer, complete"}
-    settings.refuse(OF_ONE_PART, "without a target", remedies, remedies["of"])
     model = settings.model()
     run = settings.workload(model)
-    plans_for(settings, "params", model, run)
     return formulas(model, run, settings.conventions(), general=settings.get("general", False))
 
 
@@ -95,19 +131,41 @@ def _notation(settings: Settings) -> str:
 
 def write(answer: Formula | Formulas, settings: Settings) -> None:
     """The whole answer, or the formula alone in another language."""
-    settings.choose("sympy", "latex", "format")
     if not isinstance(answer, Formula):
         show(answer, settings)
-    elif settings.get("sympy"):
-        if answer.matrices:
-            raise UsageError("--by-matrix has no effect with --sympy, which adds all terms up", "leave it out")
-        from tfcalc.symbolic import to_sympy
-
-        deliver(f"{to_sympy(answer.closed, _notation(settings), answer.letters)}", settings)
-    elif settings.get("latex"):
-        deliver(answer.text(Style(script="latex", notation=_notation(settings))), settings)
-    else:
+        return
+    language, in_json = _language(settings), settings.wants_json and not settings.get("quiet")
+    if language == "sympy" and in_json:
+        show(replace(answer, sympy=_in_sympy(answer, "lbhn")), settings)
+    elif language is None or in_json:
         show(answer, settings)
+    elif language == "sympy":
+        deliver(_in_sympy(answer, _notation(settings)), settings)
+    else:
+        deliver(answer.text(Style(script="latex", notation=_notation(settings))), settings)
+
+
+def _language(settings: Settings) -> str | None:
+    """What the formula is to be written in, where that is asked for; in JSON it stands among the other keys.
+
+    Raises UsageError where one place asks for two languages, or for another format.
+    """
+    chosen = settings.choose("sympy", "latex", "format")
+    language = next((name for name in chosen if name != "format"), None)
+    for other in chosen[1:] if language else []:
+        if other != "format" or settings.get("format") not in ("json", language):
+            one, another = settings.given[str(language)].called, settings.given[other].called
+            value = f" {settings.get('format')}" if other == "format" else ""
+            raise UsageError(f"{one} contradicts {another}{value}", "leave one of them out")
+    return language
+
+
+def _in_sympy(answer: Formula, notation: str) -> str:
+    if answer.matrices:
+        raise UsageError("--by-matrix has no effect with --sympy, which adds all terms up", "leave it out")
+    from tfcalc.symbolic import to_sympy
+
+    return f"{to_sympy(answer.closed, notation, answer.letters)}"
 
 
 def aimed(settings: Settings) -> Settings:

@@ -15,7 +15,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.opening import OfTable, count
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.settings_file import OWN, SHARED
+from tfcalc.settings_file import OWN, SHARED, existing_folder, find
 
 if TYPE_CHECKING:
     from tfcalc.budgets.sources import Ask, Source
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 EXAMPLE = "gpt2"
 """The preset that the file is about where no config was found."""
-OUTPUT = Option("output", ("--output", "-o"), "write this file [default: tfcalc.toml]; - is the standard output")
-FORCE = Option("force", ("--force",), "replace the file if it exists", switch=True)
+OUTPUT = Option(
+    "output", ("--output", "-o"), "write this file [default: tfcalc.toml]; - is the standard output", typed="-o FILE"
+)
+FORCE = Option("force", ("--force",), "replace the file if it exists", switch=True, typed="--force", replaces_file=True)
 
 
 class Written(NamedTuple):
@@ -82,12 +84,11 @@ class Written(NamedTuple):
 
 def answer(settings: Settings) -> Written:
     """A file for the configs below this folder, if it may be written."""
-    target = settings.get("output", OWN)
+    target, folder = settings.get("output", OWN), existing_folder()
     if target == STANDARD_OUTPUT:
         settings.refuse(("force", "format", "quiet"), "with -o -, which prints the file", {})
     elif not settings.get("force"):
         _check_free(Path(target))
-    folder = Path.cwd()
     beside = folder if target == STANDARD_OUTPUT else Path(target).absolute().parent
     text, models = _starter(folder, beside, ascii_only=settings.get("ascii", False))
     return Written(target, text, models)
@@ -97,8 +98,6 @@ def _check_free(target: Path) -> None:
     """Raise UsageError where a file would be replaced, or settings beside it would not be read any more."""
     if os.path.lexists(target):
         raise UsageError(f"{quoted(str(target))} exists", "replace it with --force, or write another: -o FILE")
-    from tfcalc.settings_file import find
-
     found = find(target.absolute().parent)
     if target.name == OWN and found and found.path == target.absolute().parent / SHARED:
         raise UsageError(f"{SHARED} has [tool.tfcalc], which {OWN} would replace", "print it with -o -, or add --force")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from tfcalc.analysis.totals import Operand
+from tfcalc.analysis.memory import memory
+from tfcalc.analysis.numbers import Unknown
+from tfcalc.analysis.totals import PEAK, SERVED, Operand
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
@@ -12,6 +16,9 @@ from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.side_by_side import Row
 
 TRAIN = Option("train", ("--train",), "the memory of a training step, too", switch=True)
 SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len"))
@@ -68,3 +75,32 @@ def operand(text: str, settings: Settings) -> Operand:
         settings.fill(Training()) if trains else None,
         settings.fill(Serving()) if serves else None,
     )
+
+
+def refuse_unknown(
+    rows: Iterable[Row],
+    operands: Sequence[Operand],
+    workloads: Sequence[Workload],
+    settings: Settings,
+    own: Sequence[Settings] = (),
+    enough: Callable[[Iterable[bool]], bool] = all,
+) -> None:
+    """Raise what ``memory`` raises, where options of training or serving were typed, and that memory is not known.
+
+    They have no effect then: a wrong value among them, or what such a model does not have, is told as an error. Those
+    for all of the models have none where it is known of none of them (or of one of them, if that is ``enough``); those
+    of its ``own`` where it is not known of that.
+    """
+    options = {PEAK: (*TRAINING, *IN_TRAINING), SERVED: SERVING}
+    for row in rows:
+        names = {option.name for option in options.get(row.quantity, ())}
+        unknown = [isinstance(value, Unknown) for value in row.values]
+        for place in [place for place, none in enumerate(unknown) if names and none]:
+            if (enough(unknown) and _typed(settings, names)) or (own and _typed(own[place], names)):
+                operand = operands[place]
+                step = {"workload": workloads[place], "training": operand.training}
+                memory(operand.model, **step if row.quantity == PEAK else {"serving": operand.serving})
+
+
+def _typed(settings: Settings, names: Collection[str]) -> bool:
+    return any(name in names and given.source == FLAG for name, given in settings.given.items())

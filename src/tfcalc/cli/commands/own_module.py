@@ -7,18 +7,33 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option
-from tfcalc.cli.settings import FLAG, Settings
-from tfcalc.errors import UsageError
+from tfcalc.cli.settings import Settings
 from tfcalc.families.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.verify.module_answer import ModuleCheck
 
-MODULE = Option("module", ("--module",), "your own class, file.py:Class: its file is run, in a process of its own")
-ARGS = Option("args", ("--args",), "arguments of the class: 512,8 or d_model=512,heads=8")
-INPUTS = Option("inputs", ("--inputs",), "arguments of forward: 2x5x512 (vectors), 2x5:ids, 5x5:mask, none")
-AGAINST = Option("against", ("--against",), f"what it should be: {', '.join(TARGETS)}, a path, or a model's name")
+MODULE = Option(
+    "module",
+    ("--module",),
+    "your own class, file.py:Class: its file is run, in a process of its own",
+    typed="--module FILE.py:CLASS",
+    variable=False,
+)
+ARGS = Option("args", ("--args",), "arguments of the class: 512,8 or d_model=512,heads=8", typed="--args 512,8")
+INPUTS = Option(
+    "inputs",
+    ("--inputs",),
+    "arguments of forward: 2x5x512 (vectors), 2x5:ids, 5x5:mask, none",
+    typed="--inputs 2x5x512",
+)
+AGAINST = Option(
+    "against",
+    ("--against",),
+    f"what it should be: {', '.join(TARGETS)}, a path, or a model's name",
+    typed="--against TARGET",
+)
 OPTIONS = (MODULE, ARGS, AGAINST, INPUTS)
 BATCH, SEQ = 2, 5
 """Sequences and tokens of the pass: small, and unlike any size of a model."""
@@ -61,8 +76,6 @@ def refuse_without(settings: Settings) -> None:
 
 
 def _refuse(settings: Settings, others: Iterable[str]) -> None:
-    if settings.given["module"].source != FLAG:
-        raise UsageError("--module is taken from the command line alone: its file is run", "type it, or unset it")
     idle = [*others, *(option.name for option in RUN if option.name not in OF_PASS)]
     settings.refuse(idle, "with --module", {}, "leave it out")
     if "inputs" in settings.given:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 MAX = at_most("parameters", "1.4B")
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
 VIA = Option(
-    "via", ("--via",), "torch: count with transformers, for a model type that tfcalc does not support", ("torch",)
+    "via",
+    ("--via",),
+    "torch: count with transformers, for a model type that tfcalc does not support",
+    ("torch",),
+    typed="--via torch",
 )
 
 
@@ -48,7 +52,7 @@ def _through(settings: Settings) -> Report:
     if settings.model_name is None:
         raise UsageError("--via torch needs a config", "give one: a config.json, a preset, or a Hub id")
     settings.refuse((option.name for option in TUNING), "with --via torch", {})
-    config = config_of(settings.model_name, offline=settings.get("offline", False))
+    config = config_of(settings.model_name, offline=settings.offline)
     return params_through(config, depth=settings.get("depth"))
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.effects import TRAINING as STEP
-from tfcalc.cli.options import DTYPE, RUN, TUNING, Option, serving, training
+from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.footprint.plans import Serving, Training
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfcalc.cli.settings import Settings
     from tfcalc.model import Model
 
@@ -26,6 +28,8 @@ INSTEAD = {
     "cached": "give --context",
 }
 """What to give of serving instead; anything else of a workload is left out."""
+BY_OF = {of: f"add --of {of}, or leave it out" for of in ("flops", "memory", "trainable")}
+"""How most commands are asked for another quantity, on which an option has an effect."""
 IN_SERVING = ("source_len", "kernel")
 """What serving takes of a workload."""
 
@@ -42,7 +46,7 @@ def sound(model: Model) -> None:
 
 
 class Plans(NamedTuple):
-    """A ``workload`` whose memory is asked for, with the plan of its training or serving; none of a model at rest."""
+    """A ``workload`` whose memory or FLOPs are asked for, and its plan of training or serving; none at rest."""
 
     workload: Workload | None = None
     training: Training | None = None
@@ -82,13 +86,34 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     return Plans()
 
 
-def plans_for(settings: Settings, of: str, model: Model, workload: Workload) -> Plans:
-    """The same where memory is one of several quantities; options that have no effect on this one are refused."""
+def plans_for(
+    settings: Settings,
+    of: str,
+    model: Model,
+    workload: Workload,
+    *,
+    tunes: bool = True,
+    instead: Mapping[str, str] = BY_OF,
+) -> Plans:
+    """The same where memory is one of several quantities; options that have no effect on this one are refused.
+
+    So are those that say what is trained, where nothing asks for it (``tunes``). ``instead`` is how the command is
+    asked for another quantity.
+    """
+    if of != "flops":
+        settings.refuse((option.name for option in COUNT), f"on {of}", {}, instead["flops"])
     if of == "memory":
         return memory_plans(settings, model, workload)
-    decide = {option.name for option in TUNING} if of != "time" else set()
+    decide = {option.name for option in TUNING if tunes and of != "time"}
     others = (option.name for option in (*PLANS, *DTYPE) if option.name not in decide)
-    settings.refuse(others, f"on {of}", {}, "add --of memory, or leave it out")
+    settings.refuse(others, f"on {of}", {}, instead["memory"])
     if of in ("params", "trainable"):
-        settings.refuse((option.name for option in RUN), f"on {of}", {}, "add --of flops, or leave it out")
-    return Plans(training=settings.tuning() if decide else None)
+        settings.refuse((option.name for option in RUN), f"on {of}", {}, instead["flops"])
+    if of == "params":
+        settings.refuse(("freeze",), f"on {of}", {}, instead["trainable"])
+    if of == "flops":
+        from tfcalc.cli.idle import refuse_idle_in_flops
+
+        refuse_idle_in_flops(settings, model, everything=settings.get("count") == "all")
+    run = settings.workload(model) if of == "flops" else None
+    return Plans(run, settings.tuning() if decide else None)

@@ -10,8 +10,11 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import deliver_chart
 from tfcalc.cli.commands.sweep import without
+from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import (
     CONVENTIONS,
+    COUNT,
+    DTYPE,
     MODEL_ARGUMENT,
     MODEL_FIELDS,
     MODEL_OPTIONS,
@@ -48,7 +51,11 @@ def answer(settings: Settings) -> Growth:
     one = settings.with_values(**{name: values[0]})
     of = settings.get("of", "flops")
     if of != "flops":
-        settings.refuse((option.name for option in RUN), f"on {of}", {}, "add --of flops, or leave it out")
+        settings.refuse((option.name for option in (*RUN, *COUNT)), f"on {of}", {}, "add --of flops, or leave it out")
+    if of != "memory":
+        settings.refuse((option.name for option in DTYPE), f"on {of}", {}, "add --of memory, or leave it out")
+    if of == "flops":
+        refuse_idle_in_flops(one, one.model(), everything=one.get("count") == "all")
     one.model()
     bare = without(one, {name: values})
     model = bare.model()

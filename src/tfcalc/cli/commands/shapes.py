@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.shapes import shapes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.formula import TARGET, aimed
+from tfcalc.cli.idle import OF_PART, refuse_idle_in_flops, refuse_idle_on
 from tfcalc.cli.options import COUNT, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW
 from tfcalc.cli.settings import Settings
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
+    from tfcalc.report.shapes import Shapes
 
 
 def answer(settings: Settings) -> Answer:
     """What a part makes on the way."""
     settings = aimed(settings)
+    model = settings.model()
+    refuse_idle_in_flops(settings, model, everything=settings.get("count") == "all")
+    refuse_idle_on(settings, OF_PART, _found, f"on {quoted(settings.get('target'))}")
+    return _found(settings)
+
+
+def _found(settings: Settings) -> Shapes:
     model = settings.model()
     return shapes(settings.get("target"), model, settings.workload(model), settings.conventions())
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.effects import OF_FLOPS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
-from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, memory_plans, plans_for
+from tfcalc.cli.commands.plans import BY_OF, PLANS, SERVING, TRAINING, memory_plans, plans_for
+from tfcalc.cli.idle import refuse_idle
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
@@ -17,8 +19,11 @@ from tfcalc.solving.names import meaning
 from tfcalc.solving.solve import solve
 
 if TYPE_CHECKING:
+    from tfcalc.model import Model
     from tfcalc.solving.answer import Solved
+    from tfcalc.solving.asked import Asked
     from tfcalc.solving.family import Family
+    from tfcalc.workload import Workload
 
 CONDITION = Option(
     "condition",
@@ -37,6 +42,8 @@ OF = Option(
     "quantity of parts that name none [default: flops where a workload's size is solved for, else params]",
     ("params", "flops", "memory"),
 )
+INSTEAD = BY_OF | {"trainable": "compare trainable_params, or leave it out"}
+"""How to ask for what an option has an effect on."""
 SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True)
 
 
@@ -60,12 +67,12 @@ def answer(settings: Settings) -> Solved | Family:
         asked = memory_plans(settings, model, run)
         workload = asked.workload
     else:
-        asked = plans_for(settings, "flops" if counted & {"flops", ""} else "params", model, run)
+        asked = plans_for(settings, "flops" if counted & {"flops", ""} else "params", model, run, instead=INSTEAD)
         workload = settings.workload(model)
     tokens = settings.get("tokens")
     if tokens is not None and not run.training:
         raise UsageError(f"--tokens {tokens:,} needs a training step", "add --train")
-    return solve(
+    found = solve(
         text,
         sought,
         model,
@@ -79,6 +86,29 @@ def answer(settings: Settings) -> Solved | Family:
         symbolic=settings.get("symbolic", False),
         notation="lbhn" if settings.wants_json else settings.get("notation", "lbhn"),
     )
+    _refuse_idle(settings, found.asked, model, run)
+    return found
+
+
+def _refuse_idle(settings: Settings, asked: Asked, model: Model, run: Workload) -> None:
+    """Refuse what has no effect on any quantity that the condition turned out to compare."""
+    counted = asked.quantities
+    if not counted & {"flops", "memory", "size"}:
+        of = "trainable" if "trainable_params" in counted else "params"
+        plans_for(settings, of, model, run, instead=INSTEAD)
+    elif "flops" not in counted:
+        of = " and ".join(sorted(counted - {"size"})) or "sizes"
+        others = () if "size" in counted else (TOKENS.name,)
+        settings.refuse((*(option.name for option in COUNT), *others), f"on {of}", {})
+    elif "memory" not in counted:
+
+        def compared(other: Settings) -> dict[str, int]:
+            way = other.workload(model)
+            now = asked.setting.run.replaced(**{name: getattr(way, name) for name in OF_FLOPS})
+            return asked.values(asked.setting._replace(run=now))
+
+        options = (option for option in RUN if option.name in OF_FLOPS)
+        refuse_idle(settings, options, compared, "on what is compared")
 
 
 def _quantities(text: str, of: str | None) -> set[str]:

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart
-from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans, plans_for
+from tfcalc.cli.commands.plans import PLANS, Plans, plans_for
 from tfcalc.cli.options import CONVENTIONS, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, spreading
-from tfcalc.cli.output import deliver, show
-from tfcalc.cli.ranges import FORMS, MOST
+from tfcalc.cli.output import ascii_only, deliver, show
+from tfcalc.cli.ranges import FORMS
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
+    from tfcalc.arrays.questions import Question
     from tfcalc.arrays.swept import Swept
+    from tfcalc.arrays.table import Table
     from tfcalc.model import Model
 
 QUANTITIES = {
@@ -34,6 +36,7 @@ OF = Option(
     tuple(QUANTITIES),
 )
 SIZES = (*MODEL_OPTIONS, *RUN, *PLANS)
+PARQUET = ".parquet"
 LONG = 50_000
 """Points from which on a progress bar is shown."""
 
@@ -48,28 +51,65 @@ def answer(settings: Settings) -> Swept:
 
     one, spread = first_values(settings)
     count = prod(map(len, spread.values()))
-    if count > MOST:
-        raise UsageError(f"{count:,} points are too many", f"sweep at most {MOST:,} at once")
+    most, where = _most(settings)
+    if count > most:
+        remedy = f"at most {most:,}: give fewer sizes, or a step, as 1..3000:10{_larger(most, count)}"
+        if most < count <= answers.LARGEST_FILE:
+            raise UsageError(f"{where} of {count:,} points is too {'long to read' if most < LONG else 'large'}", remedy)
+        raise UsageError(f"{count:,} points are too many", remedy)
     of = one.get("of", "flops" if any(option.name in spread for option in RUN) else "params")
     if of == "cache":
         one = one.with_values(serve=True)
-    model = one.model()
+    model = without(settings, spread).model()
     plans, weights = _plans(one, of, model)
     run = one.workload(model) if of == "flops" else plans.workload
-    question = asked(model, of, run, one.conventions(), plans.training, plans.serving, weights)
+    question = asked(model, of, run, one.conventions(), plans.training, plans.serving, weights, one.workload)
     with progress_bar(count if count >= LONG else 0) as progress:
         table = answered(question, answers.grid(spread), progress)
-    at = {name: int(column[table.valid.argmax()]) for name, column in table.columns.items() if name != table.key}
-    conventions = {name: value for name, value in question.report_at(at).conventions.items() if name not in spread}
-    bare = without(settings, spread).model()
-    heading = f"{bare.summary}; swept: {', '.join(spread)}"
-    return answers.Swept(table, bare.described(), conventions, heading, settings.get("units", "iec"), question)
+    conventions = {name: value for name, value in _conventions(question, table).items() if name not in spread}
+    heading = f"{model.summary}; swept: {', '.join(spread)}"
+    return answers.Swept(table, model.described(), conventions, heading, settings.get("units", "iec"), question)
+
+
+def _conventions(question: Question, table: Table) -> dict[str, object]:
+    """What all points share: what is run need not be the same, where a model's context is swept."""
+    ends = [int(place) for place in table.valid.nonzero()[0][[0, -1]]]
+    at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]
+    first, last = (question.placed_at(sizes) for sizes in at)
+    differ = {name for name, value in vars(first.workload).items() if vars(last.workload)[name] != value}
+    return {name: value for name, value in first.report().conventions.items() if name not in differ}
+
+
+def _most(settings: Settings) -> tuple[int, str]:
+    """How many points are written to where the answer goes, and what takes no more; counted before any is computed."""
+    import tfcalc.arrays.swept as answers
+    from tfcalc.render.drawing import ENDINGS
+
+    target, form = str(settings.get("output", "")), settings.get("format", "table")
+    if settings.get("chart") or target.endswith(ENDINGS):
+        return answers.LARGEST_CHART, "a chart"
+    if target.endswith(PARQUET):
+        return answers.LARGEST_FILE, f"a file of {PARQUET}"
+    if form in ("csv", "json") and not settings.get("quiet"):
+        return answers.LARGEST_TEXT, f"a text of {form}"
+    return answers.LARGEST_TABLE, "a table"
+
+
+def _larger(most: int, count: int) -> str:
+    """What takes so many points, where this does not."""
+    import tfcalc.arrays.swept as answers
+
+    if most < count <= answers.LARGEST_TEXT:
+        return "; or add --format csv, --json, or -o FILE.parquet"
+    return "; or -o FILE.parquet" if count <= answers.LARGEST_FILE else ""
 
 
 def _plans(one: Settings, of: str, model: Model) -> tuple[Plans, str | None]:
     """What of training and serving is asked for, and the format of the weights of a model at rest."""
     if of in ("memory", "cache"):
-        asked = memory_plans(one, model, one.workload(model))
+        asked = plans_for(one, "memory", model, one.workload(model))
+        if of == "cache":
+            one.refuse(("weights", "batched"), "on the cache", {}, "add --of memory, or leave it out")
         return asked, one.get("weights") if asked.at_rest else None
     return plans_for(one, of, model, one.workload(model)), None
 
@@ -105,12 +145,16 @@ def write(answer: Swept, settings: Settings) -> None:
     if deliver_chart(answer.chart, settings):
         return
     target = str(settings.get("output", ""))
-    if target.endswith(".parquet"):
+    if target.endswith(PARQUET):
         from tfcalc.arrays.parquet import parquet
 
         deliver(_alone(lambda: parquet(answer.table), settings, target), settings)
     elif settings.get("format") == "csv" and not settings.get("quiet"):
         deliver(answer.csv(), settings)
+    elif settings.wants_json and not settings.get("quiet"):
+        from tfcalc.render.as_json import pieces
+
+        deliver(pieces(answer.to_dict(), ascii_only=ascii_only(settings)), settings)
     else:
         show(answer, settings)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.cli.commands import Command, own_module
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
+from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -42,6 +43,7 @@ def answer(settings: Settings) -> Answer:
     if of == "flops":
         from tfcalc.verify.flop_count import verify_flops
 
+        refuse_idle_in_flops(settings, model)
         return verify_flops(model, settings.workload(model))
     if of == "memory":
         from tfcalc.verify.memory_count import verify_memory

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.why import CACHE, MEMORY, QUANTITIES, Why, why
+from tfcalc.analysis.why import CACHE, FLOPS, QUANTITIES, Why, why
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
+from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, of_fields
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tfcalc.report.answer import Answer
 
 NUMBER = Option(
@@ -32,19 +35,28 @@ def answer(settings: Settings) -> Answer:
     if not number:
         raise UsageError("no number given", "write tfcalc why 163M gpt2")
     of = settings.get("of")
-    names = [option.name for option in OF_WORK]
-    if of in ("params", MEMORY):
-        settings.refuse(names, f"on {of}", {}, "add --of flops or --of cache, or leave it out")
-    elif of == CACHE:
-        settings.refuse((name for name in names if name not in OF_CACHE), "on cache", {}, "add --of flops")
+    _refuse_idle(settings, (of,) if of else QUANTITIES)
     model = settings.model()
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
     workload = settings.workload(model) if typed else None
     called = _called(settings)
     found = why(number, model, of, workload, tokens=settings.get("tokens"), called=called)
+    _refuse_idle(settings, found.of)
+    if FLOPS in found.of:
+        refuse_idle_in_flops(settings, model)
     if not found.found and not called:
         return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {number} gpt2 asks about GPT-2"))
     return found
+
+
+def _refuse_idle(settings: Settings, of: Collection[str]) -> None:
+    """Refuse what was said of a run, and has no effect where the number is ``of`` these quantities alone."""
+    if FLOPS in of:
+        return
+    for_cache = OF_CACHE if CACHE in of else ()
+    remedy = "add --of flops" if for_cache else "add --of flops or --of cache, or leave it out"
+    names = (option.name for option in OF_WORK if option.name not in for_cache)
+    settings.refuse(names, f"on {' or '.join(of)}", {}, remedy)
 
 
 def _called(settings: Settings) -> str:

@@ -14,6 +14,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
 
 LONGEST, MOST, MOST_CHOICES, MOST_GLOBS = 300, 200_000, 64, 2_000
+MOST_CHARACTERS = 100_000
+"""Of all patterns together: each costs some microseconds to be compiled, and as many for every module."""
 OUTER = ("model", "language_model")
 """What stands before a text model's modules in one version of a library and not in another."""
 
@@ -32,12 +34,28 @@ def checked(patterns: object, field: str) -> tuple[str, ...]:
         return ()
     if not isinstance(patterns, list) or len(patterns) > MOST or not all(isinstance(one, str) for one in patterns):
         raise InvalidModel(f"{field} {quoted(patterns)} is not a list of names", 'write ["lm_head"]')
+    special = [len(pattern) for pattern in patterns if pattern.startswith("re:") or "*" in pattern or "?" in pattern]
+    if len(special) > MOST_GLOBS:
+        raise _too_many()
+    if sum(special) > MOST_CHARACTERS:
+        raise _too_long(sum(special))
     for pattern in patterns:
         if len(pattern) > LONGEST:
             raise InvalidModel(f"{field} has a name of {len(pattern)} characters", f"write at most {LONGEST}")
         if pattern.startswith("re:"):
             globs(pattern)
     return tuple(patterns)
+
+
+def _too_many() -> InvalidModel:
+    return InvalidModel(
+        f"over {MOST_GLOBS:,} patterns are too many", f"write names, or {MOST_GLOBS:,} patterns at most"
+    )
+
+
+def _too_long(characters: int) -> InvalidModel:
+    fact = f"patterns of {characters:,} characters are too long together"
+    return InvalidModel(fact, f"write names, or patterns of {MOST_CHARACTERS:,} characters at most")
 
 
 class Names:
@@ -53,17 +71,22 @@ class Names:
     def __init__(self, patterns: Iterable[str]) -> None:
         self.anywhere: set[str] = set()  # plain names of one module or more, wherever they stand
         self.outermost: set[str] = set()  # plain names from the model's root on
-        self.globs: list[re.Pattern[str]] = []
+        found: list[str] = []
         for pattern in patterns:
             inner = _without_outer(pattern)
             if pattern.startswith("re:"):
-                self.globs += [re.compile(translate(glob)) for glob in globs(pattern)]
+                found += globs(pattern)
             elif "*" in inner or "?" in inner:
-                self.globs.append(re.compile(translate(("" if inner != pattern else "*.") + f"{inner}.*")))
+                found.append(("" if inner != pattern else "*.") + f"{inner}.*")
             else:
                 (self.outermost if inner != pattern else self.anywhere).add(inner)
-        if len(self.globs) > MOST_GLOBS:
-            raise InvalidModel(f"{len(self.globs):,} patterns are too many", f"write names, or {MOST_GLOBS} at most")
+            if len(found) > MOST_GLOBS:
+                raise _too_many()
+        self.characters = sum(map(len, found))
+        """Of all patterns, as looking for a name costs about as much."""
+        if self.characters > MOST_CHARACTERS:
+            raise _too_long(self.characters)
+        self.globs = re.compile("|".join(map(translate, found))) if found else None
 
     def __contains__(self, module: Sequence[str]) -> bool:
         """Whether the list names this module, or one that it stands in."""
@@ -74,7 +97,7 @@ class Names:
                 return True
             if any(".".join(parts[start:end]) in self.anywhere for start in range(end)):
                 return True
-        return any(glob.match(spelled) for glob in self.globs for spelled in _spelled(name))
+        return self.globs is not None and any(map(self.globs.match, _spelled(name)))
 
 
 def _without_outer(name: str) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tfcalc.configs.config import MOST_LAYERS
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
+from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
@@ -23,6 +24,8 @@ from tfcalc.tape.groups import span
 
 TYPES_OF_TOKENS = "token_type"
 JOINED = "gate_up"
+MOST_LOOKED = 10_000_000
+"""Characters of patterns times layers that they are tried at; 300 patterns for each of 200 layers are 2,400,000."""
 
 
 class Recipe(NamedTuple):
@@ -102,6 +105,8 @@ class _Holding:
         self.by_layer = recipe.by_layer
         self.keep = Names(recipe.keep)
         self.others = [(Names(patterns), other) for patterns, other in recipe.others]
+        self.characters = self.keep.characters + sum(modules.characters for modules, _ in self.others)
+        self.looked = 0
         self.formats: list[Format] = []  # of each matrix so far: layers whose matrices have the same are alike
         rest = recipe.format.rest or recipe.dtype
         self.rest = recipe.format if isinstance(recipe.format, Format) and recipe.format.plain else _plain(rest)
@@ -118,7 +123,12 @@ class _Holding:
             yield self.component(part, place.inside(part, first if part.kind == "layer" else place.layer))
             return
         groups: dict[tuple[Format, ...], tuple[Component, list[int]]] = {}
-        for layer in _places(part):
+        layers_of = _places(part)
+        self.looked += len(layers_of) * self.characters
+        if self.looked > MOST_LOOKED:
+            fact = f"patterns of {self.characters:,} characters are too many for {len(layers_of):,} layers"
+            raise InvalidModel(fact, "write names, or fewer patterns")
+        for layer in layers_of:
             before = len(self.formats)
             held = self.component(part, place.inside(part, layer))
             groups.setdefault(tuple(self.formats[before:]), (held, []))[1].append(layer)
@@ -135,6 +145,7 @@ class _Holding:
                 yield from self.tensor(component, tensor, place)
 
     def tensor(self, component: Component, tensor: Tensor, place: _Place) -> Iterator[Held]:
+        EFFORT.spend()
         if self.stays(component, tensor, place):
             self.formats.append(self.rest)
             yield Held(tensor.name, tensor.shape, self.rest.bits)

@@ -77,12 +77,15 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
     """The same tree, untrained where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 
     Names are without layer numbers (:func:`tfcalc.core.tensors.plain`). Of two modules that share a tensor name both.
-    Raises InvalidModel where a pattern fits nothing.
+    Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
     """
-    names = {_name(path) for path, leaf in _leaves(tree, ()) if leaf.own.weights}
+    names = {_name(path): leaf for path, leaf in _leaves(tree, ()) if leaf.own.weights}
     for pattern in patterns:
-        if not any(_fits(name, pattern) for name in names):
+        fitting = [leaf for name, leaf in names.items() if _fits(name, pattern)]
+        if not fitting:
             raise InvalidModel(f"{quoted(pattern)} matches no module of this model", nearest(pattern, sorted(names)))
+        if not any(map(_is_trained, fitting)):
+            raise InvalidModel(f"--freeze {quoted(pattern)} has no effect on what is not trained", "leave it out")
     return frozen(tree, lambda name, _: any(_fits(name, pattern) for pattern in patterns))
 
 
@@ -94,8 +97,13 @@ def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tupl
     ``enable_input_require_grads``, which recomputation needs). Otherwise the first layer's backward is less than this.
     """
     parts = tuple(frozen(part, chosen, (*path, part.name)) for part in tree.parts)
-    own = _untrained(tree) if tree.own.weights and chosen(_name(path), tree) else tree.own
+    own = _untrained(tree) if _is_trained(tree) and chosen(_name(path), tree) else tree.own
     return tree._replace(own=own, parts=parts)
+
+
+def _is_trained(leaf: Component) -> bool:
+    """Whether it has weights, not all of which are frozen already: their gradient is spared once."""
+    return any(not weight.frozen for weight in leaf.own.weights)
 
 
 def thawed(tree: Component) -> Component:

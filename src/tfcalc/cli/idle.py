@@ -1,0 +1,129 @@
+"""Options that were typed and change nothing: what is said is the same with their other values, and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import fields
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from tfcalc.analysis.common import asked_run, run_tree
+from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS
+from tfcalc.analysis.fine_tuning import OF_ADAPTERS
+from tfcalc.cli.options import COUNT, RUN, TUNING
+from tfcalc.cli.settings import FLAG
+from tfcalc.conventions import Conventions
+from tfcalc.core.measure import flops_of
+from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.workload import Workload, check_phase
+
+if TYPE_CHECKING:
+    from tfcalc.cli.options import Option
+    from tfcalc.cli.settings import Given, Settings
+    from tfcalc.core.number import Num
+    from tfcalc.model import Model
+    from tfcalc.report.answer import Answer
+
+WORDS = 3
+"""Other words of an option that are tried, at most."""
+OF_PART = tuple(option for option in (*RUN, *COUNT, *TUNING) if not option.short_for and option.name != "phase")
+"""What may change the count of the whole model, and not that of a part."""
+OF_FORM = tuple(option for option in OF_PART if option in TUNING or not option.number)
+"""The same of a closed form, in which the sizes of a run are letters."""
+
+
+def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool = False) -> None:
+    """Raise UsageError for an option of the workload that was typed and changes no FLOPs of this model.
+
+    One that is not typed is forgotten then: a variable or a file sets it for other questions. ``everything`` counts all
+    operations, where matrix products are not the only ones that the answer tells of.
+    """
+    training = settings.workload(model).training
+    if not training:
+        settings.refuse(IN_BACKWARD, "without --train", {}, "add --train")
+    given = [option for option in RUN if option.name in OF_FLOPS and option.name in settings.given]
+    if not given:
+        return
+    check_phase(settings.workload(model))  # what another phase needs says more
+
+    def said(other: Settings) -> list[Num]:
+        run = asked_run(model, other.workload(model))
+        probe = run if run.decoding else run.replaced(seq_len=run.seq_len + 1)  # one token attends to itself alone
+        tree = run_tree(model, probe, other.tuning())
+        return [tree.total(flops_of(training, all_of_them)) for all_of_them in {False, everything}]
+
+    refuse_idle(settings, given, said, f"on the FLOPs of {model.summary}")
+    settings.forget(option.name for option in given if _is_idle(settings, option, said, said(settings)))
+
+
+def refuse_idle_on(
+    settings: Settings, options: Iterable[Option], answer: Callable[[Settings], Answer], where: str
+) -> None:
+    """Raise UsageError for one of these ``options`` that was typed and changes nothing of an answer.
+
+    Its conventions, which repeat what was asked, do not count. It is found once more for each of the options: it is to
+    be one of those that are found quickly.
+    """
+
+    def said(other: Settings) -> object:
+        return {key: value for key, value in answer(other).to_dict().items() if key != "conventions"}
+
+    refuse_idle(settings, options, said, where)
+
+
+def refuse_idle(
+    settings: Settings, options: Iterable[Option], said: Callable[[Settings], object], where: str, remedy: str = ""
+) -> None:
+    """Raise UsageError for one of these ``options`` that was typed and changes nothing of what is ``said``.
+
+    At its default it is accepted. So is one whose default is decided elsewhere, and which says what that is, where
+    another value of it has an effect (``--dtype bf16`` of a checkpoint in bf16).
+    """
+    typed = [option for option in options if _was_typed(option, settings.given.get(option.name))]
+    if not typed:
+        return
+    now = said(settings)
+    for option in typed:
+        if _is_idle(settings, option, said, now):
+            raise UsageError(f"{settings.given[option.name].words} has no effect {where}", remedy or "leave it out")
+
+
+def _was_typed(option: Option, given: Given | None) -> bool:
+    """Whether it was, by one of its own names or by what is short for it, with another value than its default."""
+    if given is None or given.source != FLAG or given.value == DEFAULTS.get(option.name):
+        return False
+    return given.called in option.flags or bool(given.short)
+
+
+def _is_idle(settings: Settings, option: Option, said: Callable[[Settings], object], now: object) -> bool:
+    """Whether the same is said without it, and with other values of it where that may be so by chance.
+
+    What cannot be asked without it, it has an effect on.
+    """
+    try:
+        if said(settings.without(option.name)) != now:
+            return False
+    except TfcalcError:
+        return False
+    for other in _others(settings, option):
+        with suppress(TfcalcError):
+            if said(other) != now:
+                return False
+    return True
+
+
+def _others(settings: Settings, option: Option) -> Iterator[Settings]:
+    """The settings with other values of an option whose default is decided elsewhere."""
+    value = settings.get(option.name)
+    if DEFAULTS.get(option.name) not in FOLLOWING:
+        return
+    if option.number and isinstance(value, int):
+        yield settings.with_values(**{option.name: value + 1})
+    for word in islice((word for word in option.known if word != value and ":" not in word), WORDS):
+        yield settings.with_values(**{option.name: word})
+
+
+DEFAULTS = {item.name: item.default for kind in (Workload, Conventions) for item in fields(kind)} | OF_ADAPTERS
+FOLLOWING = (None, "auto")
+"""Defaults that are decided by the model, or by what else is asked for."""

@@ -1,0 +1,62 @@
+"""The cards that an overview names are those on which the command that its line names says that it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.laws.presets import ALL
+from tfcalc.analysis.budget import of_card
+from tfcalc.analysis.fits import MARGIN, Question, asked_of, held_against
+from tfcalc.analysis.gpus import common
+from tfcalc.analysis.overview import METHODS, Overview, overview
+from tfcalc.catalog import load, names
+from tfcalc.conventions import Conventions
+from tfcalc.defaults import compute_dtype
+from tfcalc.footprint.plans import Serving
+
+SERVING = "serving"
+
+
+def questions(found: Overview) -> Iterator[tuple[str, Question]]:
+    """What the command of each line asks that names cards."""
+    if SERVING in found.gpus:
+        yield SERVING, Question(None, None, Serving(context=found.context))
+    step = found.workload.replaced(phase="train")
+    for method, (_, plan, _) in METHODS.items():
+        if f"finetune_{method}" in found.gpus:
+            yield f"finetune_{method}", Question(step, plan)
+
+
+def named_and_others(found: Overview, line: str) -> tuple[list[str], list[str]]:
+    """The cards that a line names, and those that compute in the model's format and that it does not name."""
+    named = [gpu.name for gpu in found.gpus[line]()]
+    computing = [gpu.name for gpu in common() if compute_dtype(found.model) in gpu.peaks]
+    return named, [name for name in computing if name not in named]
+
+
+def fits(found: Overview, card: str, question: Question) -> bool:
+    """The verdict of ``tfcalc memory --gpu``."""
+    budget, asked = asked_of(found.model, of_card(card), question, MARGIN, None)
+    return held_against(found.model, budget, asked, MARGIN, Conventions()).fits
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_smallest_card_that_is_named_holds_it(name: str) -> None:
+    found = overview(load(name))
+    for line, question in questions(found):
+        named, others = named_and_others(found, line)
+        assert all(fits(found, card, question) for card in named[:1]), line
+        if line == SERVING:
+            assert not any(fits(found, card, question) for card in others[-1:])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", names())
+def test_every_card_that_is_named_holds_it_and_no_other(name: str) -> None:
+    found = overview(load(name))
+    for line, question in questions(found):
+        named, others = named_and_others(found, line)
+        assert [card for card in named if not fits(found, card, question)] == [], line
+        assert [card for card in others[-2:] if fits(found, card, question)] == [], line

@@ -1,0 +1,86 @@
+"""A sweep has at each point the single answer: of depth, where layers are of several kinds, and of lengths and batches.
+
+The first value is often the smallest one: what it leaves out of a pattern of layers has to be there again at the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.laws.presets import ALL, settings
+from tfcalc.catalog import load
+from tfcalc.cli.commands import command
+from tfcalc.configs.published import HFModel
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel, UsageError
+
+
+def swept(model: str, name: str, values: tuple[int, ...], **typed: object) -> list[int | None]:
+    """The column of answers, None where a point has none."""
+    try:
+        found: Any = command("sweep").answer(settings("sweep", model, **{name: values}, **typed))
+    except InvalidModel:
+        return [None] * len(values)
+    told: list[int | None] = found.table.to_dict()[found.table.key]
+    return told
+
+
+def singles(called: str, model: str, name: str, values: tuple[int, ...], **typed: object) -> list[int | None]:
+    """Each answer by itself; None where there is no such model."""
+    return [_single(called, model, **{name: value}, **typed) for value in values]
+
+
+def _single(called: str, model: str, **typed: object) -> int | None:
+    try:
+        found: Any = command(called).answer(settings(called, model, **typed))
+    except InvalidModel:
+        return None
+    return int(found.totals["kv_cache_bytes"] if "serve" in typed else found.answer)
+
+
+def depth(model: str) -> int | None:
+    """How many layers it has; None where no option sets them."""
+    found = load(model)
+    if not isinstance(found, HFModel):
+        return value_of(found.size("n_layers"))
+    try:
+        return next(
+            (found.reading.sizes[path] for path in found.places("n_layers") if path in found.reading.sizes), None
+        )
+    except UsageError:
+        return None
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_a_sweep_over_layers_has_the_single_answers(model: str) -> None:
+    layers = depth(model)
+    if layers is None:
+        pytest.skip("no option sets its layers")
+    values = tuple(dict.fromkeys([3, 7, layers + 1]))
+    for of, (its, typed) in ASKED.items():
+        assert swept(model, "n_layers", values, of=of, **typed) == singles(its, model, "n_layers", values, **typed), of
+
+
+ASKED: dict[str, tuple[str, dict[str, object]]] = {
+    "params": ("params", {}),
+    "flops": ("flops", {"seq_len": 64}),
+    "memory": ("memory", {}),
+    "cache": ("memory", {"context": 64, "serve": True}),
+}
+"""What is swept, and the command that answers it alone, with these options."""
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize("phase", ["forward", "train", "decode"])
+@pytest.mark.parametrize(("name", "values"), [("seq_len", (30, 260)), ("batch_size", (1, 3))])
+def test_a_sweep_over_lengths_and_batches_has_the_single_answers(
+    name: str, values: tuple[int, ...], phase: str, model: str
+) -> None:
+    one_by_one = singles("flops", model, name, values, phase=phase)
+    if len(set(one_by_one)) == 1 and one_by_one[0] is not None:  # an image is as large as it is
+        with pytest.raises(UsageError, match="has no effect"):
+            swept(model, name, values, of="flops", phase=phase)
+    else:
+        assert swept(model, name, values, of="flops", phase=phase) == one_by_one
