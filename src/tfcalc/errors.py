@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tfcalc.printable import printable, quoted, shortened
+from tfcalc.printable import bounded, printable, quoted
 
 LONGEST, LONGEST_HINT = 480, 320
-"""Characters of an error, and of its hint: beyond that, names in a config or in a file are cut in the middle."""
+"""Characters of an error, and of its hint: beyond that, names in a config or in a file are cut in the middle. Escapes count."""
 
 
 class TfcalcError(Exception):
@@ -27,8 +27,8 @@ class TfcalcError(Exception):
     """Whether the answer would have been JSON, so that the refusal is to be."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.hint = shortened(printable(hint), LONGEST_HINT)
-        self.message = shortened(printable(message), LONGEST - len(self.hint))
+        self.hint = bounded(printable(hint), LONGEST_HINT)
+        self.message = bounded(printable(message), LONGEST - len(self.hint))
         super().__init__(self.message, self.hint)
 
     def __str__(self) -> str:

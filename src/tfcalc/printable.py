@@ -54,6 +54,23 @@ def shortened(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}{ELLIPSIS}{text[len(text) - end :]}"
 
 
+def escaped_length(text: str) -> int:
+    """Characters that the text takes in JSON, where all but ASCII is escaped; no terminal needs more.
+
+    >>> escaped_length("5 %"), escaped_length("é"), escaped_length("\N{GRINNING FACE}")
+    (3, 6, 12)
+    """
+    return sum(12 if char > "\uffff" else 6 if char > "~" else 2 if char in '"\\' else 1 for char in text)
+
+
+def bounded(text: str, most: int) -> str:
+    """The text, cut as :func:`shortened` does until it takes at most ``most`` characters with its escapes."""
+    text = shortened(text, most)
+    while (length := escaped_length(text)) > most:
+        text = shortened(text, min(len(text) - 1, len(text) * most // length))
+    return text
+
+
 def quoted(value: object, most: int = QUOTED) -> str:
     """A value as an error repeats it: as Python writes it, cut where it is long.
 
