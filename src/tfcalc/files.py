@@ -19,6 +19,8 @@ def opened(path: Path) -> BinaryIO:
     A pipe that nobody writes to would be waited for without end, and a device may do something when it is opened. So
     the file is looked at before, and again once it is open, as it may have been exchanged in between.
     """
+    if "\0" in str(path):  # for which Python alone has a ValueError
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     _check(os.stat(path))
     file = os.fdopen(os.open(path, FLAGS), "rb")
     try:

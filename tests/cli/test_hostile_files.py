@@ -107,7 +107,13 @@ NAMES = ["\0", "a\0.json", "./\0", "\ud800", "./\ud800", "/\ud800.json", "😀" 
 
 @pytest.mark.parametrize("name", NAMES, ids=ascii)
 def test_a_path_that_cannot_be_is_refused(name: str, tmp_path: Path, quick: Quick) -> None:
-    for arguments in (["params", name], ["params", "-o", name], ["verify", "gpt2", "--checkpoint", name]):
+    for arguments in (
+        ["params", name],
+        ["params", "-o", name],
+        ["diff", "gpt2", name],
+        ["budget", "--file", name],
+        ["verify", "gpt2", "--checkpoint", name],
+    ):
         refused(quick(*arguments), 2, 3, 4)
     with pytest.raises(TfcalcError):
         library.load(name)

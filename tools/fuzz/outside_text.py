@@ -57,7 +57,7 @@ def outside_text(draw: random.Random) -> None:
     suffix = draw.choice(SUFFIXES)
     mark = draw.choice((*COMMANDS, *CELLS, *MARKS))
     where = draw.choice(("architectures", "architectures", "architectures", "slip", "dtype", "type", "label"))
-    for data, text in ((marked, mark), (plain, "word")):
+    for data, text in ((marked, mark), (plain, "word".ljust(len(mark), "d"))):  # as long, for as many lines
         if where == "architectures":
             data["architectures"] = [f"{text}{draw.choice(('', ' '))}{suffix}" if data is marked else f"{text}{suffix}"]
         elif where == "slip":
