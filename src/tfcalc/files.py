@@ -19,9 +19,10 @@ def opened(path: Path) -> BinaryIO:
     A pipe that nobody writes to would be waited for without end, and a device may do something when it is opened. So
     the file is looked at before, and again once it is open, as it may have been exchanged in between.
     """
-    if "\0" in str(path):  # for which Python alone has a ValueError
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    _check(os.stat(path))
+    try:
+        _check(os.stat(path))
+    except ValueError:  # of Python itself: no file can have a NUL or half a character in its name
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ascii(path)) from None
     file = os.fdopen(os.open(path, FLAGS), "rb")
     try:
         found = os.fstat(file.fileno())
