@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from tfcalc.printable import bounded, printable, quoted
 
 LONGEST, LONGEST_HINT = 480, 320
-"""Characters of an error, and of its hint: beyond that, names in a config or in a file are cut in the middle. Escapes count."""
+"""Characters of an error, and of its hint: beyond that, names in a config or in a file
+are cut in the middle. Escapes count."""
 
 
 class TfcalcError(Exception):
