@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.test_golden import COMMANDS as GOLDENS
+from tfcalc.analysis.explain import COUNTS
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.main import main
 from tools.fuzz.questions import sensible
@@ -63,6 +64,8 @@ FURTHER = (
     "explain flops_per_token gpt2",
     "explain memory.peak_bytes gpt2 --train",
     "explain mha --of time",
+    *(f"explain layer --of {quantity}" for quantity in COUNTS),
+    "explain mha --model gpt2 --of trainable --lora 8",
     "explain pf_days gpt2 --train --tokens 1B",
     "explain cache --model gpt2 --of memory --serve --context 64",
     "explain compare.models.1.kv_cache_bytes_per_token gpt2 gpt2-medium",

@@ -144,6 +144,8 @@ TAKEN_OFF = ("already freed", "not yet computed")
 """Components of a peak that are below 0: what the one above them has in all, and is not there at that moment."""
 
 ANSWER = {"params": "total_params", "flops": "total_flops", "memory": "total_bytes"}
+UNSURE = 0.8
+"""Part of a card below which an allocation fits: fragments add a quarter at most."""
 MAY_BE_NEGATIVE = ("headroom_bytes", "headroom_flops", "headroom_params")
 FITTED = ("compute_flops", "optimal_params")
 """Keys of what is given, or fitted, and no whole number."""
@@ -312,6 +314,6 @@ def _memory(found: dict[str, Any], shown: object) -> None:
         if found["headroom_bytes"] != found["budget_bytes"] - total or found["fits"] != should:
             FOUND.bug("sum-memory", "headroom", shown)
         for change in found["changes"]:
-            too_large = change["total_bytes"] > found["budget_bytes"]
-            if (change["fits"] and too_large) or change["total_bytes"] <= 0:
+            part = change["total_bytes"] / found["budget_bytes"]
+            if (change["fits"] and part > 1) or (not change["fits"] and part < UNSURE) or part <= 0:
                 FOUND.bug("sum-memory", "a change's verdict", (shown, change))
