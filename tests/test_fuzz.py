@@ -23,7 +23,15 @@ def test_its_examples_are_true() -> None:
         assert doctest.testmod(module).failed == 0
 
 
-@pytest.mark.parametrize(("kinds", "count", "seed"), [("program", 200, 1), ("program", 200, 2), ("parsers", 10_000, 1)])
+@pytest.mark.parametrize(
+    ("kinds", "count", "seed"),
+    [
+        ("program", 200, 1),
+        ("program", 200, 2),
+        ("parsers", 10_000, 1),
+        pytest.param("attacks", 1500, 3, marks=pytest.mark.long),  # so many that the rarest kind, 1 of 500, is drawn
+    ],
+)
 def test_hostile_inputs_find_no_bug(kinds: str, count: int, seed: int, tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
     asked = ["--n", str(count), "--seed", str(seed), "--kinds", kinds, "--patience", "20", "--report", str(report)]
