@@ -30,6 +30,26 @@ LINES = [
             *("design --params 125M", "overview", "verify"),
         )
     ),
+    # a length, where images of one size are read
+    *(
+        (
+            f"{line} --seq 12",
+            "--seq 12 has no effect on vit-base-patch16-224: ViTForImageClassification (vit); it reads",
+        )
+        for line in (
+            *(
+                "flops vit-base-patch16-224",
+                "flops vit-base-patch16-224 --train",
+                "memory vit-base-patch16-224 --train",
+            ),
+            *(
+                "overview vit-base-patch16-224",
+                "why 35.1G vit-base-patch16-224",
+                "design --flops 1e9 --like vit-base-patch16-224",
+            ),
+            *("compare vit-base-patch16-224 dinov2-small", "diff vit-base-patch16-224 dinov2-small"),
+        )
+    ),
     # what is trained, where nothing asks for it
     ("design --params 125M --lora-targets zzz --freeze nosuch --dora", "--lora-targets zzz has no effect on params"),
     ("design --params 125M --freeze nosuch", "--freeze nosuch has no effect on params; give the budget as --memory"),

@@ -50,6 +50,8 @@ BASES = {
         "gpt2 --mfu --tokens-per-second 1k --peak 1e15",
         "gpt2 --compare-conventions",
         "gpt2 --compare-conventions --train",
+        "vit-base-patch16-224",
+        "vit-base-patch16-224 --train",
     ],
     "memory": [
         "",
@@ -58,6 +60,7 @@ BASES = {
         "mixtral-8x7b",
         "gpt2 --train",
         "t5-small --train",
+        "vit-base-patch16-224 --train",
         "--train",
         "gpt2 --train --lora 8",
         "gpt2 --train --gpus 8 --zero 3",
@@ -72,7 +75,7 @@ BASES = {
         "gpt2 --gpu h100",
         "llama-3-8b --train --backend megatron --tp 2 --gpus 2",
     ],
-    "overview": ["gpt2", "t5-small", "mixtral-8x7b"],
+    "overview": ["gpt2", "t5-small", "mixtral-8x7b", "vit-base-patch16-224"],
     "formula": [
         "",
         "--model gpt2",

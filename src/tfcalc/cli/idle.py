@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, run_tree
-from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS
+from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS, reads_length
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS
 from tfcalc.cli.options import COUNT, RUN, TUNING
 from tfcalc.cli.settings import FLAG
@@ -39,6 +39,7 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
     One that is not typed is forgotten then: a variable or a file sets it for other questions. ``everything`` counts all
     operations, where matrix products are not the only ones that the answer tells of.
     """
+    refuse_idle_length(settings, [model])
     training = settings.workload(model).training
     if not training:
         settings.refuse(IN_BACKWARD, "without --train", {}, "add --train")
@@ -55,6 +56,20 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
 
     refuse_idle(settings, given, said, f"on the FLOPs of {model.summary}")
     settings.forget(option.name for option in given if _is_idle(settings, option, said, said(settings)))
+
+
+def refuse_idle_length(settings: Settings, models: Iterable[Model]) -> None:
+    """Raise UsageError for a length that was typed where none of these models reads sequences: images have one size."""
+    given = settings.given.get("seq_len")
+    if given is None or given.source != FLAG:
+        return
+    models = list(models)
+    if any(reads_length(model, settings.workload(model)) for model in models):
+        return
+    raise UsageError(
+        f"{given.words} has no effect on {models[0].summary}",
+        "it reads samples of one size; leave it out, or give --batch",
+    )
 
 
 def refuse_idle_on(
