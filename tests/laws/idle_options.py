@@ -60,7 +60,6 @@ BASES = {
         "mixtral-8x7b",
         "gpt2 --train",
         "t5-small --train",
-        "vit-base-patch16-224 --train",
         "--train",
         "gpt2 --train --lora 8",
         "gpt2 --train --gpus 8 --zero 3",
@@ -75,7 +74,7 @@ BASES = {
         "gpt2 --gpu h100",
         "llama-3-8b --train --backend megatron --tp 2 --gpus 2",
     ],
-    "overview": ["gpt2", "t5-small", "mixtral-8x7b", "vit-base-patch16-224"],
+    "overview": ["gpt2", "t5-small", "mixtral-8x7b"],
     "formula": [
         "",
         "--model gpt2",

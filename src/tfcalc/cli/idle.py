@@ -39,7 +39,7 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
     One that is not typed is forgotten then: a variable or a file sets it for other questions. ``everything`` counts all
     operations, where matrix products are not the only ones that the answer tells of.
     """
-    refuse_idle_length(settings, [model])
+    _refuse_idle_length(settings, model)
     training = settings.workload(model).training
     if not training:
         settings.refuse(IN_BACKWARD, "without --train", {}, "add --train")
@@ -58,18 +58,14 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
     settings.forget(option.name for option in given if _is_idle(settings, option, said, said(settings)))
 
 
-def refuse_idle_length(settings: Settings, models: Iterable[Model]) -> None:
-    """Raise UsageError for a length that was typed where none of these models reads sequences: images have one size."""
+def _refuse_idle_length(settings: Settings, model: Model) -> None:
+    """Raise UsageError for a length that was typed where no sequences are read: images have one size."""
     given = settings.given.get("seq_len")
-    if given is None or given.source != FLAG:
-        return
-    models = list(models)
-    if any(reads_length(model, settings.workload(model)) for model in models):
-        return
-    raise UsageError(
-        f"{given.words} has no effect on {models[0].summary}",
-        "it reads samples of one size; leave it out, or give --batch",
-    )
+    if given and given.source == FLAG and not reads_length(model, settings.workload(model)):
+        raise UsageError(
+            f"{given.words} has no effect on the FLOPs of {model.summary}",
+            "it reads samples of one size; leave it out, or give --batch",
+        )
 
 
 def refuse_idle_on(

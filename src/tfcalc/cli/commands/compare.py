@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.side_by_side import compare
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, beside, operand, own_settings, refuse_unknown
-from tfcalc.cli.idle import refuse_idle_length
 from tfcalc.cli.options import SHOW, UNITS, Option
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ def answer(settings: Settings) -> Comparison:
         conventions=settings.conventions(),
         only_differences=settings.get("only_differences", False),
     )
-    refuse_idle_length(settings, [each.model for each in found.operands])
     refuse_unknown(found.rows, found.operands, found.workloads, settings, own)
     return found
 

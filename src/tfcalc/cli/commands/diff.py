@@ -9,7 +9,6 @@ from tfcalc.analysis.diff import diff
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.commands.plans import SERVE, SERVING
-from tfcalc.cli.idle import refuse_idle_length
 from tfcalc.cli.options import SHOW, UNITS, Option
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -39,7 +38,6 @@ def answer(settings: Settings) -> Diff:
     first, second = (_operand(text, settings) for text in _sides(settings.get("models") or ()))
     found = diff(first, second, workload=first.workload, conventions=settings.conventions())
     both = [found.workload] * len(found.operands)
-    refuse_idle_length(settings, [each.model for each in found.operands])
     refuse_unknown(found.rows, found.operands, both, settings, enough=any)
     return found
 

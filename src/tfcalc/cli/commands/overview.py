@@ -19,10 +19,6 @@ def answer(settings: Settings) -> Overview:
     from tfcalc.analysis.overview import default_workload, overview  # other commands ask for the options alone
 
     model = settings.model()
-    if "seq_len" in settings.given:
-        from tfcalc.cli.idle import refuse_idle_length
-
-        refuse_idle_length(settings, [model])
     workload = settings.fill(default_workload(model))
     return overview(model, workload, settings.conventions(), asked=_as_typed(settings))
 

@@ -79,10 +79,6 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         settings.forget(item.name for item in fields(Workload) if item.name not in STEP)
         workload = settings.workload(model).replaced(phase="train")
         sound(model)
-        if "seq_len" in settings.given:
-            from tfcalc.cli.idle import refuse_idle_length
-
-            refuse_idle_length(settings, [model])
         return Plans(workload, settings.fill(Training()))
     settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
     settings.refuse((o.name for o in SERVING if o.name != "weights"), "without --serve", {}, "add --serve")
