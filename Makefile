@@ -33,7 +33,7 @@ dist: # the same bytes for the same commit (without git: for the same files); ne
 	$(TOOL) twine check --strict dist/*
 
 golden:
-	$(TOOL) pytest tests/golden --overwrite
+	$(TOOL) pytest tests/golden tests/corpus --overwrite
 
 defaults: # the index of families and what transformers declares; needs transformers
 	$(TOOL) tools.defaults --write

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from tfcalc.cli.main import main
@@ -72,7 +73,8 @@ def _hash(content: bytes) -> str:
 
 
 @contextlib.contextmanager
-def _environment():  # type: ignore[no-untyped-def]
+def _environment() -> Iterator[None]:
+    """Nothing of the caller's that decides how an answer looks; 80 columns."""
     before = dict(os.environ)
     ours = ("TFCALC_", "NO_COLOR", "FORCE_COLOR", "GITHUB_", "PYTHONIOENCODING", "_TYPER")
     for name in list(os.environ):

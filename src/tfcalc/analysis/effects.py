@@ -45,16 +45,11 @@ def refuse_idle_source(model: Model, workload: Workload) -> None:
         raise idle_error("source_len", workload.source_len, f"in {model.summary}", "it reads no source; leave it out")
 
 
-def reads_length(model: Model, workload: Workload) -> bool:
-    """Whether another length of its sequences changes anything of a model: images have one size."""
-    return _changes(model, workload.replaced(phase="forward", cached=None), "seq_len")
-
-
 IN_BACKWARD = ("kernel", "dropout", "input_gradient", "convolutions")
 """What changes the FLOPs of a backward pass alone."""
 STRUCTURAL = ("latent", "experts", "source_len")
 """What changes the FLOPs of models that have such a part."""
-OF_FLOPS = (*IN_BACKWARD, *STRUCTURAL, "attention", "logits", "recompute", "early_stop")
+OF_FLOPS = (*IN_BACKWARD, *STRUCTURAL, "seq_len", "attention", "logits", "recompute", "early_stop")
 """What may change FLOPs, or may not: by the model, the phase, and what else is asked for."""
 
 
@@ -70,7 +65,7 @@ def _changes(model: Model, workload: Workload, name: str) -> bool:
     """Whether a field makes another tree than its default, at a length at which it might."""
     default = next(item.default for item in fields(workload) if item.name == name)
     probe = workload if workload.decoding else workload.replaced(seq_len=workload.seq_len + 1)
-    other = {name: probe.seq_len + 1 if name in ("seq_len", "source_len") else default}
+    other = {name: probe.seq_len + 1 if name == "source_len" else default}
     return model.tree(probe) != model.tree(probe.replaced(**other))
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.common import asked_run, run_tree
-from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS, reads_length
+from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS
 from tfcalc.analysis.fine_tuning import OF_ADAPTERS
 from tfcalc.cli.options import COUNT, RUN, TUNING
 from tfcalc.cli.settings import FLAG
@@ -39,7 +39,6 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
     One that is not typed is forgotten then: a variable or a file sets it for other questions. ``everything`` counts all
     operations, where matrix products are not the only ones that the answer tells of.
     """
-    _refuse_idle_length(settings, model)
     training = settings.workload(model).training
     if not training:
         settings.refuse(IN_BACKWARD, "without --train", {}, "add --train")
@@ -56,16 +55,6 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
 
     refuse_idle(settings, given, said, f"on the FLOPs of {model.summary}")
     settings.forget(option.name for option in given if _is_idle(settings, option, said, said(settings)))
-
-
-def _refuse_idle_length(settings: Settings, model: Model) -> None:
-    """Raise UsageError for a length that was typed where no sequences are read: images have one size."""
-    given = settings.given.get("seq_len")
-    if given and given.source == FLAG and not reads_length(model, settings.workload(model)):
-        raise UsageError(
-            f"{given.words} has no effect on the FLOPs of {model.summary}",
-            "it reads samples of one size; leave it out, or give --batch",
-        )
 
 
 def refuse_idle_on(
@@ -125,14 +114,17 @@ def _is_idle(settings: Settings, option: Option, said: Callable[[Settings], obje
 
 
 def _others(settings: Settings, option: Option) -> Iterator[Settings]:
-    """The settings with other values of an option whose default is decided elsewhere."""
-    value = settings.get(option.name)
-    if DEFAULTS.get(option.name) not in FOLLOWING:
-        return
+    """The settings with other values of an option, where its default may say the same by chance.
+
+    So it may where it is decided elsewhere, and where a length is padded to a window.
+    """
+    value, default = settings.get(option.name), DEFAULTS.get(option.name)
     if option.number and isinstance(value, int):
-        yield settings.with_values(**{option.name: value + 1})
-    for word in islice((word for word in option.known if word != value and ":" not in word), WORDS):
-        yield settings.with_values(**{option.name: word})
+        beyond = value if default in FOLLOWING else 2 * max(value, cast("int", default))
+        yield settings.with_values(**{option.name: beyond + 1})
+    if default in FOLLOWING:
+        for word in islice((word for word in option.known if word != value and ":" not in word), WORDS):
+            yield settings.with_values(**{option.name: word})
 
 
 DEFAULTS = {item.name: item.default for kind in (Workload, Conventions) for item in fields(kind)} | OF_ADAPTERS

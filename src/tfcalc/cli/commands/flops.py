@@ -88,7 +88,7 @@ def _breakdown(settings: Settings) -> Answer:
 def _asked(settings: Settings) -> tuple[Model, Workload]:
     """The model and what is run; options that change none of its FLOPs are refused."""
     model = settings.model()
-    if any(name in settings.given for name in ("seq_len", *OF_FLOPS)):
+    if any(name in settings.given for name in OF_FLOPS):
         from tfcalc.cli.idle import refuse_idle_in_flops  # few questions say one of these
 
         refuse_idle_in_flops(settings, model, everything=True)
