@@ -25,8 +25,11 @@ MODELS = ("compare", "diff")
 LIMIT = 30.0
 """Seconds after which an answer is given up, however it is asked for."""
 
-GROWTH = 300 << 20
-"""Bytes by which the process may grow for one input: it is refused more, so that nothing that asks for it passes."""
+GROWTH = 400 << 20
+"""Bytes by which the process may grow for one input: it is refused more, so that nothing that asks for it passes.
+
+With what the program is itself, an answer takes less than 500 MB.
+"""
 
 PAGE = resource.getpagesize()
 BEAT = 100_000
