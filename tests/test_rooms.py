@@ -18,7 +18,7 @@ ROOMS = [
     ("verify", "arrays", "symbolic", "catalog", "solving"),
     ("budgets",),
     ("render",),
-    ("analysis",),
+    ("analysis", "answers"),
     ("report", "schemas"),
     ("defaults",),
     ("footprint",),

@@ -29,8 +29,8 @@ OTHER_NAMES = SOURCE / "cli" / "other_names.py"
 RETURNED = (
     "report.report.Report",
     "report.explanation.Explanation",
-    "analysis.verdict.Fit",
-    "analysis.formula.Formula",
+    "answers.verdict.Fit",
+    "analysis.closed_form.Formula",
     "analysis.checked.Check",
 )
 """What the public functions return, without being exported."""

@@ -30,7 +30,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tfcalc.analysis.formula import formula
+from tfcalc.answers.formula import formula
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
 from tfcalc.core.letters import NOTATIONS

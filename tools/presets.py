@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from tfcalc.analysis.params import parameter_count
+from tfcalc.answers.params import parameter_count
 from tfcalc.catalog import FOLDER, INDEX, Listed, preset
 from tfcalc.footprint.formats.quantization_config import stated_format
 

@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
-    from tfcalc.analysis.explain import explain
-    from tfcalc.analysis.fits import fits
-    from tfcalc.analysis.flops import flops
-    from tfcalc.analysis.formula import formula
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
-    from tfcalc.analysis.memory import memory
-    from tfcalc.analysis.overview import Overview, overview
-    from tfcalc.analysis.params import params
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
     from tfcalc.analysis.why import Reason, Why, why
+    from tfcalc.answers.explain import explain
+    from tfcalc.answers.fits import fits
+    from tfcalc.answers.flops import flops
+    from tfcalc.answers.formula import formula
+    from tfcalc.answers.memory import memory
+    from tfcalc.answers.overview import Overview, overview
+    from tfcalc.answers.params import params
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -57,7 +57,7 @@ _HOME = {
     "HFModel": "configs.published",
     "Serving": "footprint.plans",
     "Training": "footprint.plans",
-    "fits": "analysis.fits",
+    "fits": "answers.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
     "Transformer": "families.transformer",
@@ -69,18 +69,18 @@ _HOME = {
     "compute_optimal": "analysis.design.optimum",
     "design": "analysis.design.design",
     "diff": "analysis.diff",
-    "explain": "analysis.explain",
-    "flops": "analysis.flops",
-    "formula": "analysis.formula",
+    "explain": "answers.explain",
+    "flops": "answers.flops",
+    "formula": "answers.formula",
     "formulas": "analysis.formulas",
     "from_config": "catalog",
     "kernels": "analysis.kernels",
     "load": "catalog",
-    "memory": "analysis.memory",
+    "memory": "answers.memory",
     "Operand": "analysis.totals",
-    "overview": "analysis.overview",
-    "Overview": "analysis.overview",
-    "params": "analysis.params",
+    "overview": "answers.overview",
+    "Overview": "answers.overview",
+    "params": "answers.params",
     "plot": "analysis.growth",
     "quiz": "exercises",
     "shapes": "analysis.shapes",

@@ -8,9 +8,9 @@ from random import Random
 from typing import NamedTuple
 
 from tfcalc.analysis.check import check
-from tfcalc.analysis.explain import explain_part
-from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quizzed import Exercise, Grade, Quiz
+from tfcalc.answers.explain import explain_part
+from tfcalc.answers.formula import formula
 from tfcalc.catalog import load
 from tfcalc.core.notation import write
 from tfcalc.core.traced import value_of

@@ -184,3 +184,16 @@ def short_bytes(number: float, system: str = "iec") -> str:
         return f"{size:.3g} {names[power - 1]}"
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{size:,.{digits}f} {names[power - 1]}"
+
+
+def in_full(count: int, billion: str = "G") -> str:
+    """A count as people write it, without a digit less than it has: ``1.4B``, ``1,234,567``.
+
+    >>> in_full(1_400_000_000, "B"), in_full(1_234_567), in_full(10**23)
+    ('1.4B', '1,234,567', '1e+23')
+    """
+    said = short(count, billion=billion)
+    try:
+        return said if parse_count(said) == count else f"{count:,}"
+    except UsageError:  # beyond all that has a prefix
+        return f"{count:,}"

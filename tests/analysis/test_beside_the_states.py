@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.analysis.explain import explain
 from tfcalc.analysis.peaks import Peaks
+from tfcalc.answers.explain import explain
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Report
 

@@ -11,9 +11,9 @@ import pytest
 from tests.conftest import Program, recorded
 from tests.formula_reader import evaluate
 from tfcalc import Transformer, UsageError, Workload, flops, load, params
-from tfcalc.analysis.comparison import compare_conventions
 from tfcalc.analysis.papers import CHINCHILLA, chinchilla, chinchilla_layers
 from tfcalc.analysis.shape import Shape
+from tfcalc.answers.flops_by_convention import compare_conventions
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 
@@ -52,7 +52,7 @@ def test_megatrons_table_1(row: dict[str, Any]) -> None:
     assert found.row("Megatron-LM").flops == found.row("recomputed").flops == flops(model, run).answer == by_hand
     forward, blocks = (24 * b * S * n * h * h + 4 * b * S * S * n * h + head for head in (2 * b * S * h * V, 0))
     assert by_hand == 3 * forward + blocks
-    assert found.exact == 3 * forward
+    assert found.exact_flops == 3 * forward
     # P = 12lh²(1 + 13/12h + (V + s)/12lh), to which we add the final norm
     assert params(model).answer == 12 * n * h * h + 13 * n * h + (V + S) * h + 2 * h
     assert params(model).answer / 1e9 == pytest.approx(row["params_B"], rel=0.029)
@@ -95,7 +95,7 @@ def test_palm_and_kaplan_of_gpt_2_by_hand() -> None:
     assert found.row("Kaplan").flops == tokens * 3 * (2 * 12 * 12 * 768**2 + 2 * 12 * 1024 * 768)
     assert found.row("6ND").flops == tokens * 6 * 124_439_808
     assert found.row("6ND, no embeddings").flops == tokens * 6 * 85_056_000
-    assert found.row("Megatron-LM").flops == found.exact
+    assert found.row("Megatron-LM").flops == found.exact_flops
 
 
 def test_the_traps_of_llama_2_7b() -> None:
@@ -111,7 +111,7 @@ def test_the_traps_of_llama_2_7b() -> None:
     }
     assert {name: found.row(name).flops for name in expected} == expected
     weights = 54_125_177_864_192
-    assert found.exact - weights == 8_796_093_022_208  # attention's products
+    assert found.exact_flops - weights == 8_796_093_022_208  # attention's products
     assert found.row("PaLM").flops == 2 * 6_738_415_616 * 4096 + 8_796_093_022_208
 
 
@@ -165,7 +165,8 @@ def test_recomputing_every_other_layer_is_in_no_paper() -> None:
     found = compare_conventions(gpt(64, 2, 4), Workload(seq_len=8, phase="train", recompute="every:2"))
     assert found.row("Megatron-LM").reason == "recomputation every:2"
     assert (
-        found.row("recomputed").flops == found.exact + flops(gpt(64, 2, 2, 1), Workload(seq_len=8)).answer - 2 * 8 * 64
+        found.row("recomputed").flops
+        == found.exact_flops + flops(gpt(64, 2, 2, 1), Workload(seq_len=8)).answer - 2 * 8 * 64
     )
     assert found.row("PaLM").flops
 
@@ -176,7 +177,7 @@ def test_what_the_user_chose_is_a_row_and_changes_no_other() -> None:
         attention: compare_conventions(model, Workload(seq_len=64, attention=attention))
         for attention in ("full", "causal", "causal-half")
     }
-    assert len({str(found.rows) for found in by.values()}) == 1
+    assert len({str(found.conventions_told) for found in by.values()}) == 1
     for attention in ("causal", "causal-half"):
         assert by["full"].row(attention).flops == flops(model, Workload(seq_len=64, attention=attention)).answer
 
@@ -187,7 +188,7 @@ def test_a_printed_formula_gives_its_number(phase: str) -> None:
     run = Workload(batch_size=3, seq_len=50, phase=phase)
     found = compare_conventions(gpt(96, 4, 5, 1000), run)
     sizes = {"b": 3, "l": 50, "n": 5, "h": 96, "a": 4, "d": 24, "f": 384, "V": 1000}
-    quoted = [row for row in found.rows if isinstance(row.formula, Polynomial)]
+    quoted = [row for row in found.conventions_told if isinstance(row.formula, Polynomial)]
     assert len(quoted) == 6
     for row in quoted:
         n = found.params["without embeddings" if "no embeddings" in row.name else "all"]

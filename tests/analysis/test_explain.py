@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, catalog, flops, memory, params
-from tfcalc.analysis.explain import explain_part as explain
+from tfcalc.answers.explain import explain_part as explain
 from tfcalc.conventions import DTYPES
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.sheet import for_people

@@ -16,10 +16,10 @@ from tests.execution.test_training_rows import RECOMPUTED, model, named, workloa
 from tfcalc import Transformer, UsageError, Workload, load
 from tfcalc.analysis.budget import Budget, of_card, stated
 from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
-from tfcalc.analysis.fits import fits
-from tfcalc.analysis.memory import memory
 from tfcalc.analysis.peaks import Peaks, training_peak
-from tfcalc.analysis.verdict import Fit
+from tfcalc.answers.fits import fits
+from tfcalc.answers.memory import memory
+from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
 from tfcalc.footprint.plans import Serving, Training
 
@@ -43,12 +43,12 @@ def test_what_the_peak_is_made_of_is_found_when_somebody_asks(monkeypatch: pytes
     def not_asked(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("tfcalc.analysis.training_report.training_step", not_asked)
+    monkeypatch.setattr("tfcalc.answers.training_memory.training_step", not_asked)
     alone = trained("80GB", Training(), name="opt-125m")
     assert alone.sheet() == whole.sheet()
-    assert alone.told.notes == report.notes
-    assert alone.told.footer == report.footer
-    assert alone.told.conventions == report.conventions
+    assert alone.report.notes == report.notes
+    assert alone.report.footer == report.footer
+    assert alone.report.conventions == report.conventions
     with pytest.raises(AssertionError):
         alone.to_dict()
 

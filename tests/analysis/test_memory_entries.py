@@ -9,7 +9,8 @@ import pytest
 import tfcalc
 from tfcalc import Serving, Training, Transformer, Workload
 from tfcalc.analysis.budget import of_card, stated
-from tfcalc.analysis.memory_entries import fits_entries, memory_entries
+from tfcalc.answers.fits import memory_within
+from tfcalc.answers.memory import memory_of
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import Model
 
@@ -43,7 +44,7 @@ SERVED = {
 
 
 def same(model: Model, **asked: Any) -> None:
-    assert dict(memory_entries(model, **asked)) == tfcalc.memory(model, **asked).to_dict()
+    assert dict(memory_of(model, **asked).entries()) == tfcalc.memory(model, **asked).to_dict()
 
 
 @pytest.mark.parametrize("case", STEPS)
@@ -72,18 +73,18 @@ def test_the_entries_of_a_verdict_are_those_of_the_answer() -> None:
     ):
         question: dict[str, Any] = {"margin": 5, **asked}
         expected = tfcalc.fits(tfcalc.load("gpt2"), **question).to_dict()
-        assert dict(fits_entries(tfcalc.load("gpt2"), **question)) == expected
+        assert dict(memory_within(tfcalc.load("gpt2"), **question).entries()) == expected
 
 
 def test_what_would_fit_is_not_searched_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     question: dict[str, Any] = {"training": Training(), "workload": Workload(seq_len=64), "budget": stated("1GB")}
     expected = tfcalc.fits(tfcalc.load("gpt2"), **question).to_dict()
     assert expected["changes"] != []
-    monkeypatch.setattr("tfcalc.analysis.fits.remedies", refused("changes"))
-    found = fits_entries(tfcalc.load("gpt2"), margin=5, **question)
+    monkeypatch.setattr("tfcalc.answers.fits.remedies", refused("changes"))
+    found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     assert found["largest_batch_size"] == expected["largest_batch_size"]
-    monkeypatch.setattr("tfcalc.analysis.fits.largest_of", refused("the largest"))
-    found = fits_entries(tfcalc.load("gpt2"), margin=5, **question)
+    monkeypatch.setattr("tfcalc.answers.verdict.largest_of", refused("the largest"))
+    found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     for name in ("headroom_bytes", "peak_bytes", "reserved_high_bytes", "budget_bytes", "margin_percent"):
         assert found[name] == expected[name]
 
@@ -101,13 +102,13 @@ def test_what_is_not_read_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tfcalc.load("gpt2")
     step: dict[str, Any] = {"workload": Workload(seq_len=64), "training": Training()}
     found = tfcalc.memory(model, **step).totals
-    monkeypatch.setattr("tfcalc.analysis.training_report.training_memory", refused("formulas"))
+    monkeypatch.setattr("tfcalc.answers.training_memory.training_step", refused("formulas"))
     monkeypatch.setattr("tfcalc.analysis.training_memory.kept", refused("what is saved"))
-    assert memory_entries(model, **step)["peak_bytes"] == found["peak_bytes"]
+    assert memory_of(model, **step).entries()["peak_bytes"] == found["peak_bytes"]
     monkeypatch.setattr("tfcalc.analysis.peaks.step", refused("a step"))
-    assert memory_entries(model, **step)["optimizer_bytes"] == found["optimizer_bytes"]
+    assert memory_of(model, **step).entries()["optimizer_bytes"] == found["optimizer_bytes"]
     monkeypatch.setattr("tfcalc.analysis.serving_memory.forward", refused("a forward pass"))
-    served = memory_entries(model, serving=Serving(context=512, concurrency=4))
+    served = memory_of(model, serving=Serving(context=512, concurrency=4)).entries()
     # 12 layers of keys and values: 2 * 768 numbers of 4 bytes for each of 4 * 512 tokens
     assert served["kv_cache_bytes"] == 12 * 2 * 768 * 4 * 4 * 512
 
@@ -124,5 +125,5 @@ def test_what_cannot_be_asked_is_refused_in_the_words_of_the_answer() -> None:
         with pytest.raises((InvalidModel, UsageError)) as expected:
             tfcalc.memory(model, **asked)
         with pytest.raises(expected.type) as refused:
-            memory_entries(model, **asked)
+            memory_of(model, **asked).entries()
         assert str(refused.value) == str(expected.value)

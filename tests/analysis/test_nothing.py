@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcalc import Transformer, Workload, catalog, formula
-from tfcalc.analysis.explain import explain_part as explain
+from tfcalc.answers.explain import explain_part as explain
 
 DECODE = Workload(phase="decode", cached=8)
 CASES = [

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from math import isclose
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,11 +14,11 @@ from tests.conftest import Program
 from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Serving, Training, Transformer, UsageError, Workload, flops, load, memory, params
-from tfcalc.analysis.asked import Asked
-from tfcalc.analysis.opened_numbers import open_number
 from tfcalc.budgets.metric import reach
+from tfcalc.report.declared import Answer
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
+from tfcalc.report.opened import Opened
 
 FOLDED = ("total_params", "active_params", "embedding_params", "trainable_params", "forward_flops", "backward_flops")
 
@@ -50,13 +49,13 @@ def evaluated(text: str) -> float:
     return float(eval(written)) if "/" in written or "." in written else eval(written)
 
 
-def check(asked: Asked) -> dict[str, str]:
+def check(answer: Answer) -> dict[str, str]:
     """Open every number of the answer; how each was opened."""
-    ways = {}
-    for keys in paths(asked.answer):
-        value = reach(asked.answer, keys)
+    ways, said, opened = {}, answer.to_dict(), Opened(answer)
+    for keys in paths(said):
+        value = reach(said, keys)
         assert isinstance(value, int | float)
-        found = open_number(keys, asked)
+        found = opened.open(keys)
         if isinstance(found, Explanation):
             assert found.answer == value == sum(line.value for line in found.lines), keys
             ways[".".join(keys)] = "items"
@@ -68,39 +67,27 @@ def check(asked: Asked) -> dict[str, str]:
             assert isclose(evaluated(found.substituted), value, rel_tol=1e-12), (keys, found.substituted)
             for term in found.terms:
                 if term.path:
-                    assert reach(asked.answer, term.path.split(".")[1:]) == term.value, (keys, term)
+                    assert reach(said, term.path.split(".")[1:]) == term.value, (keys, term)
         else:
             assert found.note, keys
     return ways
-
-
-def asked_of(command: str, answer: Mapping[str, Any], model: Any, **more: Any) -> Asked:
-    filled = {
-        "workload": Workload(),
-        "conventions": Conventions(),
-        "training": None,
-        "serving": None,
-        "given": {},
-        "named": "",
-    } | more
-    return Asked(command, answer, lambda keys: reach(answer, keys), model, **filled)
 
 
 @given(models_and_runs)
 @examples(12)
 def test_every_number_of_a_random_model_is_opened(case: tuple[Transformer, Workload]) -> None:
     model, run = case
-    counted = check(asked_of("params", params(model, depth=3).to_dict(), model))
+    counted = check(params(model, depth=3))
     assert counted["total_params"] == "items"
     for by in (Conventions(), Conventions(count="all")):
         try:
-            answer = flops(model, run, by, depth=3).to_dict()
+            answer = flops(model, run, by, depth=3)
         except UsageError:
             continue
-        opened = check(asked_of("flops", answer, model, workload=run, conventions=by))
+        opened = check(answer)
         assert opened["total_flops"] == "sum"
         assert opened["flops_per_token"] == "ratio"
-    at_rest = check(asked_of("memory", memory(model).to_dict(), model))
+    at_rest = check(memory(model))
     assert at_rest["total_bytes"] == "sum"
 
 
@@ -109,21 +96,19 @@ def test_every_number_of_a_random_model_is_opened(case: tuple[Transformer, Workl
 )
 def test_every_number_of_a_preset_is_opened(name: str) -> None:
     model = load(name)
-    ways = check(asked_of("params", params(model, depth=3).to_dict(), model, named=name))
+    ways = check(params(model, depth=3))
     folded = {key: ways[key] for key in FOLDED if key in ways and params(model).totals[key]}
     assert set(folded.values()) == {"items"}
     for run in (Workload(phase="train"), Workload(phase="decode", cached=64)):
-        answer = flops(model, run, depth=3).to_dict()
-        ways = check(asked_of("flops", answer, model, workload=run, named=name))
+        ways = check(flops(model, run, depth=3))
         assert ways["forward_flops"] == "items"
-    check(asked_of("memory", memory(model, depth=3).to_dict(), model, named=name))
+    check(memory(model, depth=3))
 
 
 @pytest.mark.parametrize("plan", [Training(), Training(lora=8), Training(precision="bf16-master", zero="3", gpus=8)])
 def test_every_number_of_a_training_step_is_opened(plan: Training) -> None:
     model, run = load("gpt2"), Workload(phase="train", batch_size=2, seq_len=64)
-    answer = memory(model, run, training=plan).to_dict()
-    ways = check(asked_of("memory", answer, model, workload=run, training=plan, named="gpt2"))
+    ways = check(memory(model, run, training=plan))
     assert ways["peak_bytes"] == ways["total_bytes"] == "sum"
     assert ways["activations_bytes"] == ways["weights_bytes"] == "items"
     assert ways["timeline.forward.peak_bytes"] == "sum"
@@ -131,8 +116,7 @@ def test_every_number_of_a_training_step_is_opened(plan: Training) -> None:
 
 def test_every_number_of_serving_is_opened() -> None:
     model, plan = load("llama-3-8b"), Serving(context=1024, concurrency=4)
-    answer = memory(model, serving=plan).to_dict()
-    ways = check(asked_of("memory", answer, model, serving=plan, named="llama-3-8b"))
+    ways = check(memory(model, serving=plan))
     assert ways["peak_bytes"] == "sum"
     assert ways["kv_cache_bytes"] == "items"
 

@@ -14,7 +14,7 @@ from tfcalc import Serving, Training, Workload, catalog
 from tfcalc.analysis.facts import facts
 from tfcalc.analysis.gpus import COMMON, common, serving_on, training_on
 from tfcalc.analysis.numbers import Unknown
-from tfcalc.analysis.overview import overview
+from tfcalc.answers.overview import overview
 from tfcalc.footprint.training.reserved import Reserved
 from tfcalc.render import rendered
 from tfcalc.report.sheet import Sheet

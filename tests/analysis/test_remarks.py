@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tfcalc import UsageError, Workload, flops, load
-from tfcalc.analysis.training import training
-from tfcalc.analysis.utilisation import Machines, utilisation
+from tfcalc.answers.flops_of_run import flops_of_run
+from tfcalc.answers.utilisation import Machines, utilisation
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_model_of_images_is_counted_by_samples() -> None:
     assert short.totals["tokens"] == 3
     assert short.heading.endswith(", 3 samples")
     with pytest.raises(UsageError, match="reads none"):
-        training(load("vit-base-patch16-224"), 1000)
+        flops_of_run(load("vit-base-patch16-224"), 1000)
     with pytest.raises(UsageError, match="reads none"):
         utilisation(load("vit-base-patch16-224"), 1000, Machines(peak=312e12))
 

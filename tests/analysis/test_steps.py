@@ -9,7 +9,7 @@ from tests.conftest import Program
 from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, flops, formula, load
-from tfcalc.analysis.explain import explain_part as explain
+from tfcalc.answers.explain import explain_part as explain
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.style import Style
 

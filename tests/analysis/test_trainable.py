@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfcalc import Training, UsageError, Workload, explain, flops, formula, load, params
-from tfcalc.analysis.training import training
+from tfcalc.answers.flops_of_run import flops_of_run
 from tfcalc.cli.main import main
 from tfcalc.cli.options import TUNING
 from tfcalc.cli.options import training as training_options
@@ -80,13 +80,13 @@ def test_a_step_spares_the_gradients_of_frozen_weights() -> None:
 
 
 def test_the_rule_of_thumb_of_frozen_weights_adds_up() -> None:
-    found = training(load("llama-2-7b"), 10**9, TRAIN, plan=Training(lora=8))
+    found = flops_of_run(load("llama-2-7b"), 10**9, TRAIN, plan=Training(lora=8))
     every, without = found.rules
     assert every.size.params == 6_738_415_616 + 19_988_480
     assert every.size.params - every.size.frozen == 19_988_480
     assert every.flops == (4 * 6_738_415_616 + 6 * 19_988_480) * 10**9
     for rule in (every, without):
-        assert rule.flops + sum(term.flops for term in rule.difference) == found.total
+        assert rule.flops + sum(term.flops for term in rule.difference) == found.answer
 
 
 def test_the_options_are_those_of_training_memory() -> None:

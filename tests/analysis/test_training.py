@@ -13,7 +13,7 @@ from tests.conftest import Program, recorded
 from tests.examples import examples
 from tfcalc import Conventions, Transformer, UsageError, Workload, flops, load
 from tfcalc.analysis.six_nd import ATTENTION, LOOKED_UP, TIED, UNLIKE, six_nd
-from tfcalc.analysis.training import PF_DAY, training
+from tfcalc.answers.flops_of_run import PF_DAY, flops_of_run
 from tfcalc.units import short
 
 ROWS = {row["model"]: row for row in recorded("published.jsonl") if row["table"] == "GPT-3 D.1"}
@@ -41,7 +41,7 @@ def test_table_d1_by_its_own_definition(row: dict[str, Any]) -> None:
 def test_our_gpt_3_has_the_papers_parameters_and_compute(name: str) -> None:
     """The exact count beside the paper's, which "ignores attention, as it typically uses less than 10 %"."""
     row, tokens = GPT_3[name], 300 * 10**9
-    run = training(load(name), tokens, Workload(seq_len=2048, phase="train"))
+    run = flops_of_run(load(name), tokens, Workload(seq_len=2048, phase="train"))
     rule = run.rules[0]
     assert rule.params / 1e6 == pytest.approx(row["params_M"], rel=0.004)  # 1,315.7M is printed as 1,320
     assert rule.flops == 6 * rule.params * tokens == pytest.approx(row["flops"], rel=0.006)  # rounded twice
@@ -58,9 +58,9 @@ def test_gpt_3_on_300_billion_tokens() -> None:
     model, tokens = load("gpt-3-175b"), 300 * 10**9
 
     def total(**how: Any) -> int:
-        return training(model, tokens, Workload(seq_len=2048, phase="train", **how)).total
+        return flops_of_run(model, tokens, Workload(seq_len=2048, phase="train", **how)).answer
 
-    assert of_three_figures(training(model, tokens, Workload(phase="train")).rules[0].flops) == "3.14e+23"
+    assert of_three_figures(flops_of_run(model, tokens, Workload(phase="train")).rules[0].flops) == "3.14e+23"
     assert of_three_figures(total()) == "3.23e+23"
     assert of_three_figures(total(attention="causal")) == "3.19e+23"
     blocks = 96 * (24 * 12288**2 + 4 * 2048 * 12288) * tokens  # forward, by hand
@@ -78,22 +78,22 @@ MODELS = ["gpt2", "mixtral-8x7b", "t5-small", "albert-large-v2", "mamba-1.4b", "
 @pytest.mark.parametrize("tokens", [1, 1_400_000_000_001])
 @pytest.mark.parametrize("how", [{}, {"attention": "causal"}, {"recompute": "full"}, {"kernel": "flash"}])
 def test_the_difference_is_explained_to_the_last_flop(name: str, tokens: int, how: dict[str, Any]) -> None:
-    run = training(load(name), tokens, Workload(batch_size=3, seq_len=77, phase="train", **how))
+    run = flops_of_run(load(name), tokens, Workload(batch_size=3, seq_len=77, phase="train", **how))
     for rule in run.rules:
         assert rule.flops == six_nd(rule.params, tokens) == 6 * rule.params * tokens
-        assert rule.flops + sum(term.flops for term in rule.difference) == run.total
+        assert rule.flops + sum(term.flops for term in rule.difference) == run.answer
         assert all(term.flops for term in rule.difference) or tokens == 1
 
 
 def test_elementwise_work_is_a_term_of_its_own() -> None:
-    run = training(load("gpt2"), 10**6, Workload(phase="train"), Conventions(count="all"))
+    run = flops_of_run(load("gpt2"), 10**6, Workload(phase="train"), Conventions(count="all"))
     assert run.rules[0].difference[-1].what == "elementwise work"
-    assert run.rules[0].flops + sum(term.flops for term in run.rules[0].difference) == run.total
+    assert run.rules[0].flops + sum(term.flops for term in run.rules[0].difference) == run.answer
 
 
 def test_the_terms_of_gpt_2_by_hand() -> None:
     """Of 1,024 tokens: V·h = 38,597,376 and T·h = 786,432 are looked up; the first is multiplied in the tied head."""
-    run = training(load("gpt2"), 1024, Workload(seq_len=1024, phase="train"))
+    run = flops_of_run(load("gpt2"), 1024, Workload(seq_len=1024, phase="train"))
     every, without = run.rules
     terms = {term.what: term.flops for term in every.difference}
     assert terms == {
@@ -110,7 +110,7 @@ def test_the_terms_of_gpt_2_by_hand() -> None:
 
 def test_shared_layers_are_multiplied_more_often_than_stored() -> None:
     """ALBERT: 24 passes through one layer of 12h² weights, so 23 are not in N."""
-    run = training(load("albert-large-v2"), 512, Workload(seq_len=512, phase="train"))
+    run = flops_of_run(load("albert-large-v2"), 512, Workload(seq_len=512, phase="train"))
     terms = {term.what: term.flops for term in run.rules[0].difference}
     assert terms[UNLIKE] == 6 * 23 * 12 * 1024**2 * 512
 
@@ -118,9 +118,9 @@ def test_shared_layers_are_multiplied_more_often_than_stored() -> None:
 def test_tokens_that_do_not_fill_a_step_are_counted_in_proportion() -> None:
     model, run = Transformer(), Workload(batch_size=4, seq_len=100, phase="train")
     step = flops(model, run).answer
-    whole, part = training(model, 1200, run), training(model, 1399, run)
-    assert (whole.total, whole.steps, whole.rest) == (3 * step, 3, 0)
-    assert (part.total, part.steps, part.rest) == (step * 1399 // 400, 3, 199)
+    whole, part = flops_of_run(model, 1200, run), flops_of_run(model, 1399, run)
+    assert (whole.answer, whole.training_steps, whole.training_rest_tokens) == (3 * step, 3, 0)
+    assert (part.answer, part.training_steps, part.training_rest_tokens) == (step * 1399 // 400, 3, 199)
     assert "3 steps of 400 tokens, and 199 tokens of a partial step" in part.sheet().notes[0]
 
 
@@ -128,13 +128,13 @@ def test_tokens_that_do_not_fill_a_step_are_counted_in_proportion() -> None:
 @examples(50)
 def test_the_total_is_exact_at_any_size(tokens: int, length: int, batch: int) -> None:
     model, run = Transformer(n_layers=1), Workload(batch_size=batch, seq_len=length, phase="train")
-    found = training(model, tokens, run)
-    assert found.total == flops(model, run).answer * tokens // (batch * length)
-    assert found.steps * batch * length + found.rest == tokens
+    found = flops_of_run(model, tokens, run)
+    assert found.answer == flops(model, run).answer * tokens // (batch * length)
+    assert found.training_steps * batch * length + found.training_rest_tokens == tokens
 
 
 def test_experts_count_those_that_are_active() -> None:
-    run = training(load("mixtral-8x7b"), 10**9)
+    run = flops_of_run(load("mixtral-8x7b"), 10**9)
     assert run.rules[0].params == 12_879_925_248  # the model's own config, by hand in the params tests
     assert run.rules[1].params == 12_879_925_248 - 32_000 * 4096
 
@@ -142,12 +142,12 @@ def test_experts_count_those_that_are_active() -> None:
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, True, 10**19, float("nan")])
 def test_tokens_that_are_none_are_refused(wrong: Any) -> None:
     with pytest.raises(UsageError, match="tokens"):
-        training(Transformer(), wrong)
+        flops_of_run(Transformer(), wrong)
 
 
 def test_a_run_is_made_of_training_steps() -> None:
     with pytest.raises(UsageError, match="1,000 tokens is made of training steps, not of decode; add --train"):
-        training(Transformer(), 1000, Workload(phase="decode"))
+        flops_of_run(Transformer(), 1000, Workload(phase="decode"))
 
 
 def test_the_json_has_the_keys_of_a_step_and_those_of_the_run(tfcalc: Program) -> None:
@@ -171,7 +171,7 @@ def test_the_json_has_the_keys_of_a_step_and_those_of_the_run(tfcalc: Program) -
 @pytest.mark.parametrize("form", ["table", "csv", "markdown", "latex", "plain"])
 def test_every_format_has_the_same_numbers(tfcalc: Program, form: str) -> None:
     shown = tfcalc("flops", "gpt2", "--train", "--tokens", "1B", "--seq", "64", "--format", form).stdout
-    total = training(load("gpt2"), 10**9, Workload(seq_len=64, phase="train")).total
+    total = flops_of_run(load("gpt2"), 10**9, Workload(seq_len=64, phase="train")).answer
     written = str(total) if form == "csv" else short(total)
     assert written in shown.replace(",", "")
     assert "6ND" in shown

@@ -10,9 +10,9 @@ import pytest
 from tests.analysis.test_comparison import gpt
 from tests.conftest import Program, recorded
 from tfcalc import Transformer, UsageError, Workload, load, params
-from tfcalc.analysis.comparison import compare_conventions
 from tfcalc.analysis.six_nd import six_nd
-from tfcalc.analysis.utilisation import Machines, machines_of, utilisation
+from tfcalc.answers.flops_by_convention import compare_conventions
+from tfcalc.answers.utilisation import Machines, machines_of, utilisation
 from tfcalc.hardware import accelerators
 
 PUBLISHED = recorded("published.jsonl")
@@ -37,7 +37,7 @@ def test_korthikantis_table_5(model: str) -> None:
     eq_8 = compare_conventions(shape, run).row("Megatron-LM").flops
     assert eq_8 is not None
     low, high = (
-        (float(used.mfu) * 100, eq_8 / seconds / float(machines.together) * 100)
+        (float(used.model_share) * 100, eq_8 / seconds / float(machines.together) * 100)
         for seconds in reversed(around(row["iter_present_s"]))
         for used in [utilisation(shape, tokens / seconds, machines, run)]
     )
@@ -45,8 +45,10 @@ def test_korthikantis_table_5(model: str) -> None:
     assert low[1] - 0.05 <= row["hfu"] <= high[1] + 0.05
     used = utilisation(shape, tokens / row["iter_present_s"], machines, run)
     again = 4 * batch * layers * 2048**2 * h  # Q Kᵀ and P V once more: a third of what eq. 8 adds
-    assert used.hfu - used.mfu == pytest.approx(again / row["iter_present_s"] / float(machines.together), rel=1e-9)
-    assert used.mfu < used.hfu < eq_8 / row["iter_present_s"] / float(machines.together)
+    assert used.hardware_share - used.model_share == pytest.approx(
+        again / row["iter_present_s"] / float(machines.together), rel=1e-9
+    )
+    assert used.model_share < used.hardware_share < eq_8 / row["iter_present_s"] / float(machines.together)
 
 
 MPT = [row for row in PUBLISHED if row["table"] == "llm-foundry MPT"]
@@ -82,13 +84,13 @@ def test_llm_foundrys_tables_are_palms_convention(model: str) -> None:
             used = utilisation(shape, row["tok_s_gpu"], Machines(peak * 1e12), run)
             # ours is exact: without the looked-up positions, biases and norms that N holds
             spare = 6 * (length * h + 13 * h * layers + 2 * h)
-            assert float(used.mfu) == pytest.approx(row["mfu"] / 100 * (1 - spare * length / palm), rel=1e-4)
+            assert float(used.model_share) == pytest.approx(row["mfu"] / 100 * (1 - spare * length / palm), rel=1e-4)
 
 
 def test_recomputing_all_is_less_than_a_third_more() -> None:
     """The 4/3 of HFU by rule of thumb counts the head again, which no checkpoint holds."""
     used = utilisation(gpt(4096, 32, 32), 1, Machines(1e15), Workload(seq_len=2048, phase="train", recompute="full"))
-    assert 1.32 < used.hfu / used.mfu < 4 / 3
+    assert 1.32 < used.hardware_share / used.model_share < 4 / 3
 
 
 LLAMA = [row for row in PUBLISHED if row["table"] == "Llama GPU hours" and row["model"].startswith("Llama-2")]
@@ -102,22 +104,22 @@ def test_the_gpu_hours_of_llama_2(name: str, hours: int, mfu: float) -> None:
     seconds = hours * 3600
     assert six_nd(params(model).answer, tokens) / seconds / 312e12 == pytest.approx(mfu, abs=0.001)
     used = utilisation(model, tokens / seconds, machines_of("a100"), Workload(seq_len=4096, phase="train"))
-    assert 1.08 < float(used.mfu) / mfu < 1.15
+    assert 1.08 < float(used.model_share) / mfu < 1.15
 
 
 def test_mfu_leaves_out_what_a_fused_kernel_computes_again() -> None:
     model = gpt(512, 8, 4)
     runs = {kernel: Workload(seq_len=256, phase="train", kernel=kernel) for kernel in ("math", "flash")}
     used = {kernel: utilisation(model, 1000, Machines(1e14), run) for kernel, run in runs.items()}
-    assert used["flash"].mfu == used["math"].mfu == used["math"].hfu
+    assert used["flash"].model_share == used["math"].model_share == used["math"].hardware_share
     scores = 2 * 4 * 256 * 512  # Q Kᵀ of a token
-    assert used["flash"].hardware_flops - used["math"].hardware_flops == scores
+    assert used["flash"].hardware_flops_of_token - used["math"].hardware_flops_of_token == scores
 
 
 def test_a_rate_is_of_all_gpus_or_of_each() -> None:
     model, eight = Transformer(), Machines(312e12, 8)
-    assert utilisation(model, 8000, eight).mfu == utilisation(model, 1000, eight, per_gpu=True).mfu
-    assert utilisation(model, 1000, Machines(312e12)).mfu == utilisation(model, 8000, eight).mfu
+    assert utilisation(model, 8000, eight).model_share == utilisation(model, 1000, eight, per_gpu=True).model_share
+    assert utilisation(model, 1000, Machines(312e12)).model_share == utilisation(model, 8000, eight).model_share
 
 
 def warned(rate: float, machines: Machines, **more: Any) -> str:
@@ -143,7 +145,7 @@ def test_over_100_per_cent_is_answered_with_what_is_probably_wrong() -> None:
     assert warned(1e5, Machines(312e12)) == ""
     run = Workload(seq_len=1024, phase="train", recompute="full")
     found = utilisation(load("gpt2"), 3.4e5, Machines(312e12), run)
-    assert found.mfu < 1 < found.hfu
+    assert found.model_share < 1 < found.hardware_share
     assert "HFU over 100 % is impossible: does this run recompute that much?" in found.warnings[0]
 
 
@@ -198,5 +200,5 @@ def test_a_bar_ends_at_100_per_cent() -> None:
     from tfcalc.report.style import Style
 
     found = utilisation(Transformer(), 1e12, Machines(1e12), per_gpu=True)
-    assert found.mfu > 1000
+    assert found.model_share > 1000
     assert max(line.count("█") for line in render(found.sheet(), Style(width=200)).splitlines()) == BAR

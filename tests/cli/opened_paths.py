@@ -19,10 +19,8 @@ import typer
 
 from tests.analysis.test_opened_numbers import paths as named_paths
 from tests.schemas.test_answers import wrong
-from tfcalc.analysis.opened_numbers import open_number
 from tfcalc.cli.app import settings_of, with_values
 from tfcalc.cli.commands import COMMANDS, command
-from tfcalc.cli.commands.opened import asked_about
 from tfcalc.errors import TfcalcError
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
@@ -51,11 +49,9 @@ def answered(words: list[str]) -> Answered:
     name, *rest = words
     asked = command(name).meant(rest)
     settings = settings_of(with_values(rest, asked.options), asked.options)
-    if name in ABOUT_ONE_MODEL:
-        one = asked_about(name, settings)
-        return Answered(name, one.answer, lambda keys: open_number(keys, one), list(named_paths(one.answer)))
     opened = Opened(cast("Any", asked.answer(settings)))
-    return Answered(name, opened.said, opened.open, list(paths(opened.said)))
+    said = dict(opened.said)
+    return Answered(name, said, opened.open, list((named_paths if name in ABOUT_ONE_MODEL else paths)(said)))
 
 
 def paths(value: object, passed: Path = ()) -> Iterator[Path]:

@@ -3,43 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.laws.presets import ALL
 from tfcalc.analysis.budget import of_card
-from tfcalc.analysis.fits import MARGIN, Question, asked_of, held_against
 from tfcalc.analysis.gpus import common
-from tfcalc.analysis.overview import METHODS, Overview, overview
+from tfcalc.answers.fits import memory_within
+from tfcalc.answers.overview import METHODS, Overview, overview
 from tfcalc.catalog import load, names
-from tfcalc.conventions import Conventions
 from tfcalc.defaults import compute_dtype
 from tfcalc.footprint.plans import Serving
 
 SERVING = "serving"
 
 
+Question = dict[str, Any]
+"""What is asked beside the model and the card, by the names of arguments."""
+
+
 def questions(found: Overview) -> Iterator[tuple[str, Question]]:
     """What the command of each line asks that names cards."""
     if SERVING in found.gpus:
-        yield SERVING, Question(None, None, Serving(context=found.context))
+        yield SERVING, {"serving": Serving(context=found.served_context)}
     step = found.workload.replaced(phase="train")
     for method, (_, plan, _) in METHODS.items():
         if f"finetune_{method}" in found.gpus:
-            yield f"finetune_{method}", Question(step, plan)
+            yield f"finetune_{method}", {"workload": step, "training": plan}
 
 
 def named_and_others(found: Overview, line: str) -> tuple[list[str], list[str]]:
     """The cards that a line names, and those that compute in the model's format and that it does not name."""
     named = [gpu.name for gpu in found.gpus[line]()]
-    computing = [gpu.name for gpu in common() if compute_dtype(found.model) in gpu.peaks]
+    computing = [gpu.name for gpu in common() if compute_dtype(found.of) in gpu.peaks]
     return named, [name for name in computing if name not in named]
 
 
 def fits(found: Overview, card: str, question: Question) -> bool:
     """The verdict of ``tfcalc memory --gpu``."""
-    budget, asked = asked_of(found.model, of_card(card), question, MARGIN, None)
-    return held_against(found.model, budget, asked, MARGIN, Conventions()).fits
+    return memory_within(found.of, of_card(card), **question).fits
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.golden.test_golden import COMMANDS as GOLDENS
-from tfcalc.analysis.explain import COUNTS
+from tfcalc.answers.explain import COUNTS
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.main import main
 from tools.fuzz.questions import sensible

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from tfcalc import Serving, Training, Transformer, Workload, flops, load, memory, params, solve
-from tfcalc.analysis.training import training as training_run
+from tfcalc.answers.flops_of_run import flops_of_run as training_run
 from tfcalc.errors import TfcalcError
 from tfcalc.report import Report
 from tfcalc.solving.answer import Solved

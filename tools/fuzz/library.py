@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import tfcalc
-from tfcalc.analysis.params import parameter_count
+from tfcalc.answers.params import parameter_count
 from tools.fuzz.configs import PRESETS, TYPES, mutated
 from tools.fuzz.findings import FOUND
 from tools.fuzz.material import JUNK, TARGETS, number_near

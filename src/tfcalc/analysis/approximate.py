@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.explain import opened
-from tfcalc.analysis.formula import too_small
 from tfcalc.analysis.targets import find
+from tfcalc.answers.explain import opened
+from tfcalc.answers.formula import too_small
 from tfcalc.core.items import major
 from tfcalc.core.measure import params
 from tfcalc.errors import UsageError
 from tfcalc.report import exact
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.explain import Tree
+    from tfcalc.analysis.itemized import Tree
     from tfcalc.report.explanation import Explanation
 
 

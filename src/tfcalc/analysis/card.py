@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.footprint.training.card import Figure, OnCard, bands, on_card
@@ -18,30 +17,6 @@ if TYPE_CHECKING:
 def of_step(peaks: Peaks, run: Workload, plan: Training, allocated: int) -> OnCard:
     """The figures of a step whose peak is known."""
     return on_card(allocated, peaks.reserved(run, plan).reserved, CONTEXT)
-
-
-def read(entries: Mapping[str, int], allocated: int) -> OnCard | None:
-    """The figures again, if there are any."""
-    if "reserved_bytes" not in entries:
-        return None
-    told = {"allocated_bytes": allocated, **entries}
-    return OnCard(*(Figure(*(told[f"{name}{end}_bytes"] for end in ("", "_low", "_high"))) for name in OnCard._fields))
-
-
-ENDS = ("low", "high")
-KEYS = (
-    *(f"{name}_bytes" for name in OnCard._fields if name != "allocated"),
-    *(f"{name}_{end}_bytes" for name in OnCard._fields for end in ENDS),
-)
-"""What the figures are called in the JSON; that of what is allocated is the peak itself."""
-
-
-def entries(found: OnCard) -> dict[str, int]:
-    """As they stand in the JSON."""
-    figures = found._asdict().items()
-    told = {f"{name}_bytes": figure.bytes for name, figure in figures if name != "allocated"}
-    ends = {f"{name}_{end}_bytes": getattr(figure, end) for name, figure in figures for end in ENDS}
-    return dict(sorted((told | ends).items()))
 
 
 def in_a_line(found: OnCard, units: str) -> str:

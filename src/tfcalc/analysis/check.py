@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.causes import NEVER, TWICE, Cause, causes_of, proportion
 from tfcalc.analysis.checked import Check
 from tfcalc.analysis.common import asked_run
-from tfcalc.analysis.explain import COUNTS, Tree, opened, to_open
-from tfcalc.analysis.formula import formula
+from tfcalc.analysis.itemized import Tree
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
+from tfcalc.answers.explain import COUNTS, opened, to_open
+from tfcalc.answers.formula import formula
 from tfcalc.conventions import Conventions
 from tfcalc.core.letters import NOTATIONS, spelled
 from tfcalc.core.polynomial import Polynomial, symbol

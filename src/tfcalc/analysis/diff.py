@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.changed_fields import Field, alike, changed_fields, with_fields
 from tfcalc.analysis.common import check_arguments, check_plans, default_run
 from tfcalc.analysis.diff_report import Diff
-from tfcalc.analysis.flops import flops
-from tfcalc.analysis.memory import memory
 from tfcalc.analysis.numbers import (
     known,
     kv_bytes_per_token,
@@ -22,6 +20,8 @@ from tfcalc.analysis.numbers import (
 from tfcalc.analysis.peaks import training_peak
 from tfcalc.analysis.side_by_side import Row, as_operand, shared_length
 from tfcalc.analysis.totals import ACTIVE, CACHE, FORWARD, KV, PEAK, TOTAL, WEIGHTS, Operand, Quantity, Value
+from tfcalc.answers.flops import flops
+from tfcalc.answers.memory import memory
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, params
 from tfcalc.defaults import resolve_training

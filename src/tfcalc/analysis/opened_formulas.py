@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
-from tfcalc.analysis.explain import Tree, laid_out
+from tfcalc.analysis.itemized import Tree, laid_out
 from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.explain import COUNTS, to_open
 from tfcalc.analysis.pruned import together
+from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.opening import Opener, Way, found, given, ratio

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.analysis.common import default_run
+from tfcalc.analysis.itemized import tree_of
 from tfcalc.analysis.numbers import cache_growth, serving_context
 from tfcalc.analysis.pruned import together
-from tfcalc.analysis.question import Question
 from tfcalc.analysis.totals import EMBEDDING, FACTS, KINDS
+from tfcalc.answers.question import Question
+from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
+from tfcalc.core.items import stored
 from tfcalc.errors import UsageError
 from tfcalc.footprint.plans import Serving
 from tfcalc.printable import quoted
@@ -21,6 +24,7 @@ from tfcalc.report.opening import Constant, Rule, Way, given, total
 
 if TYPE_CHECKING:
     from tfcalc.analysis.totals import Operand
+    from tfcalc.answers.params import Params
     from tfcalc.report.explanation import Explanation
     from tfcalc.workload import Workload
 
@@ -119,7 +123,7 @@ class OfKind:
         """Matrix by matrix. Raises UsageError, as nothing lies behind it."""
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
-        tree = self.question.asked(prefix).tree("params")
+        tree = tree_of(cast("Params", self.question.answer()).question, "params", Conventions(), stored)
         said = f"{KINDS.get(self.kind, self.kind)}: parameters of all blocks of this kind of {self.question.called}"
         kept = {node.path for node in _blocks(tree.node) if node.component.kind == self.kind}
         return together(prefix, "params", tree, lambda node: node.path in kept, STORED, (said,))

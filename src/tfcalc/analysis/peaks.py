@@ -280,19 +280,6 @@ class Peaks:
         return self._trees[asked]
 
 
-_LAST: list[tuple[Model, Workload, Training, Peaks]] = []
-
-
-def peaks_of(model: Model, run: Workload, plan: Training) -> Peaks:
-    """Those of one question, which is resolved: what its report has found, its verdict need not find again.
-
-    Those of the question that was asked last are remembered.
-    """
-    if not _LAST or _LAST[0][0] is not model or _LAST[0][1:3] != (run, plan):
-        _LAST[:] = [(model, run, plan, Peaks(model))]
-    return _LAST[0][3]
-
-
 def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     """The step by Megatron-LM's code."""
     from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.component import NOTHING, Component, Node
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.explain import Tree
+    from tfcalc.analysis.itemized import Tree
     from tfcalc.report.explanation import Explanation
 
 
@@ -28,7 +28,7 @@ def together(
     target: str, of: str, tree: Tree, keeps: Callable[[Node], bool], counts: int, notes: Sequence[str]
 ) -> Explanation:
     """All that is kept, line by line, under the name ``target``."""
-    from tfcalc.analysis.explain import laid_out
+    from tfcalc.analysis.itemized import laid_out
 
     kept = {node.path for node in tree.node.walk() if keeps(node)}
     node, twin = (only(each, lambda part: part.path in kept) for each in (tree.node, tree.twin))

@@ -10,8 +10,8 @@ from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.analysis.numbers import (
     Unknown,
 )
-from tfcalc.analysis.overview import LENGTH, NONE
 from tfcalc.analysis.totals import ACTIVE, PARAMS, TOTAL, Groups, Operand, Quantity, Value, totals
+from tfcalc.answers.overview import LENGTH, NONE
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.footprint.plans import Serving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.analysis.params import embedded
+from tfcalc.analysis.folds import TABLES, embedded
 from tfcalc.core.component import ACTIVE, Component, Measure, Node
 from tfcalc.core.measure import (
     active_params,
@@ -26,7 +26,6 @@ PASSES = 3
 """Of a training step: forward, and backward twice as much."""
 
 MULTIPLY_ADD = 2
-TABLES = ("embedding", "position")
 MATMUL = (matmul_flops, matmul_backward_flops)
 ELEMENTWISE = (elementwise_flops, elementwise_backward_flops, elementwise_again_flops)
 

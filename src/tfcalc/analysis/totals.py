@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.flops import flops
-from tfcalc.analysis.memory import memory
 from tfcalc.analysis.numbers import (
     Unknown,
     known,
@@ -17,8 +15,10 @@ from tfcalc.analysis.numbers import (
     serving_context,
     weights_bytes,
 )
-from tfcalc.analysis.params import params
 from tfcalc.analysis.serving_memory import at_work
+from tfcalc.answers.flops import flops
+from tfcalc.answers.memory import memory
+from tfcalc.answers.params import params
 from tfcalc.footprint.plans import Serving
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.alike import Alike, stands
 from tfcalc.analysis.alive import TEMPORARY, alive, lump
-from tfcalc.analysis.peaks import on_megatron, peaks_of, phases_of, step_of, trainer_of
+from tfcalc.analysis.peaks import Peaks, on_megatron, phases_of, step_of, trainer_of
 from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, states_of
 from tfcalc.analysis.training_plan import (
     MEGATRON,
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
-    """Find the peak of a training step. Raises InvalidModel.
+def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | None = None) -> TrainingStep:
+    """Find the peak of a training step, and tell the ``peaks`` of the model what has run. Raises InvalidModel.
 
     The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
@@ -58,7 +58,7 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
         return on_megatron(model, run, plan)
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
-    peaks, guards, recorder = peaks_of(model, run, plan), Guards(), SizedRecorder()
+    guards, recorder = Guards(), SizedRecorder()
     run_ = guarding(run, guards)
     model_ = piece_of(remembering(model), run_, plan)
     model = piece_of(model, run, plan)
@@ -68,8 +68,9 @@ def training_step(model: Model, run: Workload, plan: Training) -> TrainingStep:
     ran, buffers = step_of(tree, model_, run_, plan, recorder), buffers_of(tree, run_, by)
     stood = stands(states, buffers, plan, ran.returned)
     guards.close()
-    peaks.knows(run, plan, ran, recorder.noted)
-    peaks.holds(run, plan, Alike(guards, stood, recorder.moments))
+    if peaks is not None:
+        peaks.knows(run, plan, ran, recorder.noted)
+        peaks.holds(run, plan, Alike(guards, stood, recorder.moments))
     saved, on_host = saved_of(tree, model_, run_, plan)
     beside = beside_of(buffers, plan, ran.returned)
     found = phases_of(plan, states, beside, ran)

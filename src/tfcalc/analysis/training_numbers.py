@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.peaks import on_megatron, peaks_of
+from tfcalc.analysis.peaks import Peaks, on_megatron
 from tfcalc.analysis.standing import bytes_in
 from tfcalc.analysis.training_memory import check_step, saved_of
 from tfcalc.analysis.training_plan import MEGATRON, check_code, piece_of
@@ -33,9 +33,9 @@ class TrainingNumbers:
     InvalidModel.
     """
 
-    def __init__(self, model: Model, run: Workload, plan: Training, *, noting: bool = False) -> None:
+    def __init__(self, model: Model, run: Workload, plan: Training, peaks: Peaks) -> None:
         self.model, self.run, self.plan = model, run, plan
-        self.peaks, self.noting = peaks_of(model, run, plan), noting
+        self.peaks = peaks
         check_step(model, run, plan)
 
     @property
@@ -79,7 +79,7 @@ class TrainingNumbers:
 
     @property
     def _ran(self) -> Ran:
-        return self.peaks.step(self.run, self.plan, noting=self.noting)
+        return self.peaks.step(self.run, self.plan, noting=True)
 
     @cached_property
     def _phases(self) -> tuple[list[Phase], Beside]:
@@ -91,10 +91,10 @@ class TrainingNumbers:
         return saved_of(self._standing[0], piece, self.run, self.plan)
 
 
-def training_numbers(model: Model, run: Workload, plan: Training, *, noting: bool = False) -> Step:
-    """The numbers of a step, whose allocations are noted when it runs (``noting``), or not. Raises InvalidModel."""
+def training_numbers(model: Model, run: Workload, plan: Training, peaks: Peaks) -> Step:
+    """The numbers of a step, whose allocations are noted when it runs. Raises InvalidModel."""
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
-    return TrainingNumbers(model, run, plan, noting=noting)
+    return TrainingNumbers(model, run, plan, peaks)

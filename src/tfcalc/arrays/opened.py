@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.question import Question
+from tfcalc.answers.question import Question
 from tfcalc.report.opening import Constant, Opener, Way, count, found, given, ratio
 
 if TYPE_CHECKING:

@@ -155,14 +155,14 @@ class Question:
     def report(self) -> Report:
         """The single answer."""
         if self.of in ("params", "trainable"):
-            from tfcalc.analysis.params import params
+            from tfcalc.answers.params import params
 
             return params(self.model, training=self.training)
         if self.of == "flops":
-            from tfcalc.analysis.flops import flops
+            from tfcalc.answers.flops import flops
 
             return flops(self.model, self.workload, self.conventions, training=self.training)
-        from tfcalc.analysis.memory import memory
+        from tfcalc.answers.memory import memory
 
         return memory(
             self.model,

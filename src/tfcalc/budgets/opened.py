@@ -10,15 +10,15 @@ from tfcalc.budgets.metric import read
 from tfcalc.report.opening import Opener, Way, count, found, given
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.checks import Check, Checked
     from tfcalc.budgets.update import Updated
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.explanation import Explanation
+    from tfcalc.report.opening import Openable
     from tfcalc.report.paths import Step
 
-Ask = Callable[["Check", "tuple[str, ...]"], "Asked"]
-"""A check, and the keys that are opened, to the question that has its number."""
+Ask = Callable[["Check", "tuple[str, ...]"], "Openable"]
+"""A check, and the keys that are opened, to the answer that has its number."""
 
 
 class OfChecked(Opener):
@@ -60,12 +60,11 @@ class Value:
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
         """It, or a number behind it. Raises UsageError where there is none."""
-        from tfcalc.analysis.opened_numbers import open_number
         from tfcalc.report.derivation import Derivation
+        from tfcalc.report.opened import Opened
 
         keys = further or read(self.check.metric).keys
-        asked = replace(self.ask(self.check, keys), prefix=prefix)
-        opened, path = open_number(keys, asked), asked.path(*further)
+        opened, path = Opened(self.ask(self.check, keys), prefix=prefix).open(keys), ".".join((prefix, *further))
         said = f"{self.check.metric} of {self.check.model}"
         if isinstance(opened, Derivation):
             return replace(opened, path=path, note="; ".join(filter(None, (opened.note, said))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.budgets import metric
 from tfcalc.cli.budget_options import of_model, of_scenario
@@ -13,15 +13,15 @@ from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed
 from tfcalc.cli.values import read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
-from tfcalc.report import Report
+from tfcalc.report.declared import Answer as DeclaredAnswer
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.cli.options import Option
     from tfcalc.configs.published import HFModel
     from tfcalc.families.transformer import Transformer
+    from tfcalc.report.opening import Openable
 
 MODEL = "model"
 
@@ -47,14 +47,13 @@ class Asker:
         if asked.entries:
             return asked.entries(settings)
         answer = asked.answer(settings)
-        return answer.entries() if isinstance(answer, Report) else answer.to_dict()
+        return answer.entries() if isinstance(answer, DeclaredAnswer) else answer.to_dict()
 
-    def asked(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Asked:
-        """The same question with its answer, whose numbers can be opened; with so many levels."""
-        from tfcalc.cli.commands.opened import asked_about
-
+    def answer(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Openable:
+        """The answer itself, whose numbers can be opened; with so many levels."""
         settings = self._settings(name, source, options, conventions)
-        return asked_about(name, settings if depth is None else settings.with_values(depth=depth))
+        settings = settings if depth is None else settings.with_values(depth=depth)
+        return cast("Openable", command(name).answer(settings))
 
     def _settings(self, name: str, source: Source, options: Fields, conventions: Fields) -> Settings:
         asked = command(name)

@@ -1,16 +1,14 @@
 """What an answer is made of: a breakdown with formulas, laid out as a sheet, before it has a format."""
 
+from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.report import (
     BLOCKS,
-    SCHEMA_VERSION,
     Entry,
     Footer,
-    Outline,
     Report,
     Summary,
     breakdown,
     exact,
-    head,
     polynomial,
 )
 
@@ -19,11 +17,9 @@ __all__ = [
     "SCHEMA_VERSION",
     "Entry",
     "Footer",
-    "Outline",
     "Report",
     "Summary",
     "breakdown",
     "exact",
-    "head",
     "polynomial",
 ]

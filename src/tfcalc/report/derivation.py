@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.report.report import SCHEMA_VERSION
+from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.report.style import Style
 

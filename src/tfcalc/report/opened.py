@@ -1,24 +1,28 @@
-"""A number of an answer opened, by its path."""
+"""A number of an answer opened, by its path: what it is the sum of, what it follows from, or who gave it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
-from tfcalc.report.paths import Step, locate, nearest_key
+from tfcalc.report.paths import Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
+    from tfcalc.report.declared import Answer
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.opening import Number, Openable
+    from tfcalc.report.opening import Elsewhere, Number, Openable
 
 NOTHING: Mapping[str, str] = {}
+ZERO = given("0: the answer has nothing of it")
 
 
-def open_answer(answer: Openable, keys: Sequence[str], by: Mapping[str, str] = NOTHING) -> Explanation | Derivation:
+def open_answer(
+    answer: Openable | Answer, keys: Sequence[str], by: Mapping[str, str] = NOTHING
+) -> Explanation | Derivation:
     """The number of an ``answer`` at these keys of its JSON: what it is the sum of, or follows from, or who gave it.
 
     Args:
@@ -33,10 +37,15 @@ def open_answer(answer: Openable, keys: Sequence[str], by: Mapping[str, str] = N
 
 
 class Opened:
-    """An answer, of which many numbers can be opened; the arguments are those of :func:`open_answer`."""
+    """An answer, of which many numbers can be opened; the arguments are those of :func:`open_answer`.
 
-    def __init__(self, answer: Openable, by: Mapping[str, str] = NOTHING) -> None:
-        self.said, self.opener, self.by = answer.to_dict(), answer.opener(), by
+    Its numbers are called by paths that begin with ``prefix``: the command, if it is no number of another answer.
+    """
+
+    def __init__(self, answer: Openable | Answer, by: Mapping[str, str] = NOTHING, prefix: str = "") -> None:
+        entries = getattr(answer, "entries", answer.to_dict)
+        self.said: Mapping[str, Any] = entries()
+        self.opener, self.by, self.prefix = answer.opener(), by, prefix
 
     @property
     def command(self) -> str:
@@ -47,18 +56,45 @@ class Opened:
         """The number at these keys. Raises as :func:`open_answer`."""
         place = locate(self.said, keys)
         value = number(keys, place.value)
-        way = self.opener.way(place.steps) or self._common(place.steps)
-        while isinstance(way, Same):
-            same = locate(self.said, way.path.split("."))
-            way = self.opener.way(same.steps) or self._common(same.steps)
-        if way is None:
-            raise UsageError(f"{'.'.join(keys)} cannot be opened", "open one of the numbers beside it")
-        path = ".".join(map(str, (self.command, *place.steps)))
+        typed = tuple(keys[: len(keys) - len(place.left)])
+        names = typed if hasattr(self.opener, "origins") else tuple(map(str, place.steps))
+        for way in self._ways(place.steps):
+            if (found := self._told(way, names, place, value)) is not None:
+                return found
+        raise UsageError(f"{'.'.join(keys)} cannot be opened", "open one of the numbers beside it")
+
+    def _ways(self, steps: tuple[Step, ...]) -> Iterator[Rule | Stated | Elsewhere]:
+        """What may be said of the number at these steps; what says the same of several is followed."""
+        if hasattr(self.opener, "origins"):
+            own: Iterator[Way | None] = self.opener.origins(steps)
+        else:
+            own = iter((self.opener.way(steps),))
+        for way in (*own, self._common(steps)):
+            if isinstance(way, Same):
+                yield from self._ways(locate(self.said, way.path.split(".")).steps)
+            elif way is not None:
+                yield way
+        if hasattr(self.opener, "origins"):
+            yield ZERO
+
+    def _told(
+        self, way: Rule | Stated | Elsewhere, names: tuple[str, ...], place: Place, value: Number
+    ) -> Explanation | Derivation | None:
+        """What this way says of the number; None where it does not make it."""
+        path = self._path(*names)
+        if value == 0 and hasattr(way, "sums"):
+            return None
         if not isinstance(way, Rule | Stated):
-            return way.opened(path, place.left)
+            found = way.opened(path, place.left)
+            return found if place.left or found.answer == value or not hasattr(way, "sums") else None
         if place.left:
             raise UsageError(f"{quoted(place.left[0])} is not in {path}, which has no parts", "leave it out")
-        return self._derived(path, place.steps, value, way)
+        if way is ZERO and value != 0:
+            return None
+        return self._derived(names, value, way) if isinstance(way, Rule) else self._stated(names, value, way)
+
+    def _path(self, *keys: str) -> str:
+        return ".".join((self.prefix or self.command, *keys))
 
     def _common(self, steps: tuple[Step, ...]) -> Way | None:
         """What every answer has."""
@@ -87,38 +123,76 @@ class Opened:
     def _given(self, name: str, otherwise: str) -> Way:
         return given(f"given: {self.by[name]}" if name in self.by else otherwise)
 
-    def _derived(self, path: str, steps: tuple[Step, ...], value: Number, way: Rule | Stated) -> Derivation:
-        terms, others, formula, substituted = (), (), "", ""  # type: tuple[Term, ...], tuple[Term, ...], str, str
-        if isinstance(way, Stated):
-            how, note, formula = way
-        else:
-            how, note = way.how, way.note
-            terms, others = (tuple(map(self._term, names)) for names in (way.terms, way.others))
-            if not way.gives(value, [each.value for each in terms], [each.value for each in others]):
-                raise AssertionError(f"{path} is {value}, which {way} does not make")
-            formula = way.written([_short(each) for each in terms], [_short(each) for each in others])
-            substituted = way.written([str(each.value) for each in terms], [str(each.value) for each in others])
-        model = self._model(steps)
+    def _derived(self, names: tuple[str, ...], value: Number, way: Rule) -> Derivation | None:
+        """What a rule makes it of; None where it makes another number, or where the answer has not all of it."""
+        try:
+            terms, others = (
+                tuple(term for name in named for term in self._terms(name, names)) for named in (way.terms, way.others)
+            )
+        except UsageError:
+            return None
+        if not way.gives(value, [each.value for each in terms], [each.value for each in others]):
+            if not hasattr(self.opener, "origins"):
+                raise AssertionError(f"{'.'.join(names)} is {value}, which {way} does not make")
+            return None
+        return self._derivation(
+            names,
+            value,
+            way.how,
+            "; ".join(filter(None, (way.constants if hasattr(self.opener, "origins") else "", way.note))),
+            terms=(*terms, *others),
+            formula=way.written([self._short(each) for each in terms], [self._short(each) for each in others]),
+            substituted=way.written([str(each.value) for each in terms], [str(each.value) for each in others]),
+        )
+
+    def _stated(self, names: tuple[str, ...], value: Number, way: Stated) -> Derivation:
+        return self._derivation(names, value, way.how, way.note, formula=way.formula)
+
+    def _derivation(
+        self,
+        names: tuple[str, ...],
+        value: Number,
+        how: str,
+        note: str,
+        *,
+        terms: tuple[Term, ...] = (),
+        formula: str = "",
+        substituted: str = "",
+    ) -> Derivation:
+        model = self._model(locate(self.said, names).steps)
+        conventions = self.said.get("conventions") if hasattr(self.opener, "origins") else None
         return Derivation(
-            heading=self.opener.heading,
-            path=path,
+            heading=getattr(self.opener, "subject", self.opener.heading),
+            path=self._path(*names),
             of=self.command,
             value=value,
             how=how,
-            terms=(*terms, *others),
+            terms=terms,
             formula=formula,
             substituted=substituted,
             note=note,
             model=dict(model) if isinstance(model, Mapping) else {},
-            conventions={},
+            conventions=dict(conventions) if isinstance(conventions, Mapping) else {},
             legend={},
         )
 
-    def _term(self, name: Named) -> Term:
+    def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[Term]:
+        """What a name of a rule stands for: a key of the answer, beside the number, or of each part of a list."""
         if isinstance(name, Constant):
-            return Term("", name.value, name.what)
-        place = locate(self.said, name.split("."))
-        return Term(f"{self.command}.{name}", number(name.split("."), place.value))
+            yield Term("", name.value, name.what)
+            return
+        path = ".".join((*names[:-1], name[1:])) if name.startswith(".") else name
+        if "[]" in path:
+            entries, _, key = path.partition("[].")
+            for part in self.said[entries]:
+                yield Term(self._path(entries, part["name"], key), part[key])
+            return
+        keys = path.split(".")
+        yield Term(self._path(path), number(keys, locate(self.said, keys).value))
+
+    def _short(self, term: Term) -> str:
+        """The end of its path; of a constant the number."""
+        return term.path.removeprefix(f"{self._path()}.") if term.path else str(term.value)
 
     def _model(self, steps: tuple[Step, ...]) -> object:
         """The model that the number is of: the nearest around it."""
@@ -136,8 +210,3 @@ def number(keys: Sequence[str], value: object) -> Number:
             raise UsageError(f"{'.'.join(keys)} is no number but has parts", nearest_key(value))
         raise UsageError(f"{'.'.join(keys)} is no number but {quoted(value)}", "name a key with a number")
     return value
-
-
-def _short(term: Term) -> str:
-    """The end of its path; of a constant the number."""
-    return term.path.split(".", 1)[1] if term.path else str(term.value)

@@ -12,11 +12,10 @@ from math import isclose, prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tfcalc.report.paths import Step
-
 if TYPE_CHECKING:
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.explanation import Explanation
+    from tfcalc.report.paths import Step
 
 Number = int | float
 
@@ -42,6 +41,12 @@ class Rule(NamedTuple):
     terms: tuple[Named, ...]
     others: tuple[Named, ...] = ()
     note: str = ""
+
+    @property
+    def constants(self) -> str:
+        """What its constants are: ``6 of 6ND``."""
+        both = (*self.terms, *self.others)
+        return "; ".join(f"{each.value:,} {each.what}" for each in both if isinstance(each, Constant))
 
     def at(self, terms: list[Number], others: list[Number]) -> Number:
         """What the terms make."""

@@ -1,18 +1,21 @@
 """An answer: the total, the tree it is the sum of, the formulas, and the definitions it was made by."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.report.declared import FIRST, FORMULA, HEAD, LAST, Answer, Entries, Key, When, shared
+from tfcalc.report.opening import Rule, Stated, given
 
 if TYPE_CHECKING:
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Cell, Column, Sheet
-
-SCHEMA_VERSION = 1
 
 BLOCKS = (
     "attention",
@@ -131,19 +134,8 @@ class Footer(NamedTuple):
         return [f"{what}: {text}" for what, text in (*told, ("See also", "  ".join(self.see_also))) if text]
 
 
-class Outline(NamedTuple):
-    """What an answer says beside its breakdown: the number, what it rests on, and the lines around it."""
-
-    subtitle: str
-    answer: int
-    conventions: Mapping[str, object]
-    notes: tuple[str, ...] = ()
-    more: Mapping[str, Any] = MappingProxyType({})
-    footer: Footer = Footer()
-
-
-class Report(NamedTuple):
-    """The answer of :func:`~tfcalc.params`, :func:`~tfcalc.flops` or :func:`~tfcalc.memory`.
+class Report(Answer):
+    """The answer of :func:`~tfcalc.params`, :func:`~tfcalc.flops` or :func:`~tfcalc.memory`, found as it is read.
 
     Attributes:
         command: the command that gives the same answer.
@@ -151,39 +143,111 @@ class Report(NamedTuple):
         title: the quantity, in words.
         unit: what ``answer`` counts: ``params``, ``flops`` or ``bytes``.
         answer: the exact number.
-        totals: the top keys of the JSON, each with its unit in the name.
+        totals: the numbers at the top of the JSON, each with its unit in the name.
         model: the model's fields, as in the JSON.
         conventions: the definitions behind the numbers, as in the JSON.
         whole: the breakdown, each entry with its path, copies, value and formula.
         depth: levels of the breakdown that are shown; None for down to the layers.
+        limit: the most that there may be, where that was asked (``--max``).
         notes: remarks about this answer.
         footer: what the answer assumes, what it does not count, and what to ask next.
         summary: the table that is shown instead of the breakdown, if any.
     """
 
-    command: str
-    heading: str
-    title: str
-    unit: str
-    answer: int
-    totals: Mapping[str, int | float | str]
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
-    whole: Entry
-    depth: int | None
-    legend: Mapping[str, str]
-    notes: tuple[str, ...] = ()
-    more: Mapping[str, Any] = MappingProxyType({})
-    footer: Footer = Footer()
-    summary: Summary | None = None
+    unit: ClassVar[str] = ""
+    depth: int | None = None
+    limit: int | None = None
+
+    model = shared("model", lambda report: dict(report.described), place=HEAD)
+    conventions = shared("conventions", lambda report: dict(report.definitions), place=HEAD)
+    formula = shared("formula", lambda report: report.whole.written(), place=FORMULA)
+    components: Key[list[dict[str, object]]] = Key(
+        {
+            "type": "array",
+            "items": {"$ref": "shared.json#/$defs/component"},
+            "description": "the tree that the table shows: the parts of the model, which add up to it",
+        },
+        lambda report: [part.to_dict() for part in report.root.parts],
+        place=LAST,
+    )
 
     @property
-    def outline(self) -> Outline:
-        """What it says beside the breakdown."""
-        subtitle = self.summary.subtitle if self.summary else self.heading
-        return Outline(subtitle, self.answer, self.conventions, self.notes, self.more, self.footer)
+    def described(self) -> Mapping[str, object]:
+        """The model as it stands in the JSON."""
+        raise NotImplementedError
 
     @property
+    def definitions(self) -> Mapping[str, object]:
+        """What the numbers were made by, as it stands in the JSON."""
+        raise NotImplementedError
+
+    @property
+    def title(self) -> str:
+        """The quantity, in words."""
+        raise NotImplementedError
+
+    @property
+    def answer(self) -> int:
+        """The exact number."""
+        raise NotImplementedError
+
+    @cached_property
+    def whole(self) -> Entry:
+        """The breakdown, as deep as the tree is."""
+        raise NotImplementedError
+
+    @property
+    def legend(self) -> Mapping[str, str]:
+        """The meaning of each letter of the breakdown."""
+        return {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks about this answer."""
+        return ()
+
+    @property
+    def footer(self) -> Footer:
+        """The lines below it."""
+        return Footer()
+
+    @property
+    def summary(self) -> "Summary | None":
+        """The table that is shown instead of the breakdown, if any."""
+        return None
+
+    @property
+    def totals(self) -> Mapping[str, Any]:
+        """The numbers at its top, each found when it is read."""
+        return Entries(self, lambda key: key.scalar and key.place == FIRST and not (key.when and key.when.anchor))
+
+    # --- the limit
+
+    def held_to(self, limit: int) -> Self:
+        """The same answer, which is to be at most ``limit``."""
+        found = copy(self)
+        found.limit = limit
+        return found
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is within its limit."""
+        return self.limit is None or self.answer <= self.limit
+
+    def verdict_on_limit(self) -> str:
+        """``OVER BUDGET: 8.03B parameters (8,030,261,248), at most 1.4B (6.63B too many)``."""
+        from tfcalc.units import in_full, short
+
+        assert self.limit is not None
+        billion = "B" if self.unit == "params" else "G"
+        apart = short(abs(self.limit - self.answer), billion=billion)
+        beyond = f"{apart} to spare" if self.fits else f"{apart} too many"
+        verdict = "WITHIN" if self.fits else "OVER"
+        return f"{verdict} BUDGET: {self.headline()}, at most {in_full(self.limit, billion)} ({beyond})"
+
+    # --- the breakdown
+
+    @cached_property
     def root(self) -> Entry:
         """The breakdown as far as it is shown: to the depth that was asked for, or as deep as 20 lines allow."""
         found = self.whole.pruned(self.depth)
@@ -207,40 +271,28 @@ class Report(NamedTuple):
                 sums[entry.kind] = sums.get(entry.kind, 0) + entry.value
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
-    def to_dict(self) -> dict[str, object]:
-        """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
-        return {**self._head(), **self.more, **self._tree()}
-
-    def entries(self) -> Mapping[str, Any]:
-        """The same object, of which an entry that takes a while is found when it is read."""
-        from tfcalc.report.later import InTurn, Later
-
-        return InTurn(self._head(), Later({}, self._tree), self.more)
-
-    def _head(self) -> dict[str, object]:
-        return {**head(self.command, self.model, self.conventions), **self.totals}
-
-    def _tree(self) -> dict[str, object]:
-        return {"formula": self.whole.written(), "components": [part.to_dict() for part in self.root.parts]}
-
     def sheet(self) -> "Sheet":
-        """The summary or the breakdown as rows, with the definitions and the legend below."""
-        if self.summary is None:
-            return self._breakdown()
+        """The verdict on the limit; the summary; or the breakdown as rows, with definitions and legend below."""
         from tfcalc.report.sheet import Sheet
 
+        if self.limit is not None:
+            return Sheet(self.verdict_on_limit(), (), (), self.answer, assumptions=self.footer.assumptions)
+        whole, summary = self.whole, self.summary  # first what finds most
+        if summary is None:
+            return self.breakdown(whole)
         return Sheet(
             title=self.headline(),
-            subtitle=self.summary.subtitle or self.heading,
-            columns=self.summary.columns,
-            rows=self.summary.rows,
+            subtitle=summary.subtitle or self.heading,
+            columns=summary.columns,
+            rows=summary.rows,
             quiet=self.answer,
             notes=self.notes,
             **self.footer._asdict(),
-            detailed=self._breakdown(),
+            detailed=self.breakdown(whole),
         )
 
-    def _breakdown(self) -> "Sheet":
+    def breakdown(self, _whole: Entry) -> "Sheet":
+        """A row for each entry that is shown."""
         from tfcalc.report.sheet import Bytes, Column, Share, Sheet, Times
 
         entries = list(self.walk())
@@ -292,36 +344,44 @@ class Report(NamedTuple):
         from tfcalc.units import short, short_bytes
 
         if self.unit == "bytes":
-            return short_bytes(self.answer, str(self.conventions["units"]))
+            return short_bytes(self.answer, str(self.definitions["units"]))
         return short(self.answer, billion="B" if self.unit == "params" else "G")
 
-    def to_json(self) -> str:
-        """``to_dict`` as text."""
-        from tfcalc.render.as_json import dump
+    # --- where its numbers come from
 
-        return dump(self.to_dict())
+    def origins(self, steps: tuple["Step", ...]) -> "Iterator[Way]":
+        """Of a component, its items and its parts; of another number what its key declares."""
+        if steps[0] == "components":
+            return self.origins_of_part(steps)
+        return super().origins(steps)
 
-    def _repr_html_(self) -> str:
-        from tfcalc.render import rendered
-        from tfcalc.report.style import Style
+    def origins_of_part(self, steps: tuple["Step", ...]) -> "Iterator[Way]":
+        """Of a number of a component: how many there are, the sum of its parts, its closed form."""
+        entry = self.root
+        for step in steps[1:-1]:
+            entry = entry.parts[step] if isinstance(step, int) else entry
+        key = str(steps[-1])
+        if key == "copies":
+            yield given(f"how many there are of {entry.path}, by the model's structure")
+            return
+        yield from self.folds_of_part(entry, key)
+        if entry.parts:
+            yield Rule("sum", tuple(f".{part.name}.{key}" for part in entry.parts))
+        yield Stated("formula", "its closed form", entry.written())
 
-        return rendered(self.sheet(), "html", Style())
-
-    def __str__(self) -> str:
-        from tfcalc.render import rendered
-        from tfcalc.report.style import Style
-
-        return rendered(self.sheet(), "plain", Style())
+    def folds_of_part(self, _entry: Entry, _key: str) -> "Iterator[Way]":
+        """The items that a number of a component is the sum of."""
+        return iter(())
 
 
-def head(command: str, model: Mapping[str, object], conventions: Mapping[str, object]) -> dict[str, object]:
-    """How the JSON object of a report begins: whose answer it is, about what, by which definitions."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "command": command,
-        "model": dict(model),
-        "conventions": dict(conventions),
-    }
+VERDICT, LIMIT, WITHIN, HEADROOM = (
+    "the verdict on --max in words",
+    "that there may be: --max",
+    "whether there are no more",
+    "to spare; below 0 those that are too many",
+)
+LIMITED = When(lambda report: report.limit is not None, "within_limit")
+"""What an answer has beside a limit."""
 
 
 def breakdown(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.report import SCHEMA_VERSION
+from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
 from tfcalc.report.style import Style
 

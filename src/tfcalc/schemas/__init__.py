@@ -17,11 +17,28 @@ HERE, THERE = "#/$defs/", f"{SHARED}.json#/$defs/"
 """How a definition is referred to: within its own file, and from another."""
 
 Schema = dict[str, Any]
+DECLARED = {
+    "params": ("answers.params:CountOfParams", "answers.params:Params", "answers.params:CountedElsewhere"),
+    "flops": (
+        "answers.flops:Flops",
+        "answers.flops_of_run:FlopsOfRun",
+        "answers.utilisation:Utilisation",
+        "answers.flops_by_convention:FlopsByConvention",
+    ),
+    "memory": (
+        "answers.memory:Memory",
+        "answers.memory:AtRest",
+        "answers.training_memory:TrainingMemory",
+        "answers.serving_memory:ServingMemory",
+    ),
+    "overview": ("answers.overview:Overview",),
+}
+"""Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 
 
 def names() -> list[str]:
     """The answers that have a schema: the commands, and ``error``."""
-    return sorted(path.stem for path in FOLDER.glob("*.json") if path.stem != SHARED)
+    return sorted({*(path.stem for path in FOLDER.glob("*.json") if path.stem != SHARED), *DECLARED})
 
 
 def schema(name: str) -> Schema:
@@ -30,7 +47,7 @@ def schema(name: str) -> Schema:
     >>> schema("params")["properties"]["total_params"]["type"]
     'integer'
     """
-    return complete(name, _inside(_read(name)))
+    return complete(name, _inside(_declared(name) if name in DECLARED else _read(name)))
 
 
 def definition(name: str) -> Schema:
@@ -60,6 +77,19 @@ def any_of(schemas: Mapping[str, Schema]) -> Schema:
         "anyOf": [{"$ref": HERE + name} for name in schemas],
         "$defs": parts,
     }
+
+
+def _declared(name: str) -> Schema:
+    """The schema that follows from the keys of an answer's classes."""
+    from importlib import import_module
+
+    from tfcalc.schemas.declared import answer_schema
+
+    base, *forms = (
+        getattr(import_module(f"tfcalc.{module}"), kind)
+        for module, kind in (place.split(":") for place in DECLARED[name])
+    )
+    return answer_schema(base, forms)
 
 
 def _read(name: str) -> Schema:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import run_tree, tuning_for
-from tfcalc.analysis.memory import memory
+from tfcalc.answers.memory import memory
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.effort import EFFORT

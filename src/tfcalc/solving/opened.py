@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.explain import COUNTS, to_open
 from tfcalc.analysis.pruned import together
-from tfcalc.analysis.question import Question
+from tfcalc.answers.explain import COUNTS, to_open
+from tfcalc.answers.question import Question
 from tfcalc.errors import UsageError
 from tfcalc.expressions.nodes import Name, evaluate, names_of
 from tfcalc.expressions.nodes import Number as Written
@@ -110,7 +110,7 @@ def _way(asked: Asked, setting: Setting, name: str, value: int) -> Way:
         plan = setting.training if setting.run.training else None
         question = Question("memory", setting.model, run, asked.conventions, plan, serving, asked.weights)
         keys = [f"{meant.part}_bytes", meant.part] if meant.part else ["peak_bytes", "total_bytes"]
-        totals = question.asked().answer
+        totals = question.report().totals
         known = next((key for key in keys if key in totals), "")
         return (
             question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")

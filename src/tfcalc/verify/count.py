@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.params import params
+from tfcalc.answers.params import params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS, Transformer

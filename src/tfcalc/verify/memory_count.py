@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.training_plan import numerics
-from tfcalc.analysis.training_report import notes, stated
+from tfcalc.answers.training_memory import notes, stated
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError

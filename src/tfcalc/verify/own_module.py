@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.analysis.explain import explain_part
+from tfcalc.answers.explain import explain_part
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.families.transformer import Transformer
 from tfcalc.verify.module_answer import ModuleCheck, Pass

@@ -2,40 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.params import CountedElsewhere
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Tensor
 from tfcalc.core.measure import params as parameters
-from tfcalc.report import Report, breakdown
+from tfcalc.report import Entry, breakdown
+from tfcalc.report.opening import found
 from tfcalc.verify.hugging_face import count
 from tfcalc.workload import Workload
 
+if TYPE_CHECKING:
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
 
-def params_through(config: Mapping[str, object], *, depth: int | None = None) -> Report:
-    """What transformers counts, as a tree by the parameters' names; it has numbers, and no formulas.
 
-    Raises Unavailable where transformers is not installed or cannot build it.
-    """
-    architecture, sizes = count(config)
-    root = _tree(architecture, sizes).root()
-    entry = breakdown(root, root, parameters, {"params": parameters})
-    return Report(
-        command="params",
-        heading=f"{architecture} ({config.get('model_type')}), counted by transformers",
-        title="parameters",
-        unit="params",
-        answer=entry.value,
-        totals={"total_params": entry.value, "trainable_params": entry.value},
-        model={"architecture": architecture, "config": dict(config)},
-        conventions=for_programs("params", Workload(), Conventions()) | {"counted_by": "transformers"},
-        whole=entry,
-        depth=depth,
-        legend={},
-        notes=("counted by transformers on the meta device (--via torch), without formulas",),
-    )
+class ParamsThroughTransformers(CountedElsewhere):
+    """What transformers counts, as a tree by the parameters' names; it has numbers, and no formulas."""
+
+    def __init__(self, config: Mapping[str, object], depth: int | None = None) -> None:
+        self.config, self.depth = config, depth
+        self.architecture, self.sizes = count(config)
+
+    @cached_property
+    def whole(self) -> Entry:
+        """The parameters by their names."""
+        root = _tree(self.architecture, self.sizes).root()
+        return breakdown(root, root, parameters, {"params": parameters})
+
+    @property
+    def heading(self) -> str:
+        """The class, and who counted."""
+        return f"{self.architecture} ({self.config.get('model_type')}), counted by transformers"
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """The config."""
+        return {"architecture": self.architecture, "config": dict(self.config)}
+
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """What counts as a parameter, and who counted."""
+        return for_programs("params", Workload(), Conventions()) | {"counted_by": "transformers"}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How it was counted."""
+        return ("counted by transformers on the meta device (--via torch), without formulas",)
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """Every number is what transformers' own module has."""
+        if steps[0] not in ("model", "conventions", "schema_version"):
+            yield found("counted by transformers, on the module that it builds without data")
+
+
+def params_through(config: Mapping[str, object], *, depth: int | None = None) -> ParamsThroughTransformers:
+    """Count with transformers. Raises Unavailable where it is not installed or cannot build the model."""
+    return ParamsThroughTransformers(config, depth)
 
 
 def _tree(name: str, sizes: Mapping[str, int]) -> Component:

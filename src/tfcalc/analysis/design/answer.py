@@ -10,13 +10,13 @@ from tfcalc.analysis.design.family import Family, vocabulary_of
 from tfcalc.analysis.design.practice import PRACTICES
 from tfcalc.analysis.design.search import Candidate
 from tfcalc.analysis.design.words import command
-from tfcalc.report.report import SCHEMA_VERSION
+from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
 from tfcalc.units import grouped, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.design.opened import OfDesigned
-    from tfcalc.analysis.question import Number
+    from tfcalc.answers.question import Number
     from tfcalc.model import Model
 
 UNITS = {"params": "params", "flops": "flops", "memory": "bytes"}

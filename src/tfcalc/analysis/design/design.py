@@ -11,8 +11,8 @@ from tfcalc.analysis.design.amounts import Amount, Counted
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, Family
 from tfcalc.analysis.design.search import search
-from tfcalc.analysis.question import Number, Question
 from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.design.amounts import AT_DEPTH
 from tfcalc.analysis.design.family import DEPTH, Family
-from tfcalc.analysis.memory import step_of
-from tfcalc.analysis.question import Number, Question
+from tfcalc.answers.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.model import Model
 from tfcalc.workload import Workload
@@ -58,10 +57,12 @@ class Memory:
         return at
 
     def _at_least(self, model: Model) -> int:
-        if step := step_of(model, self.workload, self.conventions, self.training, self.serving, self.weights):
+        if self.training is not None or (self.workload is not None and self.workload.training):
             from tfcalc.analysis.peaks import Peaks
+            from tfcalc.footprint.plans import Training
 
             peaks = Peaks(model)
+            step = (self.workload or default_run(model)).replaced(phase="train"), self.training or Training()
             least = peaks.least(*step)
             return least if least > self.most else peaks.peak(*step)
         if self.serving is not None:

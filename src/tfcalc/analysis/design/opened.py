@@ -9,7 +9,7 @@ from tfcalc.report.opening import Opener, Rule, Same, Stated, Way, count, found,
 if TYPE_CHECKING:
     from tfcalc.analysis.design.answer import Designed
     from tfcalc.analysis.design.optimum import Optimum
-    from tfcalc.analysis.question import Question
+    from tfcalc.answers.question import Question
     from tfcalc.report.paths import Step
 
 FOUR = "rounded to four digits, as every estimate"
@@ -47,7 +47,7 @@ class OfDesigned(Opener):
         return None
 
     def _counted(self, place: int) -> Question:
-        from tfcalc.analysis.question import Question
+        from tfcalc.answers.question import Question
 
         if place not in self.counted:
             self.counted[place] = Question("params", self.answer.candidates[place].model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.design.scaling import FITS, Fit, Split
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import UsageError
-from tfcalc.report.report import SCHEMA_VERSION
+from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.units import short
 

@@ -23,7 +23,6 @@ from tfcalc.printable import quoted
 from tfcalc.settings_file import existing_folder, text_of
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.asked import Asked
     from tfcalc.budgets.before import Other
     from tfcalc.budgets.checks import Check
     from tfcalc.budgets.file import BudgetFile
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
+    from tfcalc.report.opening import Openable
 
 OWN = (
     Option(
@@ -112,15 +112,15 @@ def _checked(settings: Settings, file: BudgetFile) -> Checked:
     return run.checked(_today(settings))._replace(ask=partial(_asked, run))
 
 
-def _asked(run: Run, check: Check, keys: tuple[str, ...]) -> Asked:
-    """The question that a check is about, as deep as the keys go."""
+def _asked(run: Run, check: Check, keys: tuple[str, ...]) -> Openable:
+    """The answer that a check is about, as deep as the keys go."""
+    from tfcalc.answers.question import levels
     from tfcalc.budgets.metric import read
     from tfcalc.cli.asking import Asker
 
     options = run.file.scenarios[check.scenario].options if check.scenario else {}
-    depth = len(keys) if keys[0] == "components" else None
     command, source = read(check.metric).command, run.named(check.model)
-    return Asker().asked(command, source, options, run.file.conventions, depth)
+    return Asker().answer(command, source, options, run.file.conventions, levels(keys))
 
 
 def _units(settings: Settings, file: BudgetFile) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.explain import COUNTS, explain_part
 from tfcalc.analysis.quantities import OTHER_WORDS
-from tfcalc.analysis.question import QUANTITIES, number_path
+from tfcalc.answers.explain import COUNTS, explain_part
+from tfcalc.answers.question import QUANTITIES, number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.opened import of_answer, of_one_model, path_among

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.effects import OF_FLOPS
-from tfcalc.analysis.flops import flops
+from tfcalc.answers.flops import flops
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
@@ -14,8 +14,9 @@ from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.utilisation import Machines
+    from tfcalc.answers.utilisation import Machines
     from tfcalc.model import Model
+    from tfcalc.report import Report
     from tfcalc.report.answer import Answer
     from tfcalc.workload import Workload
 
@@ -61,13 +62,13 @@ def answer(settings: Settings) -> Answer:
         _only(settings, (*TUNING, MAX), f"with {asked[0].flags[0]}")
     match asked:
         case [option] if option is TOKENS:
-            return within(_run(settings), settings, "flops")
+            return within(_run(settings), settings)
         case [option] if option is MFU:
             return _utilisation(settings)
         case [_]:
             return _comparison(settings)
         case _:
-            return within(_breakdown(settings), settings, "flops")
+            return within(_breakdown(settings), settings)
 
 
 def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
@@ -80,7 +81,7 @@ def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
             raise UsageError(f"{option.flags[0]}{value} has no effect {where}", remedy)
 
 
-def _breakdown(settings: Settings) -> Answer:
+def _breakdown(settings: Settings) -> Report:
     model, workload = _asked(settings)
     return flops(model, workload, settings.conventions(), depth=settings.get("depth"), training=settings.tuning())
 
@@ -95,18 +96,18 @@ def _asked(settings: Settings) -> tuple[Model, Workload]:
     return model, settings.workload(model)
 
 
-def _run(settings: Settings) -> Answer:
-    from tfcalc.analysis.training import training
+def _run(settings: Settings) -> Report:
+    from tfcalc.answers.flops_of_run import flops_of_run
 
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
     settings.refuse(("convolutions",), "with --tokens, which counts what runs", {})
     model, workload = _asked(settings)
-    return training(model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning())
+    return flops_of_run(model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning())
 
 
 def _utilisation(settings: Settings) -> Answer:
-    from tfcalc.analysis.utilisation import utilisation
+    from tfcalc.answers.utilisation import utilisation
 
     rate = settings.get("rate")
     if rate is None:
@@ -123,7 +124,7 @@ def _utilisation(settings: Settings) -> Answer:
 
 
 def _machines(settings: Settings) -> Machines:
-    from tfcalc.analysis.utilisation import Machines, machines_of
+    from tfcalc.answers.utilisation import Machines, machines_of
 
     settings.choose("gpu", "peak")
     gpu, peak = settings.get("gpu"), settings.get("peak")
@@ -138,7 +139,7 @@ def _machines(settings: Settings) -> Machines:
 
 
 def _comparison(settings: Settings) -> Answer:
-    from tfcalc.analysis.comparison import compare_conventions
+    from tfcalc.answers.flops_by_convention import compare_conventions
 
     for name in ("attention", "count", "convolutions"):
         given = settings.given.get(name)

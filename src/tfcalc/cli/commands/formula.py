@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
-from tfcalc.analysis.formula import formula
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.answers.formula import formula
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, plans_for

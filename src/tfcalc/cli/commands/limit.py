@@ -8,6 +8,7 @@ from tfcalc.cli.options import Option
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
+    from tfcalc.report import Report
     from tfcalc.report.answer import Answer
 
 MOST = 10**30
@@ -18,13 +19,10 @@ def at_most(what: str, example: str) -> Option:
     return Option("max", ("--max",), f"exit code 1 if there are more {what}: {example}", number=True, most=MOST)
 
 
-def within(answer: Answer, settings: Settings, unit: str) -> Answer:
+def within(answer: Report, settings: Settings) -> Report:
     """The answer, held against --max where one is given."""
-    if (limit := settings.get("max")) is None:
-        return answer
-    from tfcalc.analysis.limited import limited
-
-    return limited(answer, unit, limit)
+    limit = settings.get("max")
+    return answer if limit is None else answer.held_to(limit)
 
 
 def code(answer: Answer) -> int:

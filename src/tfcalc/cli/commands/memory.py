@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.analysis.memory import memory
+from tfcalc.answers.memory import Memory, memory_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.limit import code
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
@@ -42,39 +42,37 @@ BUDGET = (
 
 def answer(settings: Settings) -> Answer:
     """The memory, or whether it fits."""
-    if settings.choose("budget", "gpu"):
-        return _fits(settings)
-    _only_of_cards(settings)
-    return _needed(settings)
+    found = _asked_of(settings)
+    if settings.wants_json and not settings.get("quiet"):
+        assert found.whole  # all that is asked next comes out of what finds it
+    return found
 
 
 def entries(settings: Settings) -> Mapping[str, Any]:
     """The JSON object, of which most numbers are found sooner than what they are made of."""
+    return _asked_of(settings).entries()
+
+
+def _asked_of(settings: Settings) -> Memory:
     if settings.choose("budget", "gpu"):
-        from tfcalc.analysis.memory_entries import fits_entries
+        from tfcalc.answers.fits import memory_within
 
         model, question = _room(settings)
-        return fits_entries(model, **question)
-    _only_of_cards(settings)
-    from tfcalc.analysis.memory_entries import memory_entries
-
+        found = memory_within(model, **question)
+        if found.judge is not None:
+            found.judge.in_a_line = bool(settings.get("budget"))
+        return found
+    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
     model, question = _question(settings)
-    return memory_entries(model, **question)
-
-
-def _fits(settings: Settings) -> Answer:
-    from tfcalc.analysis.fits import fits
-    from tfcalc.analysis.limited import InOneLine
-
-    model, question = _room(settings)
-    found = fits(model, **question, breakdown=settings.wants_json)
-    return InOneLine(found) if settings.get("budget") else found
+    memory = memory_of(model, **question, depth=settings.get("depth"))
+    memory.over_time = bool(settings.get("timeline"))
+    return memory
 
 
 def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     """The same as for ``_question``, with how much there is, in the words of :func:`~tfcalc.fits`."""
     from tfcalc.analysis.budget import of_card
-    from tfcalc.analysis.fits import MARGIN
+    from tfcalc.answers.fits import MARGIN
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
@@ -109,20 +107,6 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
         "serving": asked.serving,
         "weights": settings.get("weights") if asked.at_rest else None,
     }
-
-
-def _only_of_cards(settings: Settings) -> None:
-    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
-
-
-def _needed(settings: Settings) -> Answer:
-    model, question = _question(settings)
-    report = memory(model, **question, depth=settings.get("depth"))
-    if not settings.get("timeline"):
-        return report
-    from tfcalc.analysis.timeline import Timeline
-
-    return Timeline(report)
 
 
 COMMAND = Command(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc import catalog
-from tfcalc.analysis.question import Question
+from tfcalc.answers.question import Question
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings

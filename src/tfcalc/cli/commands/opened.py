@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from tfcalc.answers.question import levels
 from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.opened import open_answer
-from tfcalc.report.opening import Opener, Way, found
 from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
-from tfcalc.report.paths import Step, dotted, reach
+from tfcalc.report.paths import dotted
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.asked import Asked
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
     from tfcalc.report.opening import Openable
@@ -65,61 +64,11 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     return Command(answer, tuple(options.values()), command("explain").examples)
 
 
-def of_one_model(name: str, keys: tuple[str, ...], settings: Settings) -> Answer:
+def of_one_model(name: str, keys: Sequence[str], settings: Settings) -> Answer:
     """A number of the answer about a model, as deep in its breakdown as the keys go."""
-    from tfcalc.analysis.opened_numbers import open_number
-
-    if settings.get("via"):
-        return open_answer(Through(command(name).answer(settings)), keys)
-    if keys[0] == "components" and not settings.choose("budget", "gpu"):
-        settings = settings.with_values(depth=len(keys))
-    return open_number(keys, asked_about(name, settings))
-
-
-class Through(NamedTuple):
-    """An answer that transformers gave."""
-
-    answer: Answer
-
-    def to_dict(self) -> dict[str, object]:
-        """The same."""
-        return self.answer.to_dict()
-
-    def opener(self) -> Opener:
-        """Who counted."""
-        return ByTransformers()
-
-
-class ByTransformers(Opener):
-    """Every number is what transformers' own module has."""
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """The same of all but the model's fields and the definitions."""
-        known = steps[0] in ("model", "conventions", "schema_version")
-        return None if known else found("counted by transformers, on the module that it builds without data")
-
-
-def asked_about(name: str, settings: Settings) -> Asked:
-    """A question about one model, with its answer."""
-    from tfcalc.analysis.asked import Asked
-    from tfcalc.cli.commands.plans import Plans, memory_plans
-
-    said = command(name).answer(settings).to_dict()
-    model = settings.model()
-    run = settings.workload(model)
-    plans = memory_plans(settings, model, run) if name == "memory" else Plans(run, settings.tuning())
-    return Asked(
-        name,
-        said,
-        lambda path: reach(said, path),
-        model,
-        plans.workload or run,
-        settings.conventions(),
-        plans.training,
-        plans.serving,
-        {key: given.called for key, given in settings.given.items()},
-        settings.model_name or "",
-    )
+    if (depth := levels(keys)) is not None and not settings.choose("budget", "gpu"):
+        settings = settings.with_values(depth=depth)
+    return _opened(command(name), keys, settings)
 
 
 def _opened(asked: Command, keys: Sequence[str], settings: Settings) -> Answer:

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.memory import memory
 from tfcalc.analysis.numbers import Unknown
 from tfcalc.analysis.totals import PEAK, SERVED, Operand
+from tfcalc.answers.memory import memory
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings

@@ -11,12 +11,12 @@ from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.overview import Overview
+    from tfcalc.answers.overview import Overview
 
 
 def answer(settings: Settings) -> Overview:
     """Everything at a glance."""
-    from tfcalc.analysis.overview import default_workload, overview  # other commands ask for the options alone
+    from tfcalc.answers.overview import default_workload, overview  # other commands ask for the options alone
 
     model = settings.model()
     workload = settings.fill(default_workload(model))

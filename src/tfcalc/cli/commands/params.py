@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfcalc.analysis.params import params, params_entries
+from tfcalc.answers.params import params
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, TUNING, Option
@@ -13,8 +13,6 @@ from tfcalc.errors import UsageError
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfcalc.report.answer import Answer
 
 MAX = at_most("parameters", "1.4B")
@@ -30,14 +28,7 @@ VIA = Option(
 
 def answer(settings: Settings) -> Answer:
     """Count them, by formulas or through transformers."""
-    return within(_through(settings) if settings.get("via") else _counted(settings), settings, "params")
-
-
-def entries(settings: Settings) -> Mapping[str, Any]:
-    """The JSON object, of which the numbers do not wait for the formulas."""
-    if settings.get("via"):
-        return _through(settings).entries()
-    return params_entries(settings.model(), approx=settings.get("approx", False), training=settings.tuning())
+    return within(_through(settings) if settings.get("via") else _counted(settings), settings)
 
 
 def _counted(settings: Settings) -> Report:
@@ -68,5 +59,4 @@ COMMAND = Command(
         "tfcalc params llama-3.2-1b --max 1.4B",
     ),
     code,
-    entries=entries,
 )

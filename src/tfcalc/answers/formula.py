@@ -11,11 +11,11 @@ from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.stated import TIME, for_programs, in_words
-from tfcalc.analysis.targets import find, needs_vocabulary, others, with_some_vocabulary
+from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Node
 from tfcalc.core.letters import spelled
-from tfcalc.core.measure import major_params, params
+from tfcalc.core.measure import bytes_held, major_params, params
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
@@ -91,14 +91,12 @@ def formula(
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
     if of == "memory" and (training or serving or (workload is not None and workload.training)):
-        from tfcalc.analysis.opened_memory import memory_formula
-
         if approx or big_o or with_batch or general or by_matrix or substitute or letters:
             raise UsageError(
                 "the memory of training and serving has one form, the exact one",
                 "leave out approx, big_o, with_batch, general, by_matrix, substitute and letters",
             )
-        return memory_formula(target, chosen, workload, by, training=training, serving=serving)
+        return _of_memory(target, chosen, workload, by, training=training, serving=serving)
     workload = asked_run(chosen, workload)
     if one_of("quantity", of, QUANTITIES) == "memory":
         by = resolve_dtype(chosen, by)
@@ -174,6 +172,37 @@ def formula(
     )
 
 
+def _of_memory(
+    target: str,
+    model: Model,
+    run: Workload | None,
+    conventions: Conventions,
+    *,
+    training: Training | None,
+    serving: Serving | None,
+) -> Formula:
+    """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
+    from tfcalc.answers.explain import terms_of
+
+    tree = terms_of(model, run, conventions, training=training, serving=serving)
+    node = find_term(tree.twin, target)
+    closed = polynomial(node.component.each(bytes_held))
+    used = closed.free_symbols
+    letters = {letter: meaning for letter, meaning in tree.letters.items() if letter in used}
+    return Formula(
+        target=target,
+        path=node.path,
+        of="memory",
+        title="bytes",
+        closed=closed,
+        order=False,
+        legend=legend(used, model, tree.run) | letters,
+        model=model.described(),
+        conventions=tree.conventions,
+        notes=tree.notes,
+    )
+
+
 def _matrices(
     target: str,
     of: str,
@@ -184,7 +213,7 @@ def _matrices(
     *,
     general: bool,
 ) -> tuple[Factors, ...]:
-    from tfcalc.analysis.explain import opened, to_open
+    from tfcalc.answers.explain import opened, to_open
 
     tree = to_open(with_some_vocabulary(model, target), of, run, by, training=training, general=general)
     return tuple(line.symbols for line in opened(target, of, tree).lines)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfcalc.analysis.at_a_glance import called
 from tfcalc.analysis.budget import Budget, of_card, stated
 from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
 from tfcalc.analysis.common import asked_run, check_plans, default_run
-from tfcalc.analysis.memory import memory, step_of
 from tfcalc.analysis.remedies import Remedy, Room, remedies
-from tfcalc.analysis.sizes import Size, largest_of
-from tfcalc.analysis.verdict import Fit
+from tfcalc.analysis.sizes import Largest, Size
+from tfcalc.answers.memory import Memory, memory_of
+from tfcalc.answers.verdict import Fit
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, resolve_serving
+from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
+    from tfcalc.analysis.peaks import Peaks
     from tfcalc.analysis.serving_memory import Served
+    from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
-    from tfcalc.report import Outline, Report
     from tfcalc.workload import Workload
 
 MARGIN = 5
@@ -91,70 +91,66 @@ def fits(
     >>> found.fits, found.headroom
     (False, -76562176)
     """
-    question = Question(workload, training, serving, weights)
-    budget, question = asked_of(model, _budget(budget, gpu), question, margin, utilization)
-    return held_against(model, budget, question, margin, conventions or Conventions(), breakdown=breakdown).fit()
+    plans: dict[str, Any] = {"training": training, "serving": serving, "weights": weights}
+    found = memory_within(
+        model, _budget(budget, gpu), workload, conventions, **plans, margin=margin, utilization=utilization
+    )
+    if breakdown:
+        assert found.whole  # all that is asked next comes out of what finds it
+    assert found.judge is not None
+    return found.judge
 
 
-class Question(NamedTuple):
-    """What a model is to do, in the words of :func:`memory`."""
-
-    workload: Workload | None = None
-    training: Training | None = None
-    serving: Serving | None = None
-    weights: str | None = None
-
-
-def held_against(
+def memory_within(
     model: Model,
-    budget: Budget,
-    question: Question,
-    margin: int,
-    conventions: Conventions,
+    budget: Budget | str | int | None,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
     *,
-    breakdown: bool = False,
-) -> _Asked[Any]:
-    """What answers it; the ``breakdown`` of a step's peak is found later, unless it is asked for. Raises as memory."""
-    workload, training, serving, weights = question
-    report = cache(partial(memory, model, workload, conventions, training=training, serving=serving, weights=weights))
-    run = workload or default_run(model)
-    if training is not None:
-        asked = step_of(model, workload, conventions, training, serving, weights)
-        told = report().outline if breakdown or asked is None else _outline(model, asked, conventions)
-        return _Training(model, budget, margin, told, report, run, training)
-    told = report().outline
-    if serving is None:
-        stored = Storage(weights or "", conventions.dtype)
-        return _AtRest(model, budget, margin, told, report, default_run(model), stored)
-    run, serving = resolve_serving(model, run, serving)
-    served = _Serving(model, budget, margin, told, report, run, serving)
-    served.dtype = conventions.dtype
-    return served
+    training: Training | None = None,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    margin: int = MARGIN,
+    utilization: float | None = None,
+) -> Memory:
+    """The answer of :func:`memory`, held against a budget: with the verdict, and what would fit.
 
-
-def _outline(model: Model, asked: tuple[Workload, Training], conventions: Conventions) -> Outline:
-    from tfcalc.analysis.training_report import training_outline
-
-    return training_outline(model, *asked, conventions)
-
-
-def asked_of(
-    model: Model, budget: Budget, question: Question, margin: int, utilization: float | None
-) -> tuple[Budget, Question]:
-    """How much of the budget can be used, and what is asked on its GPUs. Raises UsageError as :func:`fits`."""
-    workload, training, serving, _ = question
+    The number of GPUs of the budget is that of the training; of a card that serves, the usable part counts. Raises as
+    :func:`fits`.
+    """
+    budget = _budget(budget, None)
     check_plans(training, serving)
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
         from tfcalc.footprint.plans import Training
 
-        run = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
-        plan = _on_gpus(training or Training(), budget)
-        return budget, question._replace(workload=run, training=plan)
-    if budget.gpus != 1:
+        workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
+        training = _on_gpus(training or Training(), budget)
+    elif budget.gpus != 1:
         raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
-    return budget.serving(serving, utilization) if serving else budget, question
+    elif serving:
+        budget = budget.serving(serving, utilization)
+    by = conventions or Conventions()
+    found = memory_of(model, workload, by, training=training, serving=serving, weights=weights)
+    found.judge = Fit(found, _case(found, budget, workload or default_run(model), training, serving, weights), margin)
+    return found
+
+
+def _case(
+    memory: Memory,
+    budget: Budget,
+    run: Workload,
+    training: Training | None,
+    serving: Serving | None,
+    weights: str | None,
+) -> Case[Any]:
+    """What was asked, and what might be asked in its place."""
+    if training is not None:
+        return _Training(memory, budget, run, training)
+    if serving is not None:
+        return _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
+    return _AtRest(memory, budget, default_run(memory.model_), Storage(weights or "", memory.dtype_asked))
 
 
 def _on_gpus(plan: Training, budget: Budget) -> Training:
@@ -166,37 +162,22 @@ def _on_gpus(plan: Training, budget: Budget) -> Training:
     return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
 
 
-class _Asked(Generic[P]):
+class Case(Generic[P]):
     """What was asked for, and the bytes of other workloads and plans."""
 
     combined: Sequence[str] = ()
     on_card: OnCard | None = None
     runs = True
 
-    def __init__(
-        self,
-        model: Model,
-        budget: Budget,
-        margin: int,
-        told: Outline,
-        report: Callable[[], Report],
-        run: Workload,
-        plan: P,
-    ) -> None:
-        self.model, self.budget, self.margin = model, budget, margin
-        self.told, self.report = told, report
+    def __init__(self, memory: Memory, budget: Budget, run: Workload, plan: P) -> None:
+        self.memory, self.model, self.budget = memory, memory.model_, budget
         self.run, self.plan = run, plan
-        self.room = budget.bytes
         self.peak = cache(self._peak)
-        self._begin()
-
-    def _begin(self) -> None:
-        """What else has to be known before anything is asked."""
 
     @property
-    def fits(self) -> bool:
-        """The verdict, without how large it may get and what would make it fit."""
-        return self.runs and self.told.answer <= self.room
+    def room(self) -> int:
+        """Bytes that may be allocated, so that it fits."""
+        return self.budget.bytes
 
     def _peak(self, run: Workload, plan: P) -> int:
         """The bytes of a workload and a plan. Raises TfcalcError."""
@@ -226,38 +207,16 @@ class _Asked(Generic[P]):
         """What an engine that pages its cache has room for."""
         return None
 
-    @property
-    def subtitle(self) -> str:
-        """What was asked, in a line."""
-        return self.told.subtitle
+    def remedies(self, margin: int) -> list[Remedy]:
+        """Changes that would make it fit, the smallest first."""
+        room = Room(self.room, self.room * margin // 100)
+        least = [self._with_change(bound) for bound in self.bounds()]
+        return remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
 
-    def fit(self, *, changes: bool = True) -> Fit:
-        """The answer; ``changes`` that would make it fit are searched unless nobody reads them."""
-        found = tuple(largest_of(size, self.room) for size in self.sizes())
-        room = Room(self.room, self.room * self.margin // 100)
-        others: list[Remedy] = []
-        if changes and not self.fits:
-            least = [self._with_change(bound) for bound in self.bounds()]
-            others = remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
-        flags = tuple(self._flags(each.change) for each in others)
-        longest = [self._at(each.of.name, each.value) for each in found if each.value]
-        remarks = {remark for run in longest for remark in self.model.remarks(run)} - set(self.told.notes)
-        subtitle, shown = self.subtitle, tuple(sorted(remarks)) if room.holds(self.told.answer) else ()
-        return Fit(
-            self.told,
-            self.report,
-            self.budget,
-            self.margin,
-            subtitle,
-            found,
-            tuple(others),
-            flags,
-            shown,
-            self.paged(),
-            self.room,
-            self.on_card,
-            self.runs,
-        )
+    def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
+        """What should be known of the model at its largest sizes."""
+        runs = [self._at(each.of.name, each.value) for each in largest if each.value]
+        return {remark for run in runs for remark in self.model.remarks(run)} - set(self.memory.notes)
 
     def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
         """The bytes with a change; None where it does not go with the rest."""
@@ -270,7 +229,7 @@ class _Asked(Generic[P]):
 
         return need
 
-    def _flags(self, change: Change) -> tuple[str, ...]:
+    def flags(self, change: Change) -> tuple[str, ...]:
         """What to add to the command line; the number of GPUs as it was given, before the card."""
         flags = change.flags(self.plan, self.run)
         if self.budget.gpus == 1:
@@ -283,7 +242,11 @@ class _Asked(Generic[P]):
 
         @cache
         def need(value: int) -> int:
-            return self.told.answer if value == asked else self._peak_of_size(*self._of_size(described, name, value))
+            return (
+                self.memory.total_bytes
+                if value == asked
+                else self._peak_of_size(*self._of_size(described, name, value))
+            )
 
         known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
@@ -301,27 +264,33 @@ class _Asked(Generic[P]):
         return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
 
 
-class _Training(_Asked["Training"]):
+class _Training(Case["Training"]):
     combined = OF_TRAINING
 
-    def _begin(self) -> None:
-        from tfcalc.analysis.peaks import peaks_of
-        from tfcalc.defaults import resolve_training
+    memory: TrainingMemory
 
-        run, self.resolved = resolve_training(self.model, self.run, self.plan)
-        self.peaks = peaks_of(self.model, run, self.resolved)
-        self.room = self.budget.allocatable(self.resolved)
-        if self.room < self.budget.bytes:
-            self._put_on_card()
+    @property
+    def peaks(self) -> Peaks:
+        """Those that the answer has found, and more of the same model."""
+        return self.memory.peaks
 
-    def _put_on_card(self) -> None:
-        """What a card shows of it, and whether the caching allocator runs in what there is."""
-        from tfcalc.analysis.card import read
+    @cached_property
+    def room(self) -> int:
+        """What PyTorch can use of the card."""
+        return self.budget.allocatable(self.memory.plan)
 
-        self.on_card = read(self.told.more, self.told.answer)
+    @cached_property
+    def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
+        """What a card shows of it."""
+        return self.memory.on_card if self.room < self.budget.bytes else None
+
+    @cached_property
+    def runs(self) -> bool:  # type: ignore[override]
+        """Whether the caching allocator runs in what there is, as far as it is simulated."""
         reserved = self.on_card.reserved.bytes if self.on_card else 0
-        if self.told.answer <= self.room < self.budget.bytes < reserved:
-            self.runs = self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
+        if self.memory.total_bytes <= self.room < self.budget.bytes < reserved:
+            return self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
+        return True
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)
@@ -336,24 +305,23 @@ class _Training(_Asked["Training"]):
         return self.peaks.whole_weights, self.peaks.least
 
     def ways(self) -> Ways:
-        return of_training(self.model, self.run, self.resolved)
+        return of_training(self.model, self.run, self.memory.plan)
 
     def sizes(self) -> list[Size]:
         return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
 
 
-class _Serving(_Asked["Serving"]):
+class _Serving(Case["Serving"]):
     combined = OF_SERVING
 
-    dtype = AUTO
-
-    def _begin(self) -> None:
+    def __init__(self, memory: Memory, budget: Budget, run: Workload, plan: Serving) -> None:
+        super().__init__(memory, budget, run, plan)
         self.served = cache(self._serve)
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.analysis.serving_memory import served
 
-        return served(self.model, run, plan, self.dtype, formulas=False)
+        return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
 
     def _peak(self, run: Workload, plan: Serving) -> int:
         return self.served(run, plan).total
@@ -371,9 +339,8 @@ class _Serving(_Asked["Serving"]):
     def paged(self) -> PagedCache | None:
         from tfcalc.analysis.paged import paged_cache
 
-        stored = self.report().totals["kv_cache_bytes"]
-        assert isinstance(stored, int)
-        return paged_cache(self.model, self.run, self.plan, self.budget.bytes - self.told.answer + stored)
+        left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
+        return paged_cache(self.model, self.run, self.plan, left)
 
     def ways(self) -> Ways:
         return of_serving(self.run, self.plan)
@@ -385,14 +352,9 @@ class _Serving(_Asked["Serving"]):
         return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
 
 
-class _AtRest(_Asked[Storage]):
+class _AtRest(Case[Storage]):
     def _peak(self, _run: Workload, plan: Storage) -> int:
-        return memory(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
+        return memory_of(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
     def ways(self) -> Ways:
         return at_rest(self.plan)
-
-    @property
-    def subtitle(self) -> str:
-        by = self.told.conventions
-        return f"{called(self.model)}, weights in {by.get('weights') or by['dtype']}, at rest"

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from itertools import groupby
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.common import check_arguments, check_plans, subject
-from tfcalc.analysis.matrices import by_head, note_of
-from tfcalc.analysis.nothing import why_zero
+from tfcalc.analysis.itemized import Tree, laid_out, tree_of
 from tfcalc.analysis.quantities import QUANTITIES, growth
-from tfcalc.analysis.question import Question, number_path, open_question
-from tfcalc.analysis.stated import for_programs, in_words
-from tfcalc.analysis.targets import find, find_term, others
+from tfcalc.analysis.stated import in_words
+from tfcalc.analysis.targets import find, find_term
+from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import RUN, STORED, Component, Node
+from tfcalc.core.component import RUN, STORED
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
 from tfcalc.core.items import steps as forward_steps
-from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
-from tfcalc.report import BLOCKS, exact, polynomial
-from tfcalc.report.explanation import Explanation, Line
+from tfcalc.report.explanation import Explanation
+from tfcalc.report.opened import open_answer
 from tfcalc.report.paths import dotted
-from tfcalc.report.sheet import Factors
-from tfcalc.symbols import legend, values
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -39,8 +32,6 @@ if TYPE_CHECKING:
 
 COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED, "time": RUN}
 """What can be opened, and which copies it counts."""
-UNITS = {"memory": "bytes", "time": "steps"}
-"""What a quantity is counted in, where that is not its own name."""
 
 
 def explain(
@@ -94,7 +85,8 @@ def explain(
         check_arguments(chosen, workload, conventions)
         check_plans(training, serving)
         by = conventions or Conventions()
-        return open_question(path, Question(path[0], chosen, workload, by, training, serving))
+        name, keys = path
+        return open_answer(Question(name, chosen, workload, by, training, serving).answer(keys), keys)
     plans: dict[str, Any] = {"training": training, "serving": serving}
     return explain_part(
         target, chosen, of, workload, conventions, **plans, steps=steps, with_batch=with_batch, approx=approx
@@ -143,8 +135,6 @@ def explain_part(
 
 def _of_answer(target: str, answer: Any) -> Explanation | Derivation:
     """The number at this path of an answer; the command may stand in front of it."""
-    from tfcalc.report.opened import open_answer
-
     return open_answer(answer, dotted(target).removeprefix(f"{answer.to_dict()['command']}.").split("."))
 
 
@@ -168,9 +158,7 @@ def to_open(
     check_arguments(model, workload, conventions)
     check_plans(training, serving)
     if of == "memory" and (training or serving or (workload is not None and workload.training)):
-        from tfcalc.analysis.opened_memory import opened_memory
-
-        return opened_memory(model, workload, by, training=training, serving=serving)
+        return terms_of(model, workload, by, training=training, serving=serving)
     asked = subject(model, workload, by, training, QUANTITIES[of], general=general)
     if of == "memory":
         by = resolve_dtype(model, by)
@@ -184,31 +172,7 @@ def to_open(
             return forward_steps(cost)
         return stored(cost) if of == "params" else trained(cost)
 
-    notes = (*(asked.model.remarks(asked.run) if of in ("flops", "time") else ()), *in_words(of, asked.run, by))
-    told, letters, sizes = for_programs(of, asked.run, by), {}, values(asked.model, asked.run)
-    if asked.tuning is not None:
-        letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
-        notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described
-    return Tree(asked.model, asked.run, *asked.twins, items, told, notes, letters, sizes)
-
-
-class Tree(NamedTuple):
-    """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
-
-    ``letters`` are those that stand for no size of the model or the workload, ``sizes`` what all stand for, where that
-    is more than these; ``of_terms`` is a tree of memory.
-    """
-
-    model: Model
-    run: Workload
-    node: Node
-    twin: Node
-    items: Callable[[Cost], list[Item]]
-    conventions: Mapping[str, object]
-    notes: tuple[str, ...]
-    letters: Mapping[str, str] = MappingProxyType({})
-    sizes: Mapping[str, Num] | None = None
-    of_terms: bool = False
+    return tree_of(asked, of, by, items)
 
 
 def opened(target: str, of: str, tree: Tree) -> Explanation:
@@ -217,84 +181,17 @@ def opened(target: str, of: str, tree: Tree) -> Explanation:
     return laid_out(target, of, tree, look(tree.node, target), look(tree.twin, target), COUNTS[of])
 
 
-def laid_out(
-    target: str, of: str, tree: Tree, node: Node, twin: Node, counts: int, *, together: bool = False
-) -> Explanation:
-    """A node and its twin, line by line: one of it, or all ``together`` that the model has of it."""
-    sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
-    lines = []
-    copies = (node.times[counts], twin.times[counts]) if together else (1, 1)
-    for _, leaves in groupby(
-        _leaves(node.component, twin.component, counts, "", *copies), key=lambda leaf: leaf.alike(items(leaf.twin.own))
-    ):
-        side_by_side = list(leaves)
-        opened = [items(leaf.leaf.own) for leaf in side_by_side]
-        symbolic = items(side_by_side[0].twin.own)
-        lines += [
-            _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
-        ]
-    answer = sum(line.value for line in lines)
-    nothing = "0: no memory of it is live then" if tree.of_terms else why_zero(node.component, of, tree.run)
-    reason = () if answer else (nothing,)
-    closed = polynomial(total(line.formula for line in lines))
-    return Explanation(
-        heading=tree.model.summary,
-        target=target,
-        path=node.path,
-        of=of,
-        quantity=QUANTITIES[of],
-        unit=UNITS.get(of, of),
-        lines=tuple(lines),
-        formula=closed,
-        sizes={letter: str(size) for letter, size in sizes.items()},
-        answer=answer,
-        legend=legend(closed.free_symbols, tree.model, tree.run)
-        | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
-        model=tree.model.described(),
-        conventions=dict(tree.conventions),
-        notes=(
-            *reason,
-            *(by_head(lines, sizes) if of == "params" and node.component.kind == "attention" else ()),
-            *(() if tree.of_terms or together else others(tree.node, target, node)),
-            *tree.notes,
-        ),
-    )
+def terms_of(
+    model: Model,
+    workload: Workload | None,
+    conventions: Conventions,
+    *,
+    training: Training | None,
+    serving: Serving | None,
+) -> Tree:
+    """The terms of a training step, each whole, with what is temporary at its peak; or those of serving."""
+    from tfcalc.answers.memory import memory_of  # it is loaded with the tape, which few questions need
 
-
-class _Leaf(NamedTuple):
-    """A leaf and its twin, the block it stands in, and how many of it the target has, in numbers and in symbols."""
-
-    where: str
-    leaf: Component
-    twin: Component
-    copies: Num
-    copies_twin: Num
-
-    def alike(self, items: list[Item]) -> tuple[object, ...]:
-        """Equal for leaves that can share a line: of one block, one kind, one shape, and as many of each."""
-        return self.where, self.leaf.kind, self.copies, [item.factors for item in items]
-
-
-def _leaves(
-    component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
-) -> Iterator[_Leaf]:
-    if not component.parts and copies != 0:
-        yield _Leaf(where, component, twin, copies, copies_twin)
-    for part, part_twin in zip(component.parts, twin.parts, strict=True):
-        has_place = part.parts or part.kind in BLOCKS
-        below = f"{where}.{part.name}".lstrip(".") if has_place else where
-        both = copies * part.times[counts], copies_twin * part_twin.times[counts]
-        yield from _leaves(part, part_twin, counts, below, *both)
-
-
-def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: Mapping[str, Num]) -> Line:
-    first, together = items[0], len(items)
-    return Line(
-        where=leaf.where,
-        names=tuple(item.name for item in items),
-        symbols=Factors((leaf.copies_twin, together), symbolic.factors),  # type: ignore[arg-type]  # symbols and ints
-        numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
-        formula=polynomial(leaf.copies_twin * symbolic.value * together),
-        value=exact(leaf.copies * first.value) * together,
-        note=note_of(first.name, together, sizes),
-    )
+    if training is not None:
+        serving = None
+    return memory_of(model, workload, conventions, training=training, serving=serving).terms()

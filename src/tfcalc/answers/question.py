@@ -1,25 +1,24 @@
-"""Questions about one model, whose numbers other answers have, too; and those numbers opened."""
+"""A question about one model, whose answer has the numbers that other answers are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.common import default_run
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.conventions import Conventions
-from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, reach, split
+from tfcalc.report.derivation import Derivation
+from tfcalc.report.opened import Opened
+from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, split
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.asked import Asked
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
     from tfcalc.report import Report
-    from tfcalc.report.derivation import Derivation
+    from tfcalc.report.declared import Answer
     from tfcalc.report.explanation import Explanation
     from tfcalc.workload import Workload
-
 
 QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
 """The command that answers each quantity, for keys that several commands have."""
@@ -54,6 +53,11 @@ def _keys(name: str) -> Collection[str]:
     return set(schema(name)["properties"])
 
 
+def levels(keys: Sequence[str]) -> int | None:
+    """How deep a breakdown has to be so that these keys lead into it; None for as deep as it is by itself."""
+    return len(keys) if keys and keys[0] == "components" else None
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """What a command is asked about one model: ``params``, ``flops``, ``memory`` or ``overview``. It is answered once.
@@ -69,63 +73,47 @@ class Question:
     serving: Serving | None = None
     weights: str | None = None
     called: str = ""
-    answers: dict[int | None, Asked] = field(default_factory=dict)
+    answers: dict[int | None, Answer] = field(default_factory=dict)
 
     def number(self, *keys: str) -> Number:
         """The number at these keys of its answer."""
         return Number(self, keys)
 
-    def _said(self, depth: int | None) -> dict[str, object]:
-        """What the command prints."""
+    def answer(self, keys: Sequence[str] = ()) -> Answer:
+        """The answer, as deep as these keys lead into it. Raises InvalidModel and UsageError, as the command does."""
+        depth = levels(keys)
+        if depth not in self.answers:
+            self.answers[depth] = self._answer(depth)
+        return self.answers[depth]
+
+    def report(self) -> Report:
+        """The answer about parameters, FLOPs or memory. Raises as :meth:`answer`."""
+        return cast("Report", self.answer())
+
+    def _answer(self, depth: int | None) -> Answer:
         if self.command == "overview":
-            from tfcalc.analysis.overview import overview
+            from tfcalc.answers.overview import overview
 
-            return overview(self.model, self.workload, self.conventions, asked=self.called).to_dict()
-        return self.report(depth).to_dict()
-
-    def report(self, depth: int | None = None) -> Report:
-        """The answer about parameters, FLOPs or memory, with so many levels. Raises InvalidModel."""
+            return overview(self.model, self.workload, self.conventions, asked=self.called)
         if self.command == "params":
-            from tfcalc.analysis.params import params
+            from tfcalc.answers.params import params
 
             return params(self.model, depth=depth, training=self.training)
         if self.command == "flops":
-            from tfcalc.analysis.flops import flops
+            from tfcalc.answers.flops import flops
 
             return flops(self.model, self.workload, self.conventions, depth=depth, training=self.training)
-        from tfcalc.analysis.memory import memory
+        from tfcalc.answers.memory import memory_of
 
-        return memory(
+        plans = self.training, self.serving
+        return memory_of(
             self.model,
             self.workload,
             self.conventions,
-            training=self.training,
-            serving=self.serving,
+            training=plans[0],
+            serving=plans[1],
             weights=self.weights,
             depth=depth,
-        )
-
-    def asked(self, prefix: str = "", depth: int | None = None) -> Asked:
-        """With its answer, whose numbers are called by paths that begin with ``prefix``."""
-        if depth not in self.answers:
-            self.answers[depth] = self._asked(depth)
-        return replace(self.answers[depth], prefix=prefix)
-
-    def _asked(self, depth: int | None) -> Asked:
-        from tfcalc.analysis.asked import Asked
-
-        said = self._said(depth)
-        return Asked(
-            self.command,
-            said,
-            lambda keys: reach(said, keys),
-            self.model,
-            self.workload or default_run(self.model),
-            self.conventions,
-            self.training,
-            self.serving,
-            {},
-            self.called,
         )
 
 
@@ -138,23 +126,11 @@ class Number:
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
         """As in the answer itself; ``further`` keys are those of that answer. Raises UsageError."""
-        from tfcalc.analysis.opened_numbers import open_number
-        from tfcalc.report.derivation import Derivation
-
         keys = further or self.keys
-        asked = self.question.asked(prefix, len(keys) if keys[0] == "components" else None)
-        found = open_number(keys, asked)
+        found = Opened(self.question.answer(keys), prefix=prefix).open(keys)
         command = self.question.command
         said = f"{'.'.join(keys)} of: {self.question.called or self.question.model.summary} ({command})"
-        path = asked.path(*further)
+        path = ".".join((prefix, *further))
         if isinstance(found, Derivation):
             return replace(found, path=path, note="; ".join(filter(None, (found.note, said))))
         return replace(found, target=path, notes=(said, *found.notes))
-
-
-def open_question(path: tuple[str, tuple[str, ...]], question: Question) -> Explanation | Derivation:
-    """The number of this command's answer, at these keys. Raises UsageError where there is none."""
-    from tfcalc.analysis.opened_numbers import open_number
-
-    keys = path[1]
-    return open_number(keys, question.asked(depth=len(keys) if keys[0] == "components" else None))

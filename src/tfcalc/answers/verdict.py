@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.budget import Budget
 from tfcalc.analysis.remedies import Remedy, Room
-from tfcalc.analysis.sizes import Largest
-from tfcalc.analysis.training_report import CONTEXT, FRAGMENTS, OTHER_PHASES
-from tfcalc.report import Footer, Outline, Report
+from tfcalc.analysis.sizes import Largest, Size, largest_of
+from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
+from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
+    from tfcalc.answers.fits import Case
+    from tfcalc.answers.memory import Memory
     from tfcalc.footprint.training.card import OnCard
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
@@ -32,65 +33,118 @@ BESIDE_FLAGS = 21
 """Columns of the numbers and of the gaps between columns."""
 
 
-@dataclass(frozen=True, slots=True)
+class ChangeThatFits(NamedTuple):
+    """A remedy, with the options to add for it, and whether it fits then, or leaves little."""
+
+    remedy: Remedy
+    flags: tuple[str, ...]
+    fits: bool
+    tight: bool
+
+
 class Fit:
-    """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit.
+    """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit. All is found when it is read.
 
     Attributes:
-        told: what the memory report of what was asked says beside its breakdown.
-        find: finds that report.
+        report: the memory report of what was asked, in whose JSON the verdict stands, too.
         budget: the budget, in bytes and as it was given.
+        margin: per cent of the budget that should stay free.
         largest: the largest sizes that fit, all else as asked.
         remedies: changes that would make it fit, with the peak of each in bytes.
         flags: the command-line options of each remedy.
-        subtitle: what was asked, in words.
-        margin: per cent of the budget that should stay free.
         remarks: limits of the model at the largest sizes.
         paged: in serving with a paged cache, the room for it as vLLM logs it.
-        room: bytes that may be allocated, so that it fits; None: all of the budget.
+        room: bytes that may be allocated, so that it fits.
         on_card: in training on a card, what the card shows, each with its band.
         runs: whether the caching allocator ran in what a card has, as far as it was simulated.
     """
 
-    told: Outline
-    find: Callable[[], Report]
-    budget: Budget
-    margin: int
-    subtitle: str
-    largest: tuple[Largest, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
-    flags: tuple[tuple[str, ...], ...] = ()
-    remarks: tuple[str, ...] = ()
-    paged: PagedCache | None = None
-    room: int | None = None
-    on_card: OnCard | None = None
-    runs: bool = True
+    def __init__(self, memory: Memory, case: Case[Any], margin: int) -> None:
+        self.report, self.case, self.margin = memory, case, margin
+        self.budget = case.budget
+        self.in_a_line = False
+        """Whether people are told the verdict alone."""
 
     @property
-    def report(self) -> Report:
-        """The memory report of what was asked, whose breakdown is found when somebody asks for it."""
-        return self.find()
+    def room(self) -> int:
+        """Bytes that may be allocated, so that it fits."""
+        return self.case.room
+
+    @property
+    def on_card(self) -> OnCard | None:
+        """What the card shows."""
+        return self.case.on_card
+
+    @property
+    def runs(self) -> bool:
+        """Whether the caching allocator ran."""
+        return self.case.runs
+
+    @cached_property
+    def largest(self) -> tuple[Largest, ...]:
+        """The largest sizes that fit, all else as asked."""
+        return tuple(largest_of(size, self.room) for size in self.case.sizes())
+
+    @cached_property
+    def sizes(self) -> Mapping[str, Largest]:
+        """The same by their names; each is found when it is read."""
+        return LargestOf({size.name: size for size in self.case.sizes()}, self)
+
+    @cached_property
+    def remedies(self) -> tuple[Remedy, ...]:
+        """Changes that would make it fit."""
+        allowed = self.runs and self.report.total_bytes <= self.room
+        return () if allowed else tuple(self.case.remedies(self.margin))
+
+    @property
+    def flags(self) -> tuple[tuple[str, ...], ...]:
+        """The command-line options of each remedy."""
+        return tuple(self.case.flags(each.change) for each in self.remedies)
+
+    @property
+    def changes(self) -> tuple[ChangeThatFits, ...]:
+        """The remedies, as they stand in the JSON."""
+        return tuple(
+            ChangeThatFits(remedy, flags, self._room.holds(remedy.total), self._room.tight(remedy.total))
+            for remedy, flags in zip(self.remedies, self.flags, strict=True)
+        )
+
+    @cached_property
+    def paged(self) -> PagedCache | None:
+        """What an engine that pages its cache has room for."""
+        return self.case.paged()
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """Limits of the model at the largest sizes."""
+        found = self.case.remarks_at(self.largest)
+        return tuple(sorted(found)) if self._room.holds(self.report.answer) else ()
+
+    @property
+    def subtitle(self) -> str:
+        """What was asked, in words."""
+        return self.report.subtitle
 
     @property
     def headroom(self) -> int:
         """Bytes to spare; below 0 the bytes that are short."""
-        return self.budget.bytes - self.told.answer
+        return self.budget.bytes - self.report.answer
 
     @property
     def fits(self) -> bool:
         """Whether the peak is within the budget; on a card, with what fragments may take."""
-        return self.runs and self._room.holds(self.told.answer)
+        return self.runs and self._room.holds(self.report.answer)
 
     @property
     def tight(self) -> bool:
         """Whether it fits, but leaves less than the margin."""
-        return self.fits and self._room.tight(self.told.answer)
+        return self.fits and self._room.tight(self.report.answer)
 
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
-        each = " per GPU" if self.told.conventions.get("gpus", 1) != 1 else ""
-        facts = f"needs {self._short(self.told.answer)}{each}, {self.budget.has(self._units)}"
+        each = " per GPU" if self.report.definitions.get("gpus", 1) != 1 else ""
+        facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
         if self.headroom < 0:
             return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
         if not self.fits:
@@ -100,39 +154,16 @@ class Fit:
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
-        found = self.report.to_dict()
-        components = found.pop("components")
-        return {**found, **self.judged(), "components": components}
+        return self.report.to_dict()
 
-    def judged(self) -> dict[str, object]:
-        """What of it the memory report has not."""
-        return {
-            "verdict": self.verdict,
-            "budget_bytes": self.budget.bytes,
-            "budget": self.budget.stated,
-            "budget_notes": list(self.budget.notes),
-            "fits": self.fits,
-            "tight": self.tight,
-            "margin_percent": self.margin,
-            "headroom_bytes": self.headroom,
-            "allocatable_bytes": self._room.budget,
-            **{key: value for each in self.largest for key, value in each.to_dict().items()},
-            **({"paged_cache": self.paged._asdict()} if self.paged else {}),
-            "changes": [
-                {
-                    "change": remedy.change.name,
-                    "flags": " ".join(flags),
-                    "total_bytes": remedy.total,
-                    "headroom_bytes": self.budget.bytes - remedy.total,
-                    "fits": self._room.holds(remedy.total),
-                    "tight": self._room.tight(remedy.total),
-                }
-                for remedy, flags in zip(self.remedies, self.flags, strict=True)
-            ],
-        }
+    def opener(self) -> Memory:
+        """Where its numbers come from: the report says it."""
+        return self.report
 
     def sheet(self) -> Sheet:
         """The verdict; what would fit, or how much there could be of it; what it rests on."""
+        if self.in_a_line:
+            return self._alone()
         footer, told, notes = self._footer(), list(self._told()), tuple(self._notes())
         above_and_below = (self.verdict, self.subtitle, *notes, *footer.lines())
         room = LINES - BESIDE_ROWS - sum(-(-len(line) // WIDE) for line in above_and_below)
@@ -155,7 +186,7 @@ class Fit:
                 ]
                 for line in _shown(told, room)
             ],
-            quiet=self.told.answer,
+            quiet=self.report.total_bytes,
             notes=notes,
             **footer._asdict(),
         )
@@ -176,7 +207,7 @@ class Fit:
     def _told(self) -> Iterator[Line]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
-            yield Line("as asked", self.told.answer)
+            yield Line("as asked", self.report.answer)
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
@@ -203,7 +234,7 @@ class Fit:
             yield f"Largest {names} {'for this card' if self.budget.card else 'within this budget'}: {values}"
         yield from (f"No largest {each.of.words}: {each.reason}" for each in self.largest if each.reason)
         yield from self.remarks
-        yield from (note for note in self.told.notes if not note.startswith(OTHER_PHASES))
+        yield from (note for note in self.report.notes if not note.startswith(OTHER_PHASES))
 
     def _of_remedies(self) -> Iterator[str]:
         if not self._cured:
@@ -217,7 +248,7 @@ class Fit:
 
     def _footer(self) -> Footer:
         """That of the report, with the margin, and with what was assumed of the card."""
-        footer = self.told.footer
+        footer = self.report.footer
         bands: list[str] = []
         if self.budget.card:
             footer = footer.counting(CONTEXT)
@@ -244,21 +275,47 @@ class Fit:
 
     @property
     def _room(self) -> Room:
-        budget = self.budget.bytes if self.room is None else self.room
-        return Room(budget, budget * self.margin // 100)
+        return Room(self.room, self.room * self.margin // 100)
 
     @property
     def _units(self) -> str:
-        return str(self.told.conventions["units"])
+        return str(self.report.definitions["units"])
 
     def _short(self, size: int) -> str:
         return short_bytes(size, self._units)
+
+    def _alone(self) -> Sheet:
+        """The verdict alone, below which the assumptions stand where they are asked for."""
+        return Sheet(self.verdict, (), (), self.report.total_bytes, assumptions=self._footer().assumptions)
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
         from tfcalc.report.style import Style
 
         return render(self.sheet(), Style(units=self._units))
+
+
+class LargestOf(Mapping[str, Largest]):
+    """The largest values of sizes by their names, each found when it is read."""
+
+    def __init__(self, sizes: Mapping[str, Size], fit: Fit) -> None:
+        self._sizes, self._fit, self._found = sizes, fit, dict[str, Largest]()
+
+    def __getitem__(self, name: str) -> Largest:
+        if "largest" in self._fit.__dict__:
+            return next(each for each in self._fit.largest if each.of.name == name)
+        if name not in self._found:
+            self._found[name] = largest_of(self._sizes[name], self._fit.room)
+        return self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._sizes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
 
 
 class Line(NamedTuple):

@@ -1,0 +1,161 @@
+"""A number item by item: each matrix or tensor with its shape, its formula, the sizes put in, and the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.matrices import by_head, note_of
+from tfcalc.analysis.nothing import why_zero
+from tfcalc.analysis.quantities import QUANTITIES
+from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.analysis.targets import others
+from tfcalc.core.component import Component, Node
+from tfcalc.core.cost import Cost
+from tfcalc.core.items import Item, in_bytes
+from tfcalc.core.number import Num, total
+from tfcalc.footprint.numbers import of_formulas, of_numbers
+from tfcalc.report import BLOCKS, exact, polynomial
+from tfcalc.report.explanation import Explanation, Line
+from tfcalc.report.sheet import Factors
+from tfcalc.symbols import legend, values
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.common import Subject
+    from tfcalc.conventions import Conventions
+    from tfcalc.model import Model
+
+UNITS = {"memory": "bytes", "time": "steps"}
+"""What a quantity is counted in, where that is not its own name."""
+
+
+class Tree(NamedTuple):
+    """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
+
+    ``letters`` are those that stand for no size of the model or the workload, ``sizes`` what all stand for, where that
+    is more than these; ``of_terms`` is a tree of memory.
+    """
+
+    model: Model
+    run: Workload
+    node: Node
+    twin: Node
+    items: Callable[[Cost], list[Item]]
+    conventions: Mapping[str, object]
+    notes: tuple[str, ...]
+    letters: Mapping[str, str] = MappingProxyType({})
+    sizes: Mapping[str, Num] | None = None
+    of_terms: bool = False
+
+
+def tree_of(asked: Subject, of: str, by: Conventions, items: Callable[[Cost], list[Item]]) -> Tree:
+    """The trees of a question, with what a quantity has of each operation, and with what is said of it."""
+    notes = (*(asked.model.remarks(asked.run) if of in ("flops", "time") else ()), *in_words(of, asked.run, by))
+    told, letters, sizes = for_programs(of, asked.run, by), {}, values(asked.model, asked.run)
+    if asked.tuning is not None:
+        letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
+        notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described
+    return Tree(asked.model, asked.run, *asked.twins, items, told, notes, letters, sizes)
+
+
+def tree_of_terms(
+    model: Model,
+    run: Workload,
+    whole: Component,
+    stated: Mapping[str, object],
+    notes: tuple[str, ...],
+    letters: Mapping[str, str],
+) -> Tree:
+    """The trees of the tensors that memory holds, whose sizes remember their formulas."""
+
+    def items(cost: Cost) -> list[Item]:
+        return [in_bytes(held.name, held.factors, held.bits) for held in cost.held]
+
+    numbers, formulas = of_numbers(whole).root(), of_formulas(whole).root()
+    return Tree(model, run, numbers, formulas, items, stated, notes, letters, of_terms=True)
+
+
+def laid_out(
+    target: str, of: str, tree: Tree, node: Node, twin: Node, counts: int, *, together: bool = False
+) -> Explanation:
+    """A node and its twin, line by line: one of it, or all ``together`` that the model has of it."""
+    sizes, items = tree.sizes or values(tree.model, tree.run), tree.items
+    lines = []
+    copies = (node.times[counts], twin.times[counts]) if together else (1, 1)
+    for _, leaves in groupby(
+        _leaves(node.component, twin.component, counts, "", *copies), key=lambda leaf: leaf.alike(items(leaf.twin.own))
+    ):
+        side_by_side = list(leaves)
+        opened = [items(leaf.leaf.own) for leaf in side_by_side]
+        symbolic = items(side_by_side[0].twin.own)
+        lines += [
+            _line(side_by_side[0], each, twin_item, sizes) for *each, twin_item in zip(*opened, symbolic, strict=True)
+        ]
+    answer = sum(line.value for line in lines)
+    nothing = "0: no memory of it is live then" if tree.of_terms else why_zero(node.component, of, tree.run)
+    reason = () if answer else (nothing,)
+    closed = polynomial(total(line.formula for line in lines))
+    return Explanation(
+        heading=tree.model.summary,
+        target=target,
+        path=node.path,
+        of=of,
+        quantity=QUANTITIES[of],
+        unit=UNITS.get(of, of),
+        lines=tuple(lines),
+        formula=closed,
+        sizes={letter: str(size) for letter, size in sizes.items()},
+        answer=answer,
+        legend=legend(closed.free_symbols, tree.model, tree.run)
+        | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
+        model=tree.model.described(),
+        conventions=dict(tree.conventions),
+        notes=(
+            *reason,
+            *(by_head(lines, sizes) if of == "params" and node.component.kind == "attention" else ()),
+            *(() if tree.of_terms or together else others(tree.node, target, node)),
+            *tree.notes,
+        ),
+    )
+
+
+class _Leaf(NamedTuple):
+    """A leaf and its twin, the block it stands in, and how many of it the target has, in numbers and in symbols."""
+
+    where: str
+    leaf: Component
+    twin: Component
+    copies: Num
+    copies_twin: Num
+
+    def alike(self, items: list[Item]) -> tuple[object, ...]:
+        """Equal for leaves that can share a line: of one block, one kind, one shape, and as many of each."""
+        return self.where, self.leaf.kind, self.copies, [item.factors for item in items]
+
+
+def _leaves(
+    component: Component, twin: Component, counts: int, where: str = "", copies: Num = 1, copies_twin: Num = 1
+) -> Iterator[_Leaf]:
+    if not component.parts and copies != 0:
+        yield _Leaf(where, component, twin, copies, copies_twin)
+    for part, part_twin in zip(component.parts, twin.parts, strict=True):
+        has_place = part.parts or part.kind in BLOCKS
+        below = f"{where}.{part.name}".lstrip(".") if has_place else where
+        both = copies * part.times[counts], copies_twin * part_twin.times[counts]
+        yield from _leaves(part, part_twin, counts, below, *both)
+
+
+def _line(leaf: _Leaf, items: list[Item], symbolic: Item, sizes: Mapping[str, Num]) -> Line:
+    first, together = items[0], len(items)
+    return Line(
+        where=leaf.where,
+        names=tuple(item.name for item in items),
+        symbols=Factors((leaf.copies_twin, together), symbolic.factors),  # type: ignore[arg-type]  # symbols and ints
+        numbers=Factors((exact(leaf.copies), together), tuple(exact(factor) for factor in first.factors)),
+        formula=polynomial(leaf.copies_twin * symbolic.value * together),
+        value=exact(leaf.copies * first.value) * together,
+        note=note_of(first.name, together, sizes),
+    )

@@ -1,0 +1,240 @@
+"""The memory of serving as an answer: what is alive at its peak, by which formats, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from tfcalc.analysis.at_a_glance import of_serving, serving_summary
+from tfcalc.analysis.effects import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.itemized import Tree, tree_of_terms
+from tfcalc.analysis.memory_breakdown import memory_breakdown
+from tfcalc.analysis.serving_memory import LETTERS, Served, at_work, served
+from tfcalc.analysis.training_plan import of_text_alone
+from tfcalc.answers.memory import PARTS, Memory, Term
+from tfcalc.core.measure import bytes_held
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import assumed_dtype, resolve_serving
+from tfcalc.footprint.serving.caches import PAGED
+from tfcalc.report import Entry, Footer, Summary, exact
+from tfcalc.report.declared import Record, integer, optional, records, text
+from tfcalc.report.opening import found
+from tfcalc.symbols import legend
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.conventions import Conventions
+    from tfcalc.core.component import Component
+    from tfcalc.footprint.plans import Serving
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+NOT_COUNTED = "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
+CACHES = {
+    "dynamic": "as transformers' DynamicCache stores it",
+    "static": "as transformers' StaticCache stores it, allocated for the whole context from the start",
+    "paged": "in whole blocks, as vLLM stores it",
+}
+
+
+class ServingPhase(Record):
+    """The temporary tensors of a phase of serving."""
+
+    phase = text("prefill or decode", lambda phase: phase.phase)
+    temporary_bytes = optional(
+        "bytes; null where they are not known",
+        lambda phase: phase.temporary,
+        found("what is live when this phase needs most, on the tape"),
+    )
+
+
+class ServingMemory(Memory, in_order=True):
+    """The peak of serving: weights, caches of all requests, and the largest temporary tensors.
+
+    Its numbers are plain ones, until somebody reads what the peak is made of (``whole``): then sizes remember formulas.
+    """
+
+    form = "--serve"
+    constants: ClassVar[Mapping[str, object]] = {"phase": "serve"}
+    stated: ClassVar[Sequence[str]] = (
+        *Memory.stated,
+        *("attention_kernel", "concurrency", "context", "weights", "unquantized", "kv", "cache", "cache_holds"),
+        "block_size",
+    )
+
+    total_bytes = Memory.total_bytes.made(lambda memory: memory.served.total, PARTS)
+    peak_bytes = integer(
+        "the largest amount of memory that is live at once; equal to total_bytes",
+        lambda memory: memory.served.total,
+        PARTS,
+    )
+    peak_phase = text("when that is: forward, backward, step; prefill, decode", lambda memory: memory.served.peak.phase)
+    weights_bytes = Memory.weights_bytes.made(Term("weights"))
+    gradients_bytes = Memory.gradients_bytes
+    optimizer_bytes = Memory.optimizer_bytes
+    activations_bytes = Memory.activations_bytes
+    kv_cache_bytes = Memory.kv_cache_bytes.made(Term("cache"))
+    buffers_bytes = Memory.buffers_bytes.made(
+        Term("buffers"),
+        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
+    )
+    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.served.peak.temporary or 0, Term("temporary"))
+    phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
+
+    def __init__(self, model: Model, run: Workload, plan: Serving, by: Conventions, depth: int | None = None) -> None:
+        self._model, self._by, self.depth = model, by, depth
+        self.run, self.plan = resolved(model, run, plan, by)
+        self.requests = at_work(self.run, self.plan)
+        self._quick = served(model, self.run, self.plan, by.dtype, formulas=False)
+
+    @property
+    def model_(self) -> Model:
+        """The model that is asked about."""
+        return self._model
+
+    @property
+    def by(self) -> Conventions:
+        """The definitions."""
+        return self._by
+
+    @property
+    def served(self) -> Served:
+        """What is held, by whichever way it was found."""
+        return self.__dict__.get("full", self._quick)  # type: ignore[no-any-return]
+
+    @cached_property
+    def full(self) -> Served:
+        """The same with formulas."""
+        return served(self._model, self.run, self.plan, self.by.dtype)
+
+    def term(self, name: str) -> Component:
+        """A term by its name."""
+        found: Component = getattr(self.served, name)
+        return found
+
+    def terms(self) -> Tree:
+        """Each term, tensor by tensor."""
+        said = {**stated(self.requests, self.plan, self.full), "units": self.by.units}
+        told = tuple(notes(self.plan, self.full))
+        return tree_of_terms(self._model, self.requests, self.full.alive, said, told, LETTERS)
+
+    @cached_property
+    def _breakdown(self) -> tuple[Entry, frozenset[str]]:
+        return memory_breakdown(self.full.alive, self.depth)
+
+    @cached_property
+    def whole(self) -> Entry:
+        """What is live at the peak."""
+        return self._breakdown[0]
+
+    @property
+    def legend(self) -> Mapping[str, str]:
+        """The meaning of each letter of the breakdown."""
+        used = self._breakdown[1]
+        letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
+        return legend(used, self._model, self.requests) | letters
+
+    @property
+    def title(self) -> str:
+        """The quantity, and when it is."""
+        return f"peak, in {self.served.peak.phase}"
+
+    @property
+    def subtitle(self) -> str:
+        """What is served, and how."""
+        return of_serving(self._model, self.requests, self.served.recipe.format.name, self.plan)
+
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """How it is served, and what is not counted."""
+        return in_full(self.requests, self.plan, self.served, self.by)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of such a model."""
+        return (*self._model.remarks(self.requests), *of_text_alone(self._model), *_unknown(self.served))
+
+    @property
+    def footer(self) -> Footer:
+        """By which engine, without what, and what to ask next."""
+        return Footer(
+            assumes=(*in_short(self.requests, self.plan), *assumed_dtype(self._model, self.served.recipe.dtype)),
+            not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
+            see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
+            assumptions=tuple(notes(self.plan, self.served)),
+        )
+
+    @property
+    def summary(self) -> Summary:
+        """The terms at the peak."""
+        return serving_summary(self.whole, told(self.requests, self.plan, self.served), self.subtitle)
+
+
+def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conventions) -> tuple[Workload, Serving]:
+    """What is served and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    effective, where = (PAGED_SERVING, "with a paged cache") if plan.cache == PAGED else (SERVING, "with --serve")
+    refuse_idle(workload, effective, where)
+    refuse_idle_source(model, workload)
+    return resolve_serving(model, workload, plan, conventions.dtype)
+
+
+def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
+    """What the number was made by, for programs."""
+    return {
+        "phase": "serve",
+        "concurrency": run.batch_size,
+        "context": run.size("cached"),
+        "weights": found.recipe.format.name,
+        "unquantized": found.recipe.dtype,
+        "kv": plan.kv,
+        "cache": plan.cache,
+        "cache_holds": CACHES[plan.cache],
+        "block_size": plan.block if plan.cache == PAGED else None,
+        "attention_kernel": run.kernel,
+        "not_counted": NOT_COUNTED,
+    }
+
+
+def in_full(run: Workload, plan: Serving, found: Served, conventions: Conventions) -> dict[str, object]:
+    """The same with the units."""
+    return {**stated(run, plan, found), "units": conventions.units}
+
+
+def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
+    """What each term is stored in, and what it is for."""
+    weights, beside = found.recipe.format.name, found.recipe.dtype
+    per_token = value_of(found.cache.total(bytes_held)) // (run.batch_size * run.size("cached"))  # type: ignore[operator]
+    return {
+        "weights": weights if weights == beside else f"{weights}, unquantized tensors {beside}",
+        "cache": f"{short_bytes(per_token)} per token, {run.batch_size:,} x {run.size('cached'):,} tokens",
+        "temporary": f"{found.peak.phase}: {_reading(plan)}",
+    }
+
+
+def _reading(plan: Serving) -> str:
+    """The plan is resolved: it has a context."""
+    if plan.cache != PAGED:
+        return "all prompts at once"
+    return f"{min(exact(plan.batched), exact(plan.context or 0)):,} tokens of a prompt at once"
+
+
+def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:
+    """What the server is, in a line."""
+    cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
+    return (cache, f"{run.kernel} attention", "logits of the last token only")
+
+
+def _unknown(found: Served) -> Iterator[str]:
+    if found.peak.temporary is None:
+        yield "Temporary buffers of this kind of model are not known, and not counted"
+
+
+def notes(plan: Serving, found: Served) -> Iterator[str]:
+    """All that the answer rests on, in words."""
+    weights = found.recipe.format.name
+    beside = "" if weights == found.recipe.dtype else f", unquantized tensors in {found.recipe.dtype}"
+    yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
+    if found.peak.temporary is not None:
+        yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"
+    yield f"not counted: {NOT_COUNTED}"

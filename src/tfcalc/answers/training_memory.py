@@ -1,0 +1,561 @@
+"""The memory of a training step as an answer: what is alive at its peak, the phases, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tfcalc.analysis.alive import LETTERS
+from tfcalc.analysis.at_a_glance import of_training, training_summary
+from tfcalc.analysis.card import of_step
+from tfcalc.analysis.common import asked_run
+from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
+from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.itemized import Tree, tree_of_terms
+from tfcalc.analysis.memory_breakdown import memory_breakdown
+from tfcalc.analysis.peaks import Peaks
+from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
+from tfcalc.analysis.stated import recomputed
+from tfcalc.analysis.training_memory import training_step
+from tfcalc.analysis.training_numbers import training_numbers
+from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
+from tfcalc.answers.memory import PARTS, Memory, Term
+from tfcalc.configs.published import HFModel
+from tfcalc.core.measure import params
+from tfcalc.defaults import assumed_dtype, resolve_training
+from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
+from tfcalc.footprint.training.precisions import precision
+from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
+from tfcalc.number_formats import NUMBERS
+from tfcalc.report import Entry, Footer, Summary, exact
+from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
+from tfcalc.report.opening import Constant, Rule, Stated, found, total
+from tfcalc.symbols import legend
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.conventions import Conventions
+    from tfcalc.core.component import Component
+    from tfcalc.footprint.plans import Training
+    from tfcalc.footprint.training.card import OnCard
+    from tfcalc.model import Model
+    from tfcalc.report.sheet import Sheet
+    from tfcalc.workload import Workload
+
+PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
+PURE = ("bf16", "fp16")
+"""Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
+JSON_PHASE = {"loss": "forward"}
+"""The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
+CODES = {"fused": "fused kernels", "torchtune": "torchtune's code"}
+LOSSES = {
+    "logits": "loss of all logits at once",
+    "chunked": "loss of 8 chunks of logits",
+    "linear": "logits and loss in 8 chunks",
+    "checkpointed": "logits and loss of 256 tokens at a time",
+    "fused": "fused loss",
+}
+"""By the words of ``--loss``."""
+DEVICES = {
+    "recorded": "saved tensors as in PyTorch 2.13 with CUDA's kernels on CPU tensors (--device recorded)",
+    "cuda": "saved tensors as in PyTorch 2.13 on CUDA",
+}
+DROPOUT_MASKS = (
+    "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
+    "the activations, 4 bytes in fp32)"
+)
+WORKSPACES = (
+    "cuBLAS's workspaces: PyTorch allocates one for forward and one for backward, of 8,519,680 bytes each, and of 32 "
+    "MiB on Hopper and Blackwell GPUs (as --gpu says)"
+)
+IN_BACKWARD = (
+    "each parameter is stepped in backward as soon as its gradient is complete, and the gradient is freed: there is no "
+    "norm of all gradients to clip by, and no step behind backward"
+)
+OFFLOADED = (
+    "what checkpointed layers read is copied to the host's memory, and back when backward runs them again, as by "
+    "transformers' activation_checkpointing_enable(offload=True); torchtune and TRL copy on a stream of their own, "
+    "and keep up to five tensors longer"
+)
+LONGEST = 150_000
+"""Allocations and frees of the longest step that is simulated: a second. Those of 10,000 layers would take a minute."""
+OTHER_PHASES = "Other phases: "
+CONTEXT = "CUDA context"
+FRAGMENTS = "fragmentation (allow 5-15 %)"
+"""What a card shows beyond the peak: where it is simulated, it stands in a line of its own."""
+NOT_COUNTED = (
+    "CUDA context (0.3 to 0.6 GB), workspaces but cuBLAS's, the allocator's rounding and fragmentation, communication "
+    "buffers"
+)
+LOOPS = {
+    "trainer": "loop trainer: the logits are freed before backward, as by transformers' Trainer; by out = "
+    "model(**batch); out.loss.backward() {} of them would not be (--loop tutorial)",
+    "tutorial": "loop tutorial: out = model(**batch); out.loss.backward() frees {} of logits only when the next step's "
+    "take their place, after its forward; a cache of keys and values, as use_cache=True makes one, would live as long, "
+    "and is not counted",
+}
+
+
+ON_CARD = When(lambda memory: memory.on_card is not None, "device_bytes")
+"""Where the step's allocations are known in their order."""
+LIVE = "what is live when this phase needs most, on the tape"
+OF_STATES = (".states_bytes", ".gradients_bytes", ".activations_bytes", ".gathered_bytes", ".temporary_bytes")
+
+
+class StepPhase(Record):
+    """The highest moment of a phase of a step."""
+
+    phase = text("forward, backward or step", lambda phase: phase.name)
+    peak_bytes = integer("the peak of this phase", lambda phase: phase.total, total(*OF_STATES))
+    states_bytes = integer("weights, optimizer states and buffers", lambda phase: phase.standing, found(LIVE))
+    gradients_bytes = integer("gradients", lambda phase: phase.gradients, found(LIVE))
+    activations_bytes = integer("tensors saved for backward", lambda phase: phase.activations, found(LIVE))
+    gathered_bytes = integer("gathered weights", lambda phase: phase.gathered, found(LIVE))
+    temporary_bytes = integer("temporary tensors", lambda phase: phase.temporary, found(LIVE))
+
+
+def of_card(figure: str, end: str) -> Any:
+    """A figure of the card, or an end of its band."""
+    return lambda memory: getattr(getattr(memory.on_card, figure), end)
+
+
+def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[int]:
+    """What a card shows of the step."""
+    return integer(meaning, of_card(figure, end), *origins, when=ON_CARD, place=FIRST)
+
+
+class TrainingMemory(Memory, in_order=True):
+    """The peak of a training step: the largest amount of memory live at once.
+
+    Its numbers come from a step that runs with plain numbers, until somebody reads what the peak is made of
+    (``whole``): then from that which runs with formulas, which takes several times as long.
+    """
+
+    form = "--train"
+    constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
+    stated: ClassVar[Sequence[str]] = (
+        *Memory.stated,
+        *(
+            "batch_size",
+            "seq_len",
+            "source_len",
+            "attention_kernel",
+            "recomputation",
+            "dropout",
+            "lora",
+            "lora_targets",
+        ),
+        *(
+            "dora",
+            "freeze",
+            "preset",
+            "precision",
+            "optimizer",
+            "optimizer_in_backward",
+            "offload_activations",
+            "backend",
+        ),
+        *(
+            "loss",
+            "compile",
+            "device",
+            "capability",
+            "loop",
+            "grad_accum",
+            "lora_dtype",
+            "lora_dropout",
+            "base_weights",
+        ),
+        *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
+        *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
+    )
+
+    total_bytes = Memory.total_bytes.made(lambda memory: memory.step.peak.total, PARTS)
+    peak_bytes = integer(
+        "the largest amount of memory that is live at once; equal to total_bytes",
+        lambda memory: memory.step.peak.total,
+        PARTS,
+    )
+    peak_phase = text(
+        "when that is: forward, backward, step; prefill, decode",
+        lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name),
+    )
+    weights_bytes = Memory.weights_bytes.made(Term("weights"))
+    master_weights_bytes = integer("fp32 master weights", Term("master weights"))
+    gradients_bytes = Memory.gradients_bytes.made(Term("gradients"))
+    optimizer_bytes = Memory.optimizer_bytes.made(Term("optimizer"))
+    activations_bytes = Memory.activations_bytes.made(Term("activations"))
+    kv_cache_bytes = Memory.kv_cache_bytes
+    buffers_bytes = Memory.buffers_bytes.made(
+        Term("buffers and inputs"),
+        found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
+    )
+    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", Term("workspaces"))
+    outputs_bytes = integer("outputs that the training loop holds", Term("outputs"))
+    gathered_bytes = integer(
+        "weights gathered from other GPUs", lambda memory: memory.step.peak.gathered, Term("gathered")
+    )
+    communication_bytes = integer(
+        "buffers of communication", Term("communication"), total("components.communication.bytes")
+    )
+    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, Term("temporary"))
+    host_bytes = integer(
+        "bytes in the host's memory, not part of total_bytes",
+        lambda memory: sum(map(bytes_in, (*memory.step.placed.host, memory.step.saved_on_host))),
+    )
+    timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
+    allocated_high_bytes = shown(
+        "upper end of the band of torch.cuda.max_memory_allocated()",
+        "allocated",
+        "high",
+        found("the peak, more the error of published peaks"),
+    )
+    allocated_low_bytes = shown(
+        "lower end of it", "allocated", "low", found("the peak, less the error of published peaks")
+    )
+    device_bytes = shown(
+        "what nvidia-smi is expected to show: an estimate",
+        "device",
+        "bytes",
+        total("reserved_bytes", Constant(CUDA_CONTEXT, "CUDA context")),
+    )
+    device_high_bytes = shown(
+        "upper end of its band",
+        "device",
+        "high",
+        found("reserved_high_bytes and the largest CUDA context that was measured"),
+    )
+    device_low_bytes = shown(
+        "lower end of it", "device", "low", found("reserved_low_bytes and the smallest CUDA context that was measured")
+    )
+    reserved_bytes = shown(
+        "what torch.cuda.max_memory_reserved() is expected to say: an estimate",
+        "reserved",
+        "bytes",
+        found("PyTorch's caching allocator, simulated on the step's allocations in their order"),
+    )
+    reserved_high_bytes = shown(
+        "upper end of its band",
+        "reserved",
+        "high",
+        found("the upper end of what published runs measured over what is simulated"),
+    )
+    reserved_low_bytes = shown(
+        "lower end of it",
+        "reserved",
+        "low",
+        found("the lower end of what published runs measured over what is simulated"),
+    )
+
+    def __init__(self, model: Model, run: Workload, plan: Training, by: Conventions, depth: int | None = None) -> None:
+        self._model, self._by, self.depth = model, by, depth
+        self.run, self.plan = resolved(model, run, plan)
+        self.peaks = Peaks(model)
+        self._quick = training_numbers(model, self.run, self.plan, self.peaks)
+
+    @property
+    def model_(self) -> Model:
+        """The model that is asked about."""
+        return self._model
+
+    @property
+    def by(self) -> Conventions:
+        """The definitions."""
+        return self._by
+
+    @property
+    def step(self) -> Step:
+        """The step, by whichever way it has run."""
+        return self.__dict__.get("full", self._quick)  # type: ignore[no-any-return]
+
+    @cached_property
+    def full(self) -> TrainingStep:
+        """The step with what its peak is made of, in formulas."""
+        return training_step(self._model, self.run, self.plan, self.peaks)
+
+    def term(self, name: str) -> Component:
+        """A term by its name."""
+        step, device = self.step, self.step.placed.device
+        terms: dict[str, Callable[[], Component]] = {
+            "weights": lambda: device.weights,
+            "master weights": lambda: device.master,
+            "gradients": lambda: device.gradients,
+            "optimizer": lambda: device.optimizer,
+            "activations": lambda: step.saved,
+            "buffers and inputs": lambda: step.beside.buffers,
+            "workspaces": lambda: step.beside.workspaces,
+            "outputs": lambda: step.beside.outputs,
+            "communication": lambda: step.placed.communication,
+        }
+        return terms[name]()
+
+    def terms(self) -> Tree:
+        """Each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
+        told = (
+            f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak",
+            *notes(self.run, self.plan),
+            *of_loop(self.full, self.plan, self.by.units),
+        )
+        said = {**stated(self.run, self.plan), "units": self.by.units}
+        return tree_of_terms(self._model, self.run, self.full.terms, said, told, LETTERS)
+
+    @cached_property
+    def _breakdown(self) -> tuple[Entry, frozenset[str]]:
+        return memory_breakdown(self.full.alive, self.depth)
+
+    @cached_property
+    def whole(self) -> Entry:
+        """What is live at the peak."""
+        return self._breakdown[0]
+
+    @property
+    def legend(self) -> Mapping[str, str]:
+        """The meaning of each letter of the breakdown."""
+        used = self._breakdown[1]
+        letters = {letter: meaning for letter, meaning in LETTERS.items() if letter in used}
+        return legend(used, self._model, self.run, self.plan) | letters
+
+    @property
+    def title(self) -> str:
+        """The quantity, and when it is."""
+        return f"peak, in {PHASES[self.step.peak.name]}"
+
+    @property
+    def subtitle(self) -> str:
+        """What is trained, and how."""
+        return of_training(self._model, self.run, self.plan)
+
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """How it is trained, and what is not counted."""
+        return in_full(self.run, self.plan, self.by)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The other phases, what is in the host's memory, and how sure the numbers are."""
+        return (
+            _other_phases(self.step, self.by.units),
+            *_on_host(self.step, self.plan, self.by.units),
+            *self._not_simulated,
+            *self._model.remarks(self.run),
+            *_caveats(self._model, self.plan),
+        )
+
+    @property
+    def footer(self) -> Footer:
+        """By whose code, without what, and what to ask next."""
+        plan, by = self.plan, self.by
+        return Footer(
+            assumes=(*in_short(self._model, self.run, plan), *assumed_dtype(self._model, plan.precision)),
+            not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
+            see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
+            assumptions=(*notes(self.run, plan), *of_loop(self.step, plan, by.units)),
+        )
+
+    @property
+    def summary(self) -> Summary:
+        """The terms at the peak."""
+        return training_summary(
+            self.whole,
+            dict(self.totals),
+            exact(self._model.tree(self.run).total(params)),
+            self.subtitle,
+            self.by.units,
+            stepped=self.plan.optimizer_in_backward,
+        )
+
+    @cached_property
+    def on_card(self) -> OnCard | None:
+        """What a card shows of it, where its allocations are known in their order."""
+        if self.plan.backend == MEGATRON or self._not_simulated:
+            return None
+        return of_step(self.peaks, self.run, self.plan, self.peak_bytes)
+
+    @cached_property
+    def _not_simulated(self) -> tuple[str, ...]:
+        """Why the caching allocator's simulation would take too long, if it would."""
+        if self.plan.backend == MEGATRON:
+            return ()
+        events = self.peaks.noted_of(self.run, self.plan).length
+        if events <= LONGEST:
+            return ()
+        return (f"Reserved: not simulated, as a step allocates and frees {events:,} times (at most {LONGEST:,} are)",)
+
+    def sheet(self) -> Sheet:
+        """The terms at the peak; the phases; or the verdict."""
+        if not self.over_time:
+            return super().sheet()
+        from tfcalc.answers.timeline import timeline_sheet
+
+        return timeline_sheet(self, super().sheet())
+
+
+def resolved(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+    """What is run and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    workload = asked_run(model, workload)
+    model.check(workload)
+    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    refuse_idle_source(model, workload)
+    return resolve_training(model, workload, plan)
+
+
+def _between_gpus(plan: Training) -> tuple[str, ...]:
+    """What GPUs exchange gradients and weights in, as far as it is not counted."""
+    if plan.gpus == 1:
+        return ()
+    counted = plan.zero == "0" or placement_of(plan).by_units
+    return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
+
+
+def _other_phases(step: Step, units: str) -> str:
+    """``Other phases: forward 70.5 GiB, optimizer step 74.8 GiB``."""
+    others = (phase for phase in step.phases if phase.name != step.peak.name)
+    return OTHER_PHASES + ", ".join(
+        f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
+    )
+
+
+def _on_host(step: Step, plan: Training, units: str) -> Iterator[str]:
+    """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
+    held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
+    held["activations"] = bytes_in(step.saved_on_host)
+    paged = held.pop(STATES["optimizer"]) if optimizer(plan.optimizer).paged else 0
+    if told := [f"{short_bytes(size, units)} of {name}" for name, size in held.items() if size]:
+        yield f"Host memory: {', '.join(told)}"
+    if paged:
+        yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
+
+
+STATES = {"master": "master weights", "optimizer": "optimizer states"}
+"""What states are called, where it is not the name of their field."""
+
+
+def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
+    """What the code is, in a line."""
+    again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    again += ", offloaded" if plan.offload_activations else ""
+    master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
+    if plan.backend == MEGATRON:
+        return ("Megatron-LM's code", again)
+    clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
+    own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
+    compiled = ("compiled layers and loss",) if plan.compile else ()
+    loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
+    return (
+        *([f"preset {plan.preset}"] if plan.preset else []),
+        CODES.get(plan.backend, own),
+        *compiled,
+        *loss,
+        "CUDA" if plan.device == "cuda" else "CPU tensors",
+        f"{run.kernel} attention",
+        again,
+        *master,
+        *clipped,
+        *adapters_in_short(plan),
+    )
+
+
+def adapters_in_short(plan: Training) -> tuple[str, ...]:
+    """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
+    if plan.lora is None:
+        return ()
+    return (f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",)
+
+
+def _caveats(model: Model, plan: Training) -> Iterator[str]:
+    """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
+    error = 0.0 if plan.backend == MEGATRON else known_error(model)
+    if error:
+        yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
+        yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
+    if loops(model):
+        yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
+    yield from of_text_alone(model)
+
+
+def _kernel(run: Workload, plan: Training) -> str:
+    if plan.backend == MEGATRON:
+        return "attention scores saved, as in the paper (unless --checkpointing selective)"
+    return f"attention kernel {run.kernel}"
+
+
+def stated(run: Workload, plan: Training) -> dict[str, object]:
+    """What the number was made by, for programs."""
+    by = precision(plan.precision)
+    return {
+        "phase": "train",
+        "batch_size": run.batch_size,
+        "seq_len": run.target.length,
+        "source_len": run.source.seen,
+        "attention_kernel": "none: attention scores saved" if plan.backend == MEGATRON else run.kernel,
+        "recomputation": run.recompute,
+        "dropout": run.drops,
+        **plan.described(),
+        "bytes_per_parameter": by.in_words,
+        "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
+        "micro_batches": plan.grad_accum,
+    }
+
+
+def in_full(run: Workload, plan: Training, conventions: Conventions) -> dict[str, object]:
+    """The same with the units, and with what is not counted."""
+    return {**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED}
+
+
+def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
+    """Who holds the logits, and how much that is."""
+    if step.logits:
+        yield LOOPS[plan.loop].format(short_bytes(step.logits, units))
+
+
+def _preset(name: str) -> Iterator[str]:
+    """What a preset stands for, from where, and what of it is not modelled."""
+    from tfcalc.footprint.training_presets import training_preset  # few ask for one
+
+    found = training_preset(name)
+    yield f"preset {name} stands for {found.flags}, where nothing else was given"
+    yield f"source of the preset: {found.source} at {found.revision}"
+    yield f"not modelled of the preset: {'; '.join(found.not_modelled)}"
+
+
+def notes(run: Workload, plan: Training) -> Iterator[str]:
+    """All that the answer rests on, in words."""
+    by = precision(plan.precision)
+    dropout = "with dropout where the config has some" if run.drops else "no dropout"
+    again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"
+    yield f"precision {by.name}: {by.in_words}; optimizer {plan.optimizer}; {_kernel(run, plan)}; {dropout}; {again}"
+    if plan.preset:
+        yield from _preset(plan.preset)
+    if plan.lora is not None:
+        bits = trained_in(plan)
+        dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
+        yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
+    if plan.backend != MEGATRON:
+        yield DEVICES[plan.device]
+    if plan.device == "cuda" and plan.backend != MEGATRON:
+        yield WORKSPACES
+    if run.drops and plan.backend != MEGATRON:
+        yield DROPOUT_MASKS
+    if plan.gpus != 1 or plan.zero != "0":
+        yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+    if placement_of(plan).by_units:
+        computed, kept = (NUMBERS[each].name for each in (by.gathered, by.reduced))
+        yield (
+            f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
+            "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
+        )
+    if plan.gpus != 1 and plan.gradient_as_bucket_view:
+        yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
+    elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+        yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
+    if plan.optimizer in ("adam", "adamw"):
+        yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"
+    if plan.optimizer_in_backward:
+        yield IN_BACKWARD
+    if plan.offload_activations:
+        yield OFFLOADED
+    yield from notes_on_optimizer(plan.optimizer)
+    yield "peak = the largest amount of memory live at once (--timeline shows each phase)"
+    yield f"not counted: {NOT_COUNTED}"

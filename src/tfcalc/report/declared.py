@@ -1,0 +1,361 @@
+"""An answer declares its keys, each once: its type, its meaning, and the rule that makes it.
+
+    class Params(Answer):
+        total_params = integer("parameters: a tied matrix once", Fold("params", stored, params))
+        embedding_params = integer("parameters of the tables of tokens and positions", ...)
+        non_embedding_params = integer("all other parameters", total("total_params", less="embedding_params"))
+
+From this line follow the attribute (``answer.total_params``: found when it is read, once), the JSON, its JSON Schema,
+what ``explain`` says of the number, and the metrics that budgets know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
+
+from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
+
+if TYPE_CHECKING:
+    from tfcalc.report.opening import Elsewhere, Way
+    from tfcalc.report.paths import Step
+    from tfcalc.report.sheet import Sheet
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Record")
+
+SCHEMA_VERSION = 1
+"""Of the JSON: within it keys are added, and none is removed, renamed or retyped."""
+
+HEAD, FIRST, FORMULA, TOGETHER, LAST = range(5)
+"""Places of keys in the JSON: what was asked about, most numbers, the formula, what an option adds, the components."""
+
+
+class Sum(Protocol):
+    """A number that is a sum over the tree of components, which can be opened item by item."""
+
+    def __call__(self, answer: Any, /) -> Any:
+        """The number."""
+        ...
+
+    def of(self, answer: Any, /) -> Elsewhere:
+        """The items that it is the sum of, in this answer."""
+        ...
+
+
+class Bound(Protocol):
+    """An origin that depends on the answer."""
+
+    def of(self, answer: Any, /) -> Elsewhere:
+        """Where it is in this answer."""
+        ...
+
+
+Make = Callable[[Any], Any] | Rule | Sum
+"""What makes a value: a function of the answer (in a record: of what that is about), or a rule over other keys."""
+Origin = Rule | Same | Stated | Sum | Bound
+"""Where a number comes from."""
+
+
+class When(NamedTuple):
+    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key."""
+
+    holds: Callable[[Any], object]
+    anchor: str = ""
+
+
+class Key(Generic[T]):
+    """A key of an answer. Read of the answer it is the value, which is found once.
+
+    Args:
+        schema: type and meaning, as in JSON Schema.
+        make: the rule, or what finds the value.
+        origins: what ``explain`` says where the rule does not say it: the first that makes the number is told.
+        when: when an answer has it, if not always.
+        record: what kind of objects it holds.
+        place: where it stands in the JSON.
+    """
+
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        make: Make,
+        *origins: Origin,
+        when: When | None = None,
+        record: type[Record] | None = None,
+        place: int | None = None,
+    ) -> None:
+        self.schema, self.make, self.when, self.record = schema, make, when, record
+        comes_with = when is not None and when.anchor
+        self.place = place if place is not None else TOGETHER if comes_with else FIRST
+        ruled = isinstance(make, Rule) or hasattr(make, "of")
+        self.origins: tuple[Any, ...] = (*((make,) if ruled else ()), *origins)
+        self.name = ""
+
+    def __set_name__(self, owner: type[Keyed], name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, of: None, owner: type[Keyed]) -> Self: ...
+
+    @overload
+    def __get__(self, of: Keyed, owner: type[Keyed]) -> T: ...
+
+    def __get__(self, of: Keyed | None, owner: type[Keyed]) -> Self | T:
+        if of is None:
+            return self
+        found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
+        if self.record is not None and found is not None:
+            several = self.schema["type"] == "array"
+            found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
+        of.__dict__[self.name] = found  # from now on this is read
+        return found  # type: ignore[no-any-return]
+
+    def made(self, make: Make, *origins: Origin) -> Key[T]:
+        """The same key, made in another way: that of a subclass."""
+        return Key(self.schema, make, *origins, when=self.when, record=self.record, place=self.place)
+
+    def holds(self, of: Keyed) -> bool:
+        """Whether this answer has it."""
+        return self.when is None or bool(self.when.holds(of.source))
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it is one value: a number, a word."""
+        types = self.schema.get("type", "object")
+        return not {"array", "object"} & set([types] if isinstance(types, str) else types)
+
+
+class Keyed:
+    """What has keys: an answer, or a record in one."""
+
+    keys: ClassVar[Mapping[str, Key[Any]]] = {}
+    """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
+
+    @property
+    def source(self) -> Any:
+        """What its keys are made of."""
+        return self
+
+    @property
+    def within(self) -> Any:
+        """The answer that it is, or stands in."""
+        return self
+
+    def __init_subclass__(cls, *, in_order: bool = False) -> None:
+        own = {name: key for name, key in vars(cls).items() if isinstance(key, Key)}
+        inherited: dict[str, Key[Any]] = {}
+        for base in reversed(cls.__bases__):
+            inherited |= getattr(base, "keys", {})
+        found = own | {name: key for name, key in inherited.items() if name not in own} if in_order else inherited | own
+        cls.keys = dict(sorted(found.items(), key=lambda item: item[1].place))
+
+    def present(self) -> Iterator[Key[Any]]:
+        """The keys that it has."""
+        return (key for key in self.keys.values() if key.holds(self))
+
+    def read(self, name: Named) -> Any:
+        """The value of a key of the answer; of a name that begins with a dot, of a key beside it."""
+        if isinstance(name, Constant):
+            return name.value
+        return getattr(self, name[1:]) if name.startswith(".") else getattr(self.within, name)
+
+    def at(self, rule: Rule) -> Any:
+        """What the rule makes of the values that it names."""
+        return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
+
+    def to_dict(self) -> dict[str, object]:
+        """As in ``--json``."""
+        return {key.name: plain(getattr(self, key.name)) for key in self.present()}
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """Where the number at these steps comes from: ways of which the first that makes it is told."""
+        key = self.keys.get(str(steps[0]))
+        if key is None:
+            return
+        rest = steps[1:]
+        if key.record is not None and rest:
+            held = getattr(self, key.name)
+            if isinstance(rest[0], int):
+                held, rest = held[rest[0]], rest[1:]
+            yield from held.origins(rest)
+        for origin in key.origins:
+            if not rest or isinstance(origin, Stated):
+                yield origin.of(self.within) if hasattr(origin, "of") else origin
+
+
+class Record(Keyed):
+    """An object in an answer: its keys are made of what it is about. Rules name them with a dot in front."""
+
+    def __init__(self, source: Any, within: Answer) -> None:
+        self._source, self._within = source, within
+
+    @property
+    def source(self) -> Any:
+        """What it is about."""
+        return self._source
+
+    @property
+    def within(self) -> Any:
+        """The answer that it stands in."""
+        return self._within
+
+
+class Answer(Keyed):
+    """What a question returns: values by their keys, and a sheet for people.
+
+    Attributes:
+        command: the command that gives the same answer.
+        about: the answer in a sentence, for its schema.
+        form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
+        stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
+        heading: the model, with what was asked of it.
+    """
+
+    command: ClassVar[str] = ""
+    about: ClassVar[str] = ""
+    form: ClassVar[str] = ""
+    stated: ClassVar[Sequence[str]] = ()
+    constants: ClassVar[Mapping[str, object]] = {}
+
+    @property
+    def heading(self) -> str:
+        """The model that it is about, or what else stands below a title."""
+        return ""
+
+    @property
+    def subject(self) -> str:
+        """What its numbers are about: the model, without what was asked of it."""
+        return self.heading
+
+    def sheet(self) -> Sheet:
+        """The answer for people."""
+        raise NotImplementedError
+
+    def head(self) -> dict[str, object]:
+        """How its JSON begins: by which promise, and whose answer it is."""
+        return {"schema_version": SCHEMA_VERSION, "command": self.command}
+
+    def to_dict(self) -> dict[str, object]:
+        """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
+        return {**self.head(), **super().to_dict()}
+
+    def entries(self) -> Mapping[str, Any]:
+        """The same object, of which each entry is found when it is read."""
+        return Entries(self)
+
+    def opener(self) -> Self:
+        """Where its numbers come from: itself, by :meth:`origins`."""
+        return self
+
+    def to_json(self) -> str:
+        """``to_dict`` as text."""
+        from tfcalc.render.as_json import dump
+
+        return dump(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from tfcalc.render import rendered
+        from tfcalc.report.style import Style
+
+        return rendered(self.sheet(), "html", Style())
+
+    def __str__(self) -> str:
+        from tfcalc.render import rendered
+        from tfcalc.report.style import Style
+
+        return rendered(self.sheet(), "plain", Style())
+
+
+class Entries(Mapping[str, Any]):
+    """The JSON object of an answer, or those of its entries that are ``kept``: each is found when it is read."""
+
+    def __init__(self, answer: Answer, kept: Callable[[Key[Any]], bool] | None = None) -> None:
+        self.answer, self.kept = answer, kept
+        self.head = answer.head() if kept is None else {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.head:
+            return self.head[name]
+        if name not in self:
+            raise KeyError(name)
+        return plain(getattr(self.answer, name))
+
+    def __contains__(self, name: object) -> bool:
+        key = self.answer.keys.get(str(name))
+        return name in self.head or (key is not None and self._has(key))
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.head
+        yield from (key.name for key in self.answer.keys.values() if self._has(key))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def _has(self, key: Key[Any]) -> bool:
+        return (self.kept is None or self.kept(key)) and key.holds(self.answer)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: records as objects, tuples as lists."""
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return value
+
+
+# --- kinds of keys
+
+
+def integer(meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None) -> Key[int]:
+    """An exact whole number; its unit is the end of its key."""
+    return Key({"type": "integer", "description": meaning}, make, *origins, when=when, place=place)
+
+
+def optional(
+    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+) -> Key[int | None]:
+    """A whole number, or null."""
+    return Key({"type": ["integer", "null"], "description": meaning}, make, *origins, when=when, place=place)
+
+
+def number(
+    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+) -> Key[float]:
+    """A number that is divided or measured."""
+    return Key({"type": "number", "description": meaning}, make, *origins, when=when, place=place)
+
+
+def text(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[str]:
+    """Words."""
+    return Key({"type": "string", "description": meaning}, make, when=when, place=place)
+
+
+def texts(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[Sequence[str]]:
+    """Several lines of words."""
+    return Key({"type": "array", "items": {"type": "string"}, "description": meaning}, make, when=when, place=place)
+
+
+def boolean(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[bool]:
+    """Yes or no."""
+    return Key({"type": "boolean", "description": meaning}, make, when=when, place=place)
+
+
+def records(
+    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+) -> Key[tuple[R, ...]]:
+    """A list of objects with keys of their own."""
+    return Key({"type": "array", "description": meaning}, make, *origins, when=when, record=kind, place=place)
+
+
+def record(
+    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+) -> Key[R]:
+    """An object with keys of its own."""
+    return Key({"type": "object", "description": meaning}, make, *origins, when=when, record=kind, place=place)
+
+
+def shared(name: str, make: Make, *, place: int | None = None) -> Key[Any]:
+    """What several answers have by one definition of schemas/shared.json: the model, the conventions."""
+    return Key({"$ref": f"shared.json#/$defs/{name}"}, make, place=place)

@@ -1,0 +1,98 @@
+"""The JSON Schema of an answer whose keys are declared (:mod:`tfcalc.report.declared`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfcalc.report.declared import Answer, Key, Keyed
+
+Schema = dict[str, Any]
+GROWS = "Keys may be added within a schema_version, so ignore those that you do not know."
+
+
+def answer_schema(base: type[Answer], forms: Sequence[type[Answer]] = ()) -> Schema:
+    """The schema of what a command answers: what all of its ``forms`` have (``base``), and what each has.
+
+    The definitions of shared.json are referred to.
+    """
+    keys = dict(base.keys)
+    for form in forms:
+        keys |= {name: key for name, key in form.keys.items() if name not in keys}
+    ordered = sorted(keys, key=lambda name: keys[name].place)
+    found: Schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"tfcalc {base.command} --json",
+        "description": base.about,
+        "$comment": GROWS,
+        "type": "object",
+        "required": ["schema_version", "command", *_required(base.keys.values())],
+        "properties": {
+            "schema_version": {"$ref": "shared.json#/$defs/schema_version"},
+            "command": {"const": base.command, "type": "string", "description": "the command that was asked"},
+            **{name: _key(keys[name], base) for name in ordered},
+        },
+        "additionalProperties": False,
+    }
+    if titled := [form for form in forms if form.form]:
+        exclusive = all(form.constants for form in titled)
+        found["oneOf" if exclusive else "anyOf"] = [_form(form, base) for form in titled]
+    if together := _together(key for each in (base, *forms) for key in each.keys.values()):
+        found["dependentRequired"] = together
+    return found
+
+
+def _required(keys: Any) -> list[str]:
+    return [key.name for key in keys if key.when is None]
+
+
+def _form(form: type[Answer], base: type[Answer]) -> Schema:
+    """A form of the answer: the keys that it always has beyond those of all, and its definitions."""
+    found: Schema = {"title": form.form}
+    required = [name for name in _required(form.keys.values()) if name not in base.keys]
+    if required:
+        found["required"] = required
+    conventions: Schema = {}
+    if form.constants:
+        conventions["properties"] = {name: {"const": value} for name, value in form.constants.items()}
+    if further := [name for name in form.stated if name not in base.stated]:
+        conventions["required"] = further
+    return found | ({"properties": {"conventions": conventions}} if conventions else {})
+
+
+def _key(key: Key[Any], base: type[Answer]) -> Schema:
+    schema = dict(key.schema)
+    if key.name == "conventions" and base.stated:
+        schema["required"] = list(base.stated)
+    if key.record is None:
+        return schema
+    described = _record(key.record)
+    if schema["type"] == "array":
+        return {**schema, "items": described}
+    return {**described, "description": schema["description"]}
+
+
+def _record(record: type[Keyed]) -> Schema:
+    return {
+        "type": "object",
+        "required": _required(record.keys.values()),
+        "properties": {name: _key_of_record(key) for name, key in record.keys.items()},
+        "additionalProperties": False,
+    }
+
+
+def _key_of_record(key: Key[Any]) -> Schema:
+    if key.record is None:
+        return dict(key.schema)
+    return {**key.schema, "items": _record(key.record)}
+
+
+def _together(keys: Any) -> dict[str, list[str]]:
+    """Keys that come with another."""
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        if key.when is not None and key.when.anchor and key.name != key.when.anchor:
+            others = found.setdefault(key.when.anchor, [])
+            others += [] if key.name in others else [key.name]
+    return found
