@@ -191,7 +191,7 @@ def test_a_printed_formula_gives_its_number(phase: str) -> None:
     quoted = [row for row in found.conventions_told if isinstance(row.formula, Polynomial)]
     assert len(quoted) == 6
     for row in quoted:
-        n = found.params["without embeddings" if "no embeddings" in row.name else "all"]
+        n = found.counted.without_embeddings if "no embeddings" in row.name else found.counted.every
         assert evaluate(write(row.formula), {**sizes, "N": n}) == row.flops
 
 

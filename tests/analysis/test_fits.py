@@ -38,7 +38,7 @@ def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING
 def test_what_the_peak_is_made_of_is_found_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained("80GB", Training(), name="opt-125m")
     report = memory(load("opt-125m"), TRAINING, training=Training())
-    assert whole.report.to_dict() == report.to_dict()
+    assert report.to_dict().items() <= whole.report.to_dict().items()
 
     def not_asked(*_: object) -> None:
         raise AssertionError

@@ -180,7 +180,7 @@ class Keyed:
                 held, rest = held[rest[0]], rest[1:]
             yield from held.origins(rest)
         for origin in key.origins:
-            if not rest or isinstance(origin, Stated):
+            if not rest or not isinstance(origin, Rule):
                 yield origin.of(self.within) if hasattr(origin, "of") else origin
 
 
