@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
-    from tfcalc.analysis.why import Reason, Why, why
+    from tfcalc.analysis.why.answer import Reason, Why
+    from tfcalc.analysis.why.why import why
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -86,10 +87,10 @@ _HOME = {
     "shapes": "analysis.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
-    "Reason": "analysis.why",
+    "Reason": "analysis.why.answer",
     "training_preset": "footprint.training_presets",
-    "Why": "analysis.why",
-    "why": "analysis.why",
+    "Why": "analysis.why.answer",
+    "why": "analysis.why.why",
 }
 
 __all__ = [

@@ -142,9 +142,7 @@ def test_a_window_makes_attention_turn() -> None:
 
 @pytest.mark.parametrize("several", ["d_model,layers", ["d_model", "layers"], "seq, seq"])
 def test_several_sizes_are_refused_with_the_command_that_finds_shapes(several: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"solve finds one size, and '\w+,.*' names 2; keep one .* tfcalc design"
-    ):
+    with pytest.raises(UsageError, match=r"solve finds one size, and '\w+,.*' names 2; keep one .* tfcalc design"):
         solve("params = 85056000", several, DECODER)
 
 
