@@ -31,7 +31,7 @@ RETURNED = (
     "report.explanation.Explanation",
     "analysis.verdict.Fit",
     "analysis.formula.Formula",
-    "analysis.checked.Check",
+    "analysis.check.FormulaCheck",
 )
 """What the public functions return, without being exported."""
 
