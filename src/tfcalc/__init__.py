@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tfcalc.analysis.flops import flops
     from tfcalc.analysis.formula import formula
     from tfcalc.analysis.formulas import formulas
-    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.memory import memory
     from tfcalc.analysis.overview import Overview, overview
     from tfcalc.analysis.params import params
+    from tfcalc.analysis.plot import plot
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
@@ -82,7 +82,7 @@ _HOME = {
     "overview": "analysis.overview",
     "Overview": "analysis.overview",
     "params": "analysis.params",
-    "plot": "analysis.growth",
+    "plot": "analysis.plot",
     "quiz": "exercises",
     "shapes": "analysis.shapes",
     "solve": "solving.solve",

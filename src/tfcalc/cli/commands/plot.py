@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from tfcalc.analysis.growth import QUANTITIES, Growth, plot
+from tfcalc.analysis.plot import QUANTITIES, PartsOverSize, plot
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import deliver_chart
@@ -45,7 +45,7 @@ SHARES = Option("shares", ("--shares",), "the shares of the whole: in the chart,
 FORM = "write --over seq=1k..128k:x2"
 
 
-def answer(settings: Settings) -> Growth:
+def answer(settings: Settings) -> PartsOverSize:
     """The parts at each value of one size."""
     name, values = _size(settings)
     one = settings.with_values(**{name: values[0]})
@@ -97,7 +97,7 @@ def _over(settings: Settings, text: str) -> tuple[str, Sequence[int]]:
     return known[key].name, (values,) if isinstance(values, int) else cast("Sequence[int]", values)
 
 
-def write(answer: Growth, settings: Settings) -> None:
+def write(answer: PartsOverSize, settings: Settings) -> None:
     """A chart, where no other format is asked for."""
     drawn = settings.get("format", "table") == "table" and not settings.get("quiet")
     if not deliver_chart(answer.chart, settings, always=drawn):
