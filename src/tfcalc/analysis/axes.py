@@ -42,7 +42,7 @@ def axes(names: Iterable[str], model: Model, workload: Workload, training: bool,
     for name in names:
         axis = known.get(name) or _of_model(name, model)
         if axis is None:
-            raise UsageError(f"{name!r} is not a size", nearest(name, known))
+            raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
         found[name] = axis._replace(name=name)
     taken: dict[tuple[str, str], str] = {}
     of_several: dict[str, list[tuple[str, str]]] = {}

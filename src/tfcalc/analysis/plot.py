@@ -248,7 +248,10 @@ class PartCounts:
     ) -> None:
         self.model, self.of, self.runs = model, of, runs
         self.conventions = resolve_dtype(model, conventions) if of == "memory" else conventions
-        self.axes = axes([over], model, runs(model), False, False)
+        try:
+            self.axes = axes([over], model, runs(model), False, False)
+        except UsageError as error:
+            raise UsageError(f"{over!r} is not a size", error.hint) from None
         root = run_tree(model, asked_run(model, runs(model))).root()
         self.parts = parts or tuple(_usual(root))
         for part in self.parts:
