@@ -31,7 +31,7 @@ RETURNED = (
     "report.explanation.Explanation",
     "answers.verdict.Fit",
     "analysis.closed_form.Formula",
-    "analysis.checked.Check",
+    "analysis.check.FormulaCheck",
 )
 """What the public functions return, without being exported."""
 

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from tfcalc.analysis.diff import diff
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.formulas import formulas
-    from tfcalc.analysis.growth import plot
     from tfcalc.analysis.kernels import kernels
+    from tfcalc.analysis.plot import plot
     from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
-    from tfcalc.analysis.why import Reason, Why, why
+    from tfcalc.analysis.why.answer import Reason, Why
+    from tfcalc.analysis.why.why import why
     from tfcalc.answers.explain import explain
     from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
@@ -81,15 +82,15 @@ _HOME = {
     "overview": "answers.overview",
     "Overview": "answers.overview",
     "params": "answers.params",
-    "plot": "analysis.growth",
+    "plot": "analysis.plot",
     "quiz": "exercises",
     "shapes": "analysis.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
-    "Reason": "analysis.why",
+    "Reason": "analysis.why.answer",
     "training_preset": "footprint.training_presets",
-    "Why": "analysis.why",
-    "why": "analysis.why",
+    "Why": "analysis.why.answer",
+    "why": "analysis.why.why",
 }
 
 __all__ = [

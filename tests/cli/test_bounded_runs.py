@@ -108,12 +108,6 @@ def test_where_layers_end_is_found_without_counting_them(tmp_path: Path) -> None
     assert "256 layers that are unlike" in ran.out
 
 
-@pytest.mark.parametrize("sizes", ["d_model,layers", "layers,d_model,batch"])
-def test_a_search_for_several_sizes_that_runs_too_much_is_refused(tmp_path: Path, sizes: str) -> None:
-    ran = run(tmp_path, "solve", "memory <= 80GiB", "--for", sizes, "--train")
-    refused(ran, 2, "too many runs of the model", "solve for one of them")
-
-
 def test_a_search_that_runs_too_much_says_what_to_do(tmp_path: Path) -> None:
     ran = run(tmp_path, "solve", "memory <= 80GiB", "--for", "layers", "--train", "--model", unlike(tmp_path))
     refused(ran, 2, "too many runs of the model", "a few sizes")

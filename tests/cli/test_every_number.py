@@ -29,7 +29,6 @@ LINES = (
     "diff gpt2 'gpt2 --heads 8 --layers 3' --seq 16 --checkpointing full",
     "solve 'attention = ffn' --for seq",
     "solve 'memory <= 4GiB' --for batch gpt2 --train --seq 64",
-    "solve 'params = 125M' --for d_model,layers --kind decoder",
     "solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",
     "solve 'params.attention <= 2*params.ffn + 3h' gpt2 --for d_model",
     "solve 'trainable_params <= 1M' gpt2 --for layers --lora 8",

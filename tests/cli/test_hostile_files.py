@@ -315,7 +315,7 @@ OWN |= {
     "execution/measured.py",
     "footprint/training/card.py",
     "footprint/training_presets.py",
-    "analysis/why/errata.py",
+    "analysis/why/given.py",
 }
 """What reads the data that the program brings with it."""
 

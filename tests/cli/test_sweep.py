@@ -104,7 +104,10 @@ def test_plans_and_phases_are_those_of_the_other_commands(quick: Quick) -> None:
         ("sweep gpt2 --of flops --seq 1,2 --chart --json", 2, "--chart is for a terminal"),
         ("sweep gpt2 --of flops --seq 1,2 --json -o x.vl.json", 2, "has no effect with -o x.vl.json"),
         ("params gpt2 --layers 1,2..3", 2, "is not a number"),
-        ("plot gpt2", 2, "no size to plot over"),
+        ("plot gpt2 --of params", 2, "no size to plot over"),
+        ("sweep gpt2 --chart --of params", 2, "no option has several values"),
+        ("sweep gpt2 --seq 1,2 --parts ffn --lora 8", 2, "--lora 8 has no effect on parts of a model"),
+        ("sweep gpt2 --layers 1,2 --parts ffn --of trainable", 2, "--of trainable is not counted by parts"),
         ("plot gpt2 --seq 1,2 --batch 1,2", 2, "--batch and --seq have several values"),
         ("plot gpt2 --over d_model=768,1536 --seq 1,2", 2, "--seq and --over have several values"),
         ("plot gpt2 --seq 5", 2, "no size to plot over"),
@@ -207,6 +210,38 @@ def test_an_extra_that_is_missing_is_named(
 def test_a_length_that_is_swept_asks_for_flops(quick: Quick) -> None:
     line = ("sweep", "gpt2", "--seq", "1k,2k", "--json")
     assert quick(*line).stdout == quick(*line, "--of", "flops").stdout
+
+
+def test_plot_is_a_sweep_of_parts(quick: Quick) -> None:
+    pytest.importorskip("plotext")
+    asked = ("gpt2", "--seq", "128..1k:x2", "--parts", "attention,ffn")
+    assert quick("sweep", *asked, "--chart").stdout == quick("plot", *asked).stdout
+    assert quick("sweep", *asked, "--json").stdout == quick("plot", *asked, "--json").stdout
+    assert quick("sweep", *asked, "-q").stdout == quick("plot", *asked, "-q").stdout
+
+
+@pytest.mark.parametrize(("model", "last"), [("gpt2", 1024), ("t5-small", 512)])
+def test_a_chart_without_a_size_is_over_the_lengths_that_the_model_reads(quick: Quick, model: str, last: int) -> None:
+    said = json.loads(quick("plot", model, "--json").stdout)
+    assert (said["over"], said["values"][0], said["values"][-1]) == ("seq_len", 128, last)
+    pytest.importorskip("plotext")
+    line = ("sweep", model, "--seq", f"128..{last}:x2", "--chart")
+    assert quick("sweep", model, "--chart").stdout == quick(*line).stdout
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "gpt2 --phase decode --seq 64,128",
+        "gpt2 --max-len 512,1024 --of params",
+        "bart-base --layers 2,4 --of params",
+        "gpt2 --d-ff 1024,2048 --of params",
+    ],
+)
+def test_plot_takes_the_sizes_that_sweep_takes(quick: Quick, asked: str) -> None:
+    whole = json.loads(quick("plot", *asked.split(), "--json").stdout)["whole"]
+    *_, answers = json.loads(quick("sweep", *asked.split(), "--json").stdout)["columns"]
+    assert whole == answers["values"]
 
 
 @pytest.mark.parametrize("over", ["seq=128..4k:x2", "d_model=192,384"])

@@ -9,8 +9,7 @@ from itertools import pairwise
 import pytest
 
 from tfcalc.core.polynomial import Polynomial, symbols
-from tfcalc.solving.bounds import NoForm, signs
-from tfcalc.solving.signs import Run, runs, value
+from tfcalc.solving.signs import NoForm, SignInterval, intervals, signs, value
 
 LETTER, OTHER = symbols("l k")
 
@@ -21,7 +20,7 @@ def test_signs_of_a_polynomial_are_those_of_each_size(seed: int) -> None:
     factors = [draw.randint(-9, 9) * draw.choice((1, 1, 30)) ** draw.randint(0, 2) for _ in range(draw.randint(1, 6))]
     first = draw.randint(-20, 5)
     last = first + draw.randint(0, 60)
-    found = runs(factors, first, last)
+    found = intervals(factors, first, last)
     assert every(found) == [sign(value(factors, k)) for k in range(first, last + 1)]
     assert all(one.sign != other.sign for one, other in pairwise(found))
 
@@ -29,8 +28,8 @@ def test_signs_of_a_polynomial_are_those_of_each_size(seed: int) -> None:
 def test_roots_far_away_are_found() -> None:
     """(k - 10¹¹)(k - 10¹¹ - 2): below 0 at one size alone."""
     far = 10**11
-    found = runs([far * (far + 2), -2 * far - 2, 1], 1, 10**12)
-    assert [(run.first, run.last, run.sign) for run in found] == [
+    found = intervals([far * (far + 2), -2 * far - 2, 1], 1, 10**12)
+    assert [(interval.first, interval.last, interval.sign) for interval in found] == [
         (1, far - 1, 1),
         (far, far, 0),
         (far + 1, far + 1, -1),
@@ -77,8 +76,8 @@ def piece(draw: random.Random) -> Polynomial:
     return made
 
 
-def every(found: list[Run]) -> list[int]:
-    return [run.sign for run in found for _ in range(run.first, run.last + 1)]
+def every(found: list[SignInterval]) -> list[int]:
+    return [interval.sign for interval in found for _ in range(interval.first, interval.last + 1)]
 
 
 def sign(number: int | Fraction) -> int:

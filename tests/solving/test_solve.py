@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, params, solve
+from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, solve
 from tfcalc.solving.answer import Solved
 
 DECODER = Transformer(kind="decoder", d_model=768, n_heads=12, n_layers=12)
@@ -140,24 +140,10 @@ def test_a_window_makes_attention_turn() -> None:
     assert found.found.exhaustive
 
 
-def test_several_sizes_are_a_family() -> None:
-    found = solve("params = 85056000", "d_model,layers", DECODER)
-    assert found.value == (768, 12)
-    assert found.rows[0].sides == (85056000, 85056000)
-    for row in found.rows:
-        sizes = row.sizes
-        assert row.sides[0] == params(DECODER.replaced(d_model=sizes["d_model"], n_layers=sizes["layers"])).answer
-
-
-def test_at_some_depths_there_is_no_layer_of_a_kind() -> None:
-    """Every fourth layer has softmax attention: of one to three none does, and a form in its heads says nothing."""
-    model = load("qwen3.5-35b-a3b")
-    found = solve("ffn <= 2 * attention", "d_model,layers", model)
-    for row in found.rows[:3]:
-        d_model, layers = row.sizes["d_model"], row.sizes["layers"]
-        alone = solved("ffn <= 2 * attention", "d_model", model.replaced(n_layers=layers))
-        assert alone.value == d_model
-    assert {row.sizes["layers"] for row in found.rows} & {1, 2, 3}
+@pytest.mark.parametrize("several", ["d_model,layers", ["d_model", "layers"], "seq, seq"])
+def test_several_sizes_are_refused_with_the_command_that_finds_shapes(several: str) -> None:
+    with pytest.raises(UsageError, match=r"solve finds one size, and '\w+,.*' names 2; keep one .* tfcalc design"):
+        solve("params = 85056000", several, DECODER)
 
 
 def test_layers_are_those_of_both_stacks() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.analysis.common import asked_run, check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.arrays.points import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.configs.other_sizes import has_kinds
 from tfcalc.configs.published import CONTEXT, HFModel
 from tfcalc.core.effort import EFFORT

@@ -7,6 +7,7 @@ from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.axes import RUN, axes
 from tfcalc.analysis.common import asked_run, check_arguments, default_run
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_in_flops
 from tfcalc.conventions import Conventions
@@ -85,7 +86,7 @@ MOST_UNITS = 240_000
 def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
     """The question at each point of the sizes. Raises as :func:`sweep`."""
     from tfcalc.arrays.evaluation import evaluate
-    from tfcalc.arrays.points import RUN, axes, broadcast
+    from tfcalc.arrays.points import broadcast
     from tfcalc.arrays.table import Table
 
     trains, serves = question.training is not None, question.serving is not None

@@ -1,6 +1,6 @@
-"""Questions turned around: the sizes at which a condition on parameters, FLOPs or memory holds.
+"""Questions turned around: the size at which a condition on parameters, FLOPs or memory holds.
 
-``names`` says what a name of a condition means, ``asked`` evaluates it at any size, and as a closed form in letters.
-``signs`` finds where a polynomial is below, at and above 0 on the whole numbers; ``bounds`` does so for closed forms
-with floors and minima; ``search`` where there is no closed form. ``solve`` puts them together.
+``conditions`` says what a name of a condition means, and evaluates it at any size or as a closed form in letters;
+``unknown`` is the size to solve for. ``signs`` finds where a difference is below, at and above 0 on the whole numbers,
+``solver`` where the condition holds, ``closed_form`` the same in letters. ``solve`` puts them together.
 """

@@ -1,28 +1,39 @@
-"""The answer of ``tfcalc solve``: a size, what meets the condition beside it, and the proof."""
+"""The answer of ``tfcalc solve``: a size, what meets the condition, the proof, and where its numbers come from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.pruned import together
 from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.explain import COUNTS, to_open
+from tfcalc.answers.question import Question
 from tfcalc.core.polynomial import symbol
-from tfcalc.expressions.nodes import Number, names_of
+from tfcalc.errors import UsageError
+from tfcalc.expressions.nodes import Name, Number, evaluate, names_of
+from tfcalc.expressions.written import written as as_text
+from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.opening import Opener, Stated, Way, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.report.style import Style
-from tfcalc.solving.closed import Steps, written
+from tfcalc.solving.closed_form import Steps, written
+from tfcalc.solving.conditions import TOTAL, parts
+from tfcalc.solving.solver import sides_of
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.expressions import Condition, Expression
     from tfcalc.model import Model
-    from tfcalc.solving.asked import Asked
-    from tfcalc.solving.opened import OfSolved
-    from tfcalc.solving.single import Found, Row
-    from tfcalc.solving.unknowns import Unknown
+    from tfcalc.report.explanation import Explanation
+    from tfcalc.report.paths import Step
+    from tfcalc.solving.conditions import Evaluator, Meant
+    from tfcalc.solving.solver import Solution, SolutionRow
+    from tfcalc.solving.unknown import Setting, UnknownSize
 
 PLAIN = Style()
 LONGEST_TITLE = 48
@@ -36,18 +47,18 @@ class Solved:
     """The answer of :func:`~tfcalc.solve` for one size.
 
     Attributes:
-        condition: as it was asked.
+        condition: as it was evaluator.
         of: the quantity of parts that say none.
-        unknowns: what was solved for.
+        unknown: what was solved for.
         found: where it holds, the ends with their neighbours, and the closed forms.
         steps: how the closed form of the size follows, where there is one.
     """
 
     condition: str
     of: str
-    asked: Asked
-    unknowns: Sequence[Unknown]
-    found: Found
+    evaluator: Evaluator
+    unknown: UnknownSize
+    found: Solution
     texts: Sequence[str]
     conditions: Sequence[Condition]
     steps: Steps | None
@@ -63,7 +74,7 @@ class Solved:
         return tuple((low, None if high == last and open_end else high) for low, high in self.found.ranges)
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[SolutionRow, ...]:
         """The ends and their neighbours, each with what both sides are there."""
         return self.found.rows
 
@@ -123,13 +134,13 @@ class Solved:
     def _closed(self, style: Style) -> str:
         if self.steps is None or not self.steps.equal:
             return ""
-        letter = style.formula(symbol(self.unknowns[0].letter))
+        letter = style.formula(symbol(self.unknown.letter))
         return f"{letter} = {' or '.join(written(root, style) for root in self.steps.equal)}"
 
     @property
     def proof(self) -> str:
         """Why there is no other, in a line."""
-        word, domain = self.unknowns[0].word, self.found.domain
+        word, domain = self.unknown.word, self.found.domain
         if self.outcome == "never" and self.steps is not None and self.steps.never:
             return self.steps.lines[-1]
         first, last = domain.size(domain.first), domain.size(domain.last)
@@ -148,27 +159,35 @@ class Solved:
             return False
         if self.found.forms is None:
             return bool(names_of(side))
-        return any(self.unknowns[0].letter in self.found.forms[name].free_symbols for name in names_of(side))
+        return any(self.unknown.letter in self.found.forms[name].free_symbols for name in names_of(side))
 
-    def _size(self, row: Row) -> int:
-        return row.sizes[self.unknowns[0].word]
+    def _size(self, row: SolutionRow) -> int:
+        return row.sizes[self.unknown.word]
 
-    def opener(self) -> OfSolved:
+    def opener(self) -> SolvedOrigins:
         """Where its numbers come from."""
-        from tfcalc.solving.opened import OfSolved
-
-        return OfSolved(self)
+        return SolvedOrigins(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
         closed = Style()
         return {
-            **head(self.condition, self.of, self.asked, self.unknowns, self._model),
+            "schema_version": SCHEMA_VERSION,
+            "command": "solve",
+            "model": self._model.described(),
+            "conventions": for_programs(
+                "flops" if "flops" in self.evaluator.counted else "params",
+                self.evaluator.setting.run,
+                self.evaluator.conventions,
+            ),
+            "condition": self.condition,
+            "of": self.of,
+            "for": [self.unknown.word],
             "outcome": self.outcome,
             "value": self.value,
             "ranges": [{"from": low, "to": high} for low, high in self.ranges],
             "step": self.found.domain.step,
-            "rows": [row_to_dict(row) for row in self.rows],
+            "rows": [_row_to_dict(row) for row in self.rows],
             "proof": self.proof,
             "formula": self._closed(closed),
             "ascii": self._closed(Style(script="ascii")),
@@ -193,7 +212,7 @@ class Solved:
                 see_also=("-q", "--json"),
             )
         equation = all(each.operator == "=" for each in self.conditions)
-        columns, rows = table(self.rows, self.texts, self.conditions, self.asked, equation=equation)
+        columns, rows = _table(self.rows, self.texts, self.conditions, self.evaluator, equation=equation)
         told = self.steps is not None and bool(self.steps.equal)
         return Sheet(
             title=self._title(),
@@ -210,7 +229,7 @@ class Solved:
         return self.closed if len(self.closed) <= LONGEST_TITLE or self.symbolic else ""
 
     def _title(self) -> str:
-        word, closed = self.unknowns[0].word, self._shown_closed()
+        word, closed = self.unknown.word, self._shown_closed()
         before = f"{closed}; " if closed else ""
         value = self.value
         match self.outcome:
@@ -245,21 +264,21 @@ class Solved:
     @property
     def _model(self) -> Model:
         """The model, with the size that was found."""
-        one, setting = self.unknowns[0], self.asked.setting
+        one, setting = self.unknown, self.evaluator.setting
         return setting.at(one, self.value).model if one.owner == "model" and self.value else setting.model
 
     def _in_numbers(self) -> list[str]:
         """The whole sizes on both sides, as further lines of the steps."""
         numbers = {
-            letter: number for letter, number in self.asked.numbers(self.unknowns).items() if letter in self.legend
+            letter: number for letter, number in self.evaluator.numbers(self.unknown).items() if letter in self.legend
         }
         if not numbers or self.outcome == "never":
             return []
         told = ", ".join(f"{self.style.formula(symbol(letter))} = {number:,}" for letter, number in numbers.items())
-        return [f"with {told}: {self.unknowns[0].word} {' | '.join(f'{self._size(row):,}' for row in self.rows)}"]
+        return [f"with {told}: {self.unknown.word} {' | '.join(f'{self._size(row):,}' for row in self.rows)}"]
 
     def _about_sizes(self) -> list[str]:
-        domain, word = self.found.domain, self.unknowns[0].word
+        domain, word = self.found.domain, self.unknown.word
         told = []
         if domain.step > 1:
             told.append(f"{word} goes in steps of {domain.step:,}: {domain.why}")
@@ -268,23 +287,7 @@ class Solved:
         return told
 
 
-def head(condition: str, of: str, asked: Asked, unknowns: Sequence[Unknown], model: Model) -> dict[str, object]:
-    """What all answers begin with."""
-    setting = asked.setting
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "command": "solve",
-        "model": model.described(),
-        "conventions": for_programs(
-            "flops" if "flops" in asked.quantities else "params", setting.run, asked.conventions
-        ),
-        "condition": condition,
-        "of": of,
-        "for": [each.word for each in unknowns],
-    }
-
-
-def row_to_dict(row: Row) -> dict[str, object]:
+def _row_to_dict(row: SolutionRow) -> dict[str, object]:
     """Sizes by name, sides in the condition's order; what is no whole number as a fraction, ``"2/3"``."""
     return {
         "sizes": dict(row.sizes),
@@ -293,13 +296,18 @@ def row_to_dict(row: Row) -> dict[str, object]:
     }
 
 
-def table(
-    rows: Sequence[Row], texts: Sequence[str], conditions: Sequence[Condition], asked: Asked, *, equation: bool
+def _table(
+    rows: Sequence[SolutionRow],
+    texts: Sequence[str],
+    conditions: Sequence[Condition],
+    evaluator: Evaluator,
+    *,
+    equation: bool,
 ) -> tuple[list[Column], list[list[Cell]]]:
     """A line for each row: sizes, sides, and by how much an equation is missed, or whether the condition holds."""
-    from tfcalc.solving.single import sides_of
-
-    bytes_of = [is_memory(side, asked) or is_memory(conditions[0].left, asked) for side in sides_of(conditions)]
+    bytes_of = [
+        _is_memory(side, evaluator) or _is_memory(conditions[0].left, evaluator) for side in sides_of(conditions)
+    ]
     words = list(rows[0].sizes)
     last = "left - right" if equation else "holds"
     columns = [Column(word) for word in words] + [Column(text) for text in texts] + [Column(last, numeric=equation)]
@@ -310,19 +318,19 @@ def table(
     exact = {int(side) for row in rows for side, is_bytes in zip(row.sides, bytes_of, strict=True) if is_bytes}
     bytes_of = [each and len(shown) == len(exact) for each in bytes_of]
     for row in rows:
-        sides: list[Cell] = [cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
-        apart: Cell = cell(row.sides[0] - row.sides[1], False) if equation else "yes" if row.holds else "no"
+        sides: list[Cell] = [_cell(side, in_bytes) for side, in_bytes in zip(row.sides, bytes_of, strict=True)]
+        apart: Cell = _cell(row.sides[0] - row.sides[1], False) if equation else "yes" if row.holds else "no"
         lines.append([*row.sizes.values(), *sides, apart])
     return columns, lines
 
 
-def is_memory(side: Expression, asked: Asked) -> bool:
+def _is_memory(side: Expression, evaluator: Evaluator) -> bool:
     """Whether a side is an amount of memory."""
     names = names_of(side)
-    return bool(names) and all(asked.meant[name].quantity == "memory" for name in names)
+    return bool(names) and all(evaluator.meant[name].quantity == "memory" for name in names)
 
 
-def cell(number: int | Fraction, in_bytes: bool) -> Cell:
+def _cell(number: int | Fraction, in_bytes: bool) -> Cell:
     """A side's number in a table."""
     if isinstance(number, Fraction):
         return f"{number}" if len(f"{number}") <= LONGEST_FRACTION else f"{float(number):.9g}"
@@ -338,3 +346,166 @@ def _range(low: int, high: int | None) -> str:
 def _large(number: int) -> str:
     figures = str(number)
     return f"10^{len(figures) - 1}" if figures.rstrip("0") == "1" and len(figures) > 7 else f"{number:,}"
+
+
+OF = {"active_params": "params", "trainable_params": "trainable"}
+"""What explain calls a quantity, where a condition calls it otherwise."""
+
+
+class SolvedOrigins(Opener):
+    """Sizes are found by a search; what a side is at one of them is the answer to a question of its own."""
+
+    def __init__(self, answer: Solved) -> None:
+        self.answer, self.evaluator = answer, answer.evaluator
+        self.heading = f"{answer.condition}: {answer.evaluator.setting.model.summary}"
+        self.settings: dict[int, Setting] = {}
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a size, or of a side of the condition."""
+        match steps:
+            case ("value", *_) | ("ranges", int(), "from" | "to"):
+                return found(f"{self.answer.condition}; {self._rows()}; {self.answer.proof}")
+            case ("step",):
+                return given("whole numbers between are no such model: heads have to divide the width, and the like")
+            case ("rows", int(row), "sizes", str(word)):
+                holds = "holds" if self.answer.rows[row].holds else "does not hold"
+                return found(f"a value of {word} that was looked at: there {self.answer.condition} {holds}")
+            case ("rows", int(row), "sides", int(side)):
+                return self._side(row, sides_of(self.answer.conditions)[side])
+        return None
+
+    def _rows(self) -> str:
+        """Both sides at the sizes that were looked at."""
+        texts = self.answer.texts
+        shown = []
+        for row in self.answer.rows[:4]:
+            sizes = ", ".join(f"{word} {size:,}" for word, size in row.sizes.items())
+            sides = ", ".join(f"{text} is {side}" for text, side in zip(texts, row.sides, strict=False))
+            shown.append(f"at {sizes} {sides}")
+        return "; ".join(shown)
+
+    def _side(self, row: int, side: Expression) -> Way:
+        if isinstance(side, Number):
+            return given(f"a number of the condition: {self.answer.condition}")
+        setting = self._setting(row)
+        evaluator = self.evaluator.with_setting(setting)
+        values = evaluator.values(setting)
+        ways = {name: _way(evaluator, setting, name, values[name]) for name in names_of(side)}
+        if isinstance(side, Name) and not isinstance(ways[side.name], Stated):
+            return ways[side.name]
+        return SideOrigin(side, values, ways)
+
+    def _setting(self, row: int) -> Setting:
+        """The model and all that is asked about it, with the size of this row."""
+        if row not in self.settings:
+            sizes = self.answer.rows[row].sizes
+            self.settings[row] = self.evaluator.setting.at(self.answer.unknown, sizes[self.answer.unknown.word])
+        return self.settings[row]
+
+
+def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Way:
+    """Where the number of a name of the condition comes from."""
+    meant = evaluator.meant[name]
+    if meant.quantity == "size":
+        return given(f"{name} of the model or the workload that is looked at")
+    by_tree = meant.quantity != "memory" or evaluator.by_tree
+    if by_tree and meant.part not in ("", TOTAL):
+        return PartsOrigin(evaluator, setting, meant, value)
+    training, serving = evaluator.tuning(setting), setting.serving
+    if meant.quantity == "flops":
+        if setting.tokens is not None:
+            return PartsOrigin(evaluator, setting, meant, value)
+        return Question("flops", setting.model, setting.run, evaluator.conventions, training).number("total_flops")
+    if meant.quantity == "memory":
+        run = setting.run if setting.run.training or serving is not None else None
+        plan = setting.training if setting.run.training else None
+        question = Question("memory", setting.model, run, evaluator.conventions, plan, serving, evaluator.weights)
+        keys = [f"{meant.part}_bytes", meant.part] if meant.part else ["peak_bytes", "total_bytes"]
+        totals = question.report().totals
+        known = next((key for key in keys if key in totals), "")
+        return (
+            question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
+        )
+    key = "total_params" if meant.quantity == "params" else meant.quantity
+    if training is not None and meant.quantity != "trainable_params":
+        return PartsOrigin(evaluator, setting, meant, value)
+    return Question("params", setting.model, training=training).number(key)
+
+
+class PartsOrigin:
+    """The parts of a model that a name means, matrix by matrix; of a whole training the step that it repeats."""
+
+    def __init__(self, evaluator: Evaluator, setting: Setting, meant: Meant, value: int) -> None:
+        self.evaluator, self.setting, self.meant, self.value = evaluator, setting, meant, value
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
+        """All of them together. Raises UsageError, as nothing else lies behind them."""
+        setting, quantity = self.setting, self.meant.quantity
+        if setting.tokens is not None and quantity == "flops" and not further:
+            tokens = self.evaluator.setting.run.target.tokens
+            terms = (Term(f"{prefix}.step", self._step().answer), Term("", setting.tokens, "tokens of the training"))
+            both = (*terms, Term("", int(str(tokens)), "tokens of a step"))
+            return _derivation(
+                prefix,
+                self.value,
+                both,
+                "⌊{} · {} / {}⌋",
+                setting.model.summary,
+                "a step's FLOPs, for each of its tokens",
+            )
+        if further not in ((), ("step",)):
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+        return self._step(".".join((prefix, *further)))
+
+    def _step(self, path: str = "") -> Explanation:
+        setting, quantity = self.setting, self.meant.quantity
+        run = setting.run if setting.tokens is None else setting.run.replaced(convolutions="run")
+        of = OF.get(quantity, quantity)
+        plan = self.evaluator.tuning(setting)
+        tree = to_open(setting.model, of, run if of == "flops" else None, self.evaluator.conventions, training=plan)
+        kept = {node.path for node in parts(tree.node, self.meant.part)}
+        counts = 1 if quantity == "active_params" else COUNTS[of]
+        note = f"{self.meant.part or 'the whole'}: all of its copies"
+        return together(path, of, tree, lambda node: node.path in kept, counts, (note,))
+
+
+class SideOrigin:
+    """A side of a condition: its formula, with the number of each name, which lies behind it under that name."""
+
+    def __init__(self, side: Expression, values: Mapping[str, int], ways: Mapping[str, Way]) -> None:
+        self.side, self.values, self.ways = side, values, ways
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
+        """The formula; or the number of one of its names. Raises UsageError."""
+        for taken in range(len(further), 0, -1):
+            way = self.ways.get(name := ".".join(further[:taken]))
+            if isinstance(way, Stated):
+                return _derivation(f"{prefix}.{name}", self.values[name], (), "", "", way.note, way.how)
+            if way is not None:
+                return way.opened(f"{prefix}.{name}", further[taken:])  # type: ignore[union-attr]  # no other way is kept
+        if further:
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}", f"known: {', '.join(self.ways)}")
+        value = evaluate(self.side, self.values)
+        terms = tuple(Term(f"{prefix}.{name}", self.values[name], name) for name in sorted(self.ways))
+        made = _derivation(prefix, int(value), terms, "", "", "")
+        return replace(made, formula=as_text(self.side, {}), substituted=as_text(self.side, self.values))
+
+
+def _derivation(
+    path: str, value: int, terms: Sequence[Term], form: str, heading: str, note: str, how: str = "expression"
+) -> Derivation:
+    names = [term.path.removeprefix(f"{path}.") if term.path else str(term.value) for term in terms]
+    return Derivation(
+        heading=heading,
+        path=path,
+        of="solve",
+        value=value,
+        how=how,
+        terms=tuple(terms),
+        formula=form.format(*names) if form else "",
+        substituted=form.format(*(term.value for term in terms)) if form else "",
+        note=note,
+        model={},
+        conventions={},
+        legend={},
+    )

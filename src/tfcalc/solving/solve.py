@@ -15,12 +15,10 @@ from tfcalc.expressions.nodes import Name, Number, walk
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved
-from tfcalc.solving.asked import Asked
-from tfcalc.solving.closed import Steps, TooLarge, over, solved
-from tfcalc.solving.family import Family, family
-from tfcalc.solving.names import QUANTITIES
-from tfcalc.solving.single import Single
-from tfcalc.solving.unknowns import Setting, Unknown, settled, unknown
+from tfcalc.solving.closed_form import Steps, TooLarge, over, solved
+from tfcalc.solving.conditions import QUANTITIES, Evaluator
+from tfcalc.solving.solver import Solver
+from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
 from tfcalc.symbols import legend
 from tfcalc.workload import Workload
 
@@ -31,13 +29,12 @@ if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
 
-MOST_UNKNOWNS = 3
 COMPARISON = re.compile(r"<=|>=|==|=<|=>|[=<>≤≥]")
 
 
 def solve(
     condition: str,
-    unknowns: str | Sequence[str],
+    unknown: str,
     model: Model | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
@@ -49,7 +46,7 @@ def solve(
     tokens: int | None = None,
     symbolic: bool = False,
     notation: str = "lbhn",
-) -> Solved | Family:
+) -> Solved:
     """The sizes at which a condition holds, each end proven by the size behind it.
 
     Args:
@@ -57,8 +54,8 @@ def solve(
             ``"1B <= params < 2B"``. Names are params, flops, memory, active_params and trainable_params of the whole
             model; a part by kind or path, ``ffn`` or ``model.layers.mlp``, with its quantity in front or behind
             (``ffn.params``); a term of memory (``memory.weights``); and sizes (``d_ff``).
-        unknowns: the size to solve for, by its option or its letter (``seq``, ``d_model``, ``layers``, ``tokens``,
-            ``gpus``), or several.
+        unknown: the size to solve for, by its option or its letter (``seq``, ``d_model``, ``layers``, ``tokens``,
+            ``gpus``).
         model: as in :func:`tfcalc.params`; by default the classic Transformer.
         workload: phase, sequences and their lengths in tokens.
         conventions: which operations are counted, and the number format of weights.
@@ -76,7 +73,8 @@ def solve(
         ends and next to them, ``equal`` the closed form. ``exit_code`` is 1 where no size meets it.
 
     Raises:
-        UsageError: the condition cannot be read, or compares what cannot be; a size changes nothing in it.
+        UsageError: the condition cannot be read, or compares what cannot be; the size changes nothing in it; several
+            sizes are given, which :func:`tfcalc.design` finds.
         InvalidModel: as in :func:`tfcalc.params`.
 
     >>> found = solve("attention = ffn", "seq")
@@ -95,33 +93,28 @@ def solve(
     run = asked_run(chosen, workload or default_run(chosen))
     run = run.replaced(phase="train") if training is not None and not run.training and serving is None else run
     setting = Setting(chosen, run, training, serving, tokens)
-    words = [unknowns] if isinstance(unknowns, str) else list(unknowns)
-    sought = _unknowns([word.strip() for each in words for word in each.split(",")], setting)
-    sought, setting = settled(sought, setting)
+    one, setting = with_feasible_start(
+        unknown_size(one_size(unknown if isinstance(unknown, str) else ",".join(unknown)), setting), setting
+    )
     names = frozenset[str]().union(*(each.names for each in conditions))
     if not names:
         raise UsageError(f"{quoted(condition)} compares numbers alone", "name a quantity: params, flops or memory")
-    chosen_of = of or ("flops" if all(each.owner in ("run", "tokens") for each in sought) else "params")
+    chosen_of = of or ("flops" if one.owner in ("run", "tokens") else "params")
     if chosen_of not in QUANTITIES:
         raise UsageError(f"quantity {quoted(chosen_of)} is not known", nearest(chosen_of, QUANTITIES))
-    asked = Asked(setting, by, names, chosen_of, weights)
-    _check_units(conditions, asked)
-    if symbolic and len(sought) > 1:
-        raise UsageError("--symbolic solves for one size", "leave out the others")
+    evaluator = Evaluator(setting, by, names, chosen_of, weights)
+    _check_units(conditions, evaluator)
     texts = tuple(text.strip() for text in COMPARISON.split(condition))
     style = Style(notation=notation)
-    with at_most(MOST_UNITS_OF_MEMORY if asked.memory_runs else MOST_UNITS, *_spent(condition, sought)):
-        sought, asked = _trained(sought, asked)
-        asked.values(asked.setting)
-        if len(sought) > 1:
-            return family(asked, conditions, sought, condition, texts)
-        (one,) = sought
-        found = Single(asked, conditions, one, asked.forms(sought)).found()
+    with at_most(MOST_UNITS_OF_MEMORY if evaluator.memory_runs else MOST_UNITS, *_spent(condition, one)):
+        one, evaluator = _trained(one, evaluator)
+        evaluator.values(evaluator.setting)
+        found = Solver(evaluator, conditions, one, evaluator.forms(one)).found()
     steps = _steps(conditions, found.forms, one, style)
     if symbolic and (steps is None or not (steps.equal or steps.never)):
         why = (
             "the memory of training and serving has none"
-            if asked.memory_runs
+            if evaluator.memory_runs
             else "it has a degree above 2, or a floor"
         )
         raise UsageError(f"no closed form of {one.word} in {quoted(condition)}; {why}", "leave out --symbolic")
@@ -129,8 +122,8 @@ def solve(
     return Solved(
         condition=condition,
         of=chosen_of,
-        asked=asked,
-        unknowns=sought,
+        evaluator=evaluator,
+        unknown=one,
         found=found,
         texts=texts,
         conditions=conditions,
@@ -141,44 +134,38 @@ def solve(
     )
 
 
-def _unknowns(words: Sequence[str], setting: Setting) -> tuple[Unknown, ...]:
+def one_size(text: str) -> str:
+    """The word of the size to solve for. Raises UsageError where it names none, or several."""
+    words = [word.strip() for word in text.split(",")]
     if not any(words):
         raise UsageError("no size to solve for", "add --for seq, or another size")
-    if len(words) > MOST_UNKNOWNS:
-        raise UsageError(f"{len(words)} sizes to solve for", f"give at most {MOST_UNKNOWNS}")
-    found = tuple(unknown(word, setting) for word in words)
-    for place, each in enumerate(found):
-        if any((each.owner, each.name) == (other.owner, other.name) for other in found[:place]):
-            raise UsageError(f"{quoted(each.word)} is the same size as one before it", "give each once")
-    return found
+    if len(words) > 1:
+        fact = f"solve finds one size, and {quoted(text)} names {len(words)}"
+        raise UsageError(fact, "keep one of them, or let tfcalc design --params 125M find whole shapes")
+    return words[0]
 
 
-def _trained(sought: tuple[Unknown, ...], asked: Asked) -> tuple[tuple[Unknown, ...], Asked]:
+def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evaluator]:
     """The same with GPUs, stages or groups on which the plan of training makes sense, where those it has do not."""
-    found = []
-    for each in sought:
-        if each.owner == "training":
-            for size in dict.fromkeys([each.value or 1, *STARTS]):
-                setting = asked.setting.at(each, size)
-                try:
-                    asked.values(setting)
-                except TfcalcError:
-                    continue
-                each, asked = each._replace(value=size), asked.with_setting(setting)
-                break
-        found.append(each)
-    return tuple(found), asked
+    if one.owner == "training":
+        for size in dict.fromkeys([one.value or 1, *STARTS]):
+            setting = evaluator.setting.at(one, size)
+            try:
+                evaluator.values(setting)
+            except TfcalcError:
+                continue
+            return one._replace(value=size), evaluator.with_setting(setting)
+    return one, evaluator
 
 
 MOST_UNITS, MOST_UNITS_OF_MEMORY = 240_000, 140_000
 """What may be spent (:mod:`tfcalc.core.effort`) on a search, and on one for the memory of a step: some seconds."""
 
 
-def _spent(condition: str, sought: Sequence[Unknown]) -> tuple[str, str]:
-    """What to say where that is too little, and what to do."""
-    words = ", ".join(each.word for each in sought)
-    fact = f"solving {quoted(condition)} for {words} takes too many runs of the model"
-    return fact, "solve for one of them" if len(sought) > 1 else "ask for the number at a few sizes instead"
+def _spent(condition: str, one: UnknownSize) -> tuple[str, str]:
+    """Return the fact and the remedy to tell where that is too little."""
+    fact = f"solving {quoted(condition)} for {one.word} takes too many runs of the model"
+    return fact, "ask for the number at a few sizes instead"
 
 
 FEW = 10**6
@@ -187,7 +174,7 @@ STARTS = (2, 4, 8, 16, 32, 64)
 
 
 def _steps(
-    conditions: Sequence[Condition], forms: Mapping[str, Polynomial] | None, one: Unknown, style: Style
+    conditions: Sequence[Condition], forms: Mapping[str, Polynomial] | None, one: UnknownSize, style: Style
 ) -> Steps | None:
     """How one comparison is solved in letters, where its names have closed forms."""
     if forms is None or len(conditions) > 1:
@@ -200,11 +187,11 @@ def _steps(
         return None
 
 
-def _check_units(conditions: Sequence[Condition], asked: Asked) -> None:
+def _check_units(conditions: Sequence[Condition], evaluator: Evaluator) -> None:
     """Memory is compared with amounts that have a unit, and these with memory alone. Raises UsageError."""
     for each in conditions:
         numbers = [part for side in (each.left, each.right) for part in walk(side) if isinstance(part, Number)]
-        quantities = {asked.meant[name].quantity for name in each.names}
+        quantities = {evaluator.meant[name].quantity for name in each.names}
         amounts = [number for number in numbers if number.unit]
         if amounts and "memory" not in quantities:
             others = ", ".join(sorted(each.names)) or "nothing"

@@ -23,8 +23,8 @@ from tfcalc import (
     load,
     memory,
 )
-from tfcalc.analysis.design.family import Family
-from tfcalc.analysis.design.memory import Memory
+from tfcalc.analysis.design.family import ShapeFamily
+from tfcalc.analysis.design.memory import MemoryAmount
 from tfcalc.cli.main import main
 
 DECODER = Transformer(kind="decoder", vocab_size=50257)
@@ -190,11 +190,11 @@ STEP = Workload(phase="train", seq_len=64)
 def test_a_bound_of_memory_leaves_nothing_out(name: str, budget: int, plans: dict[str, Any]) -> None:
     """What is not above the budget is what memory says, and all else is above it: each depth by itself."""
     base = load(name)
-    width = Family(base, Constraints()).own("d_model")
+    width = ShapeFamily(base, Constraints()).own("d_model")
     constraints = Constraints(layers=tuple(range(2, 40, 3)), d_model=(width,), aspect=(Fraction(1), Fraction(2000)))
-    family = Family(base, constraints)
+    family = ShapeFamily(base, constraints)
     asked = {"workload": None, "training": None, "serving": None, "weights": None} | plans
-    amount = Memory(family, budget, conventions=Conventions(), **asked)
+    amount = MemoryAmount(family, budget, conventions=Conventions(), **asked)
     (sizes, *_) = family.shapes(width)
     at = amount.by_depth(sizes)
     within = above = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tfcalc.analysis.common import run_tree
-from tfcalc.analysis.design.family import DEPTH, WIDTH, Family, letters_of
+from tfcalc.analysis.design.family import DEPTH, WIDTH, ShapeFamily, letters_of
 from tfcalc.core.component import Measure
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -23,7 +23,7 @@ DEEPER = 5
 """Layers more than the base model has, at which the form in letters is held against another model's."""
 
 
-class Amount(Protocol):
+class BudgetedAmount(Protocol):
     """What is budgeted of a shape."""
 
     def by_depth(self, sizes: Sizes) -> AT_DEPTH:
@@ -35,14 +35,14 @@ class Amount(Protocol):
         ...
 
 
-class Counted:
+class PolynomialAmount:
     """Parameters or FLOPs: a polynomial in the sizes that vary.
 
     Where the depth or the width decides on the structure (layers that differ by their place, a projection where the
     embedding has another width), there is one for each depth, or for each width.
     """
 
-    def __init__(self, family: Family, run: Workload, measure: Measure) -> None:
+    def __init__(self, family: ShapeFamily, run: Workload, measure: Measure) -> None:
         self.family, self.run, self.measure = family, run, measure
         self.letters = {name: letters_of(family.model, name) for name in family.names}
         self.form = self._form(family.model)

@@ -6,24 +6,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.design.family import Family, vocabulary_of
+from tfcalc.analysis.design.family import ShapeFamily, vocabulary_of
 from tfcalc.analysis.design.practice import PRACTICES
 from tfcalc.analysis.design.search import Candidate
 from tfcalc.analysis.design.words import command
+from tfcalc.answers.question import Question
 from tfcalc.report.declared import SCHEMA_VERSION
+from tfcalc.report.opening import Opener, Rule, Way, count, found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
 from tfcalc.units import grouped, short, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.design.opened import OfDesigned
     from tfcalc.answers.question import Number
     from tfcalc.model import Model
+    from tfcalc.report.paths import Step
 
 UNITS = {"params": "params", "flops": "flops", "memory": "bytes"}
 CALLED = {"params": "parameters", "flops": "FLOPs", "memory": "memory"}
 TILE = 64
 NEAR = 2
 """A shape that is so many times above the budget, or below it, does not answer."""
+SEARCH = "search: of all shapes that meet the constraints one whose amount is nearest to the budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Designed:
     budget: int
     candidates: tuple[Candidate, ...]
     tried: int
-    family: Family
+    family: ShapeFamily
     params: tuple[int, ...]
     conventions: Mapping[str, object]
     asked: Callable[[Model], Number]
@@ -72,11 +75,9 @@ class Designed:
         """That of all shapes; None where there is none."""
         return vocabulary_of(self.family.base)
 
-    def opener(self) -> OfDesigned:
+    def opener(self) -> DesignOrigins:
         """Where its numbers come from."""
-        from tfcalc.analysis.design.opened import OfDesigned
-
-        return OfDesigned(self)
+        return DesignOrigins(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
@@ -189,3 +190,39 @@ class Designed:
 def _off(amount: int, budget: int) -> str:
     """``+1.2 %``."""
     return f"{(amount - budget) / budget:+.2%}".replace("%", " %") if amount != budget else "0"
+
+
+class DesignOrigins(Opener):
+    """Each shape is a model, whose numbers are answers of its own."""
+
+    def __init__(self, answer: Designed) -> None:
+        self.answer = answer
+        self.heading = answer.family.base.summary
+        self.counted: dict[int, Question] = {}
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a shape's size, or of what it costs."""
+        match steps:
+            case ("budget",):
+                return given("the budget: --params, --flops, --flops-per-token of all tokens, or --memory")
+            case ("tried",):
+                return count("the shapes near the budget that were ranked")
+            case ("candidates", int(place), "total_params"):
+                return self._counted(place).number("total_params")
+            case ("candidates", int(place), "amount"):
+                return self.answer.asked(self.answer.candidates[place].model)
+            case ("candidates", int(place), "distance"):
+                return total(f"candidates.{place}.amount", less="budget")
+            case ("candidates", int(place), "aspect_ratio"):
+                shape = f"candidates.{place}"
+                return Rule("rounded", (f"{shape}.d_model",), (f"{shape}.layers",))
+            case ("candidates", int(), "vocab_size"):
+                return given("the vocabulary of the model that shapes are like, padded where --pad-vocab asks for it")
+            case ("candidates", int(), str()):
+                return found(SEARCH)
+        return None
+
+    def _counted(self, place: int) -> Question:
+        if place not in self.counted:
+            self.counted[place] = Question("params", self.answer.candidates[place].model)
+        return self.counted[place]

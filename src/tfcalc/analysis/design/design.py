@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
-from tfcalc.analysis.design.amounts import Amount, Counted
+from tfcalc.analysis.design.amounts import BudgetedAmount, PolynomialAmount
 from tfcalc.analysis.design.answer import Designed
-from tfcalc.analysis.design.family import Constraints, Family
+from tfcalc.analysis.design.family import Constraints, ShapeFamily
 from tfcalc.analysis.design.search import search
 from tfcalc.analysis.stated import for_programs
 from tfcalc.answers.question import Number, Question
@@ -75,21 +75,21 @@ def design(
         raise UsageError(f"budget {budget!r} is not a whole number above 0", "give one")
     run = asked_run(base, workload) if of == "flops" else default_run(base)
     base.check(run)
-    family = Family(base, constraints or Constraints())
-    amount: Amount
+    family = ShapeFamily(base, constraints or Constraints())
+    amount: BudgetedAmount
     asked: Callable[[Model], Number]
     if of == "memory":
-        from tfcalc.analysis.design.memory import Memory
+        from tfcalc.analysis.design.memory import MemoryAmount
 
-        amount = Memory(family, budget, workload, by, training, serving, weights)
+        amount = MemoryAmount(family, budget, workload, by, training, serving, weights)
         stated, asked = amount.stated(), amount.question
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
-        amount = Counted(family, run, measure)
+        amount = PolynomialAmount(family, run, measure)
         stated = for_programs(of, run, by)
         asked = partial(_counted, of=of, run=run, by=by)
     found = search(family, amount, budget, at_most=of == "memory")
-    counted = Counted(family, default_run(base), params)
+    counted = PolynomialAmount(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
     return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, asked, name)
 

@@ -52,7 +52,7 @@ class Constraints:
     within: Fraction = Fraction(1, 20)
 
 
-class Family:
+class ShapeFamily:
     """A model whose sizes vary. Raises UsageError where those that every shape needs cannot."""
 
     def __init__(self, model: Model, constraints: Constraints) -> None:

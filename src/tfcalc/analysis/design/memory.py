@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import default_run
 from tfcalc.analysis.design.amounts import AT_DEPTH
-from tfcalc.analysis.design.family import DEPTH, Family
+from tfcalc.analysis.design.family import DEPTH, ShapeFamily
 from tfcalc.answers.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.model import Model
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryAmount:
     """What is asked of each shape of a ``family``: the memory of training, of serving, or at rest.
 
     ``most`` is the most there is: of a shape that certainly takes more, only that it does counts.
     """
 
-    family: Family
+    family: ShapeFamily
     most: int
     workload: Workload | None
     conventions: Conventions

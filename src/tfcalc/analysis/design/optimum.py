@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.design.scaling import FITS, Fit, Split
+from tfcalc.analysis.design.scaling import FITS, ScalingFit, Split
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import UsageError
 from tfcalc.report.declared import SCHEMA_VERSION
+from tfcalc.report.opening import Opener, Rule, Same, Stated, Way, given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.units import short
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.design.opened import OfOptimum
+    from tfcalc.report.paths import Step
 
 LEAST, MOST = 1e12, 1e30
 FIGURES = 4
 """Digits of an estimate: the fits differ in the first."""
+FOUR = "rounded to four digits, as every estimate"
 
 NOTE = (
     "Estimates: each fit holds for its authors' data, tokens and optimizer, and is extrapolated beyond what they"
@@ -35,7 +37,7 @@ class Optimum:
     """
 
     compute: float
-    splits: tuple[tuple[Fit, Split], ...]
+    splits: tuple[tuple[ScalingFit, Split], ...]
 
     @property
     def answer(self) -> float:
@@ -48,11 +50,9 @@ class Optimum:
         found = [_estimate(split.params) for _, split in self.splits]
         return min(found), max(found)
 
-    def opener(self) -> OfOptimum:
+    def opener(self) -> OptimumOrigins:
         """Where its numbers come from."""
-        from tfcalc.analysis.design.opened import OfOptimum
-
-        return OfOptimum(self)
+        return OptimumOrigins(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``: estimates have four digits."""
@@ -142,7 +142,7 @@ def compute_optimal(compute: float) -> Optimum:
     return Optimum(compute, tuple((fit, fit.split(compute)) for fit in FITS))
 
 
-def _stated(fit: Fit) -> str:
+def _stated(fit: ScalingFit) -> str:
     constants = ", ".join(f"{name} = {value:g}" for name, value in fit.constants.items())
     return f"{fit.name}: {fit.formula}, {constants}; {fit.source}"
 
@@ -154,3 +154,41 @@ def _estimate(number: float) -> float:
 def _rounded(number: float) -> str:
     """``2.89B``, ``57.7B``, ``1.4T``."""
     return short(round(number), billion="B")
+
+
+class OptimumOrigins(Opener):
+    """A fit is a formula with published constants."""
+
+    def __init__(self, answer: Optimum) -> None:
+        self.answer = answer
+        self.heading = f"compute-optimal for {answer.compute:g} FLOPs"
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a fit, or of all of them."""
+        every = tuple(f"fits.{place}.optimal_params" for place in range(len(self.answer.splits)))
+        match steps:
+            case ("compute_flops",):
+                return given("--compute: the FLOPs of the whole training")
+            case ("optimal_params",):
+                return Same(every[0])
+            case ("optimal_params_min",):
+                return Rule("least", every)
+            case ("optimal_params_max",):
+                return Rule("most", every)
+            case ("fits", int(place), "constants", str()):
+                return given(f"published: {self.answer.splits[place][0].source}")
+            case ("fits", int(place), str(key)):
+                return self._estimate(place, key)
+        return None
+
+    def _estimate(self, place: int, key: str) -> Stated:
+        fit = self.answer.splits[place][0]
+        made = {
+            "optimal_params": f"C = 6ND with {fit.formula}",
+            "optimal_tokens": f"D = C/6N, with N of {fit.formula}",
+            "tokens_per_param": "D/N",
+            "loss_nats_per_token": fit.formula,
+        }
+        constants = ", ".join(f"{name} = {value:g}" for name, value in fit.constants.items())
+        note = f"{fit.name} at C = {self.answer.compute:g}: {constants}; {FOUR}; {fit.source}"
+        return Stated("formula", note, made[key])

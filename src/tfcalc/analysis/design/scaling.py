@@ -22,7 +22,7 @@ class Split(NamedTuple):
     loss: float | None = None
 
 
-class Fit(NamedTuple):
+class ScalingFit(NamedTuple):
     """A fit: its ``name``, its ``formula``, the ``constants`` in it, their ``source``, and what it answers.
 
     ``counted`` says which parameters it counts.
@@ -36,7 +36,7 @@ class Fit(NamedTuple):
     split: Callable[[float], Split]
 
 
-def _loss_fit(name: str, source: str, E: float, A: float, B: float, alpha: float, beta: float) -> Fit:
+def _loss_fit(name: str, source: str, E: float, A: float, B: float, alpha: float, beta: float) -> ScalingFit:
     """L(N, D) = E + A/N^α + B/D^β, smallest where 6ND = C: N = G (C/6)^(β/(α+β)), G = (αA/βB)^(1/(α+β))."""
 
     def split(compute: float) -> Split:
@@ -46,10 +46,10 @@ def _loss_fit(name: str, source: str, E: float, A: float, B: float, alpha: float
         return Split(params, tokens, E + A / params**alpha + B / tokens**beta)
 
     constants = {"E": E, "A": A, "B": B, "alpha": alpha, "beta": beta}
-    return Fit(name, "L = E + A/N^alpha + B/D^beta", constants, source, "all", split)
+    return ScalingFit(name, "L = E + A/N^alpha + B/D^beta", constants, source, "all", split)
 
 
-def _power_fit(name: str, source: str, counted: str, k: float, a: float, unit: float = 1.0) -> Fit:
+def _power_fit(name: str, source: str, counted: str, k: float, a: float, unit: float = 1.0) -> ScalingFit:
     """N = k (C / unit)^a, and D = C / 6N."""
 
     def split(compute: float) -> Split:
@@ -57,10 +57,10 @@ def _power_fit(name: str, source: str, counted: str, k: float, a: float, unit: f
         return Split(params, compute / (FLOPS_PER_PARAM * params))
 
     formula = "N = k C^a" if unit == 1 else "N = k (C/c)^a"
-    return Fit(name, formula, {"k": k, "a": a} | ({} if unit == 1 else {"c": unit}), source, counted, split)
+    return ScalingFit(name, formula, {"k": k, "a": a} | ({} if unit == 1 else {"c": unit}), source, counted, split)
 
 
-def _token_fit(name: str, source: str, counted: str, k: float, b: float, unit: float = 1.0) -> Fit:
+def _token_fit(name: str, source: str, counted: str, k: float, b: float, unit: float = 1.0) -> ScalingFit:
     """D = k (C / unit)^b, and N = C / 6D."""
 
     def split(compute: float) -> Split:
@@ -68,16 +68,16 @@ def _token_fit(name: str, source: str, counted: str, k: float, b: float, unit: f
         return Split(compute / (FLOPS_PER_PARAM * tokens), tokens)
 
     formula = "D = k C^b" if unit == 1 else "D = k (C/c)^b"
-    return Fit(name, formula, {"k": k, "b": b} | ({} if unit == 1 else {"c": unit}), source, counted, split)
+    return ScalingFit(name, formula, {"k": k, "b": b} | ({} if unit == 1 else {"c": unit}), source, counted, split)
 
 
-def _rule(tokens_per_param: float) -> Fit:
+def _rule(tokens_per_param: float) -> ScalingFit:
     def split(compute: float) -> Split:
         params = (compute / (FLOPS_PER_PARAM * tokens_per_param)) ** 0.5
         return Split(params, tokens_per_param * params)
 
     source = "Hoffmann et al. 2022 (arXiv 2203.15556), table 3: 20.0 to 22.4 tokens per parameter"
-    return Fit("20 tokens each", "D = 20 N", {"tokens_per_param": tokens_per_param}, source, "all", split)
+    return ScalingFit("20 tokens each", "D = 20 N", {"tokens_per_param": tokens_per_param}, source, "all", split)
 
 
 CHINCHILLA = "Hoffmann et al. 2022 (arXiv 2203.15556)"

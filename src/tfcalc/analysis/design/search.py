@@ -7,8 +7,8 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import NamedTuple
 
-from tfcalc.analysis.design.amounts import AT_DEPTH, Amount
-from tfcalc.analysis.design.family import DEPTH, WIDTH, Family
+from tfcalc.analysis.design.amounts import AT_DEPTH, BudgetedAmount
+from tfcalc.analysis.design.family import DEPTH, WIDTH, ShapeFamily
 from tfcalc.analysis.design.practice import broken
 from tfcalc.analysis.largest import largest
 from tfcalc.errors import Bug, InvalidModel
@@ -31,7 +31,7 @@ class Candidate(NamedTuple):
         return self.sizes[DEPTH]
 
 
-class Place(NamedTuple):
+class ShapeRank(NamedTuple):
     """Where a shape stands among the others: the smallest is best."""
 
     outside: bool
@@ -40,16 +40,16 @@ class Place(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class Found(NamedTuple):
+class BestShapes(NamedTuple):
     """The best shapes, and how many there were near the budget."""
 
     candidates: tuple[Candidate, ...]
     tried: int
 
 
-def search(family: Family, amount: Amount, budget: int, *, at_most: bool) -> Found:
+def search(family: ShapeFamily, amount: BudgetedAmount, budget: int, *, at_most: bool) -> BestShapes:
     """The best shapes for a budget, of each width and depth one; ``at_most`` leaves out what is above it."""
-    ranked: dict[tuple[int, int], tuple[Place, dict[str, int], int]] = {}
+    ranked: dict[tuple[int, int], tuple[ShapeRank, dict[str, int], int]] = {}
     tried = 0
     for sizes, value in _near(family, amount, budget, at_most=at_most):
         if at_most and value > budget:
@@ -59,17 +59,21 @@ def search(family: Family, amount: Amount, budget: int, *, at_most: bool) -> Fou
         key = sizes[WIDTH], sizes[DEPTH]
         if key not in ranked or place < ranked[key][0]:
             ranked[key] = place, sizes, value
-    return Found(tuple(_built(family, amount, ranked)), tried)
+    return BestShapes(tuple(_built(family, amount, ranked)), tried)
 
 
-def rank(family: Family, sizes: dict[str, int], value: int, budget: int) -> Place:
+def rank(family: ShapeFamily, sizes: dict[str, int], value: int, budget: int) -> ShapeRank:
     """Near the budget: by the practices broken, then by distance; else by distance, then by practices."""
     apart, breaks = Fraction(abs(value - budget), budget), Fraction(len(broken(family.whole(sizes))))
     order = tuple(sizes.values())
-    return Place(False, breaks, apart, order) if apart <= family.by.within else Place(True, apart, breaks, order)
+    return (
+        ShapeRank(False, breaks, apart, order) if apart <= family.by.within else ShapeRank(True, apart, breaks, order)
+    )
 
 
-def _near(family: Family, amount: Amount, budget: int, *, at_most: bool) -> Iterator[tuple[dict[str, int], int]]:
+def _near(
+    family: ShapeFamily, amount: BudgetedAmount, budget: int, *, at_most: bool
+) -> Iterator[tuple[dict[str, int], int]]:
     """Every allowed shape within the tolerance, and of each width the nearest ones outside it."""
     margin = family.by.within * budget
     most = budget if at_most else floor(budget + margin)
@@ -99,9 +103,9 @@ def _depths(at: AT_DEPTH, depths: Sequence[int], least: int, most: int) -> Seque
 
 
 def _built(
-    family: Family,
-    amount: Amount,
-    ranked: dict[tuple[int, int], tuple[Place, dict[str, int], int]],
+    family: ShapeFamily,
+    amount: BudgetedAmount,
+    ranked: dict[tuple[int, int], tuple[ShapeRank, dict[str, int], int]],
 ) -> Iterator[Candidate]:
     """The best that can be built, each counted again on its own tree; what fits no model is passed over."""
     found = 0
@@ -119,7 +123,7 @@ def _built(
             return
 
 
-def given(family: Family, sizes: dict[str, int]) -> dict[str, int]:
+def given(family: ShapeFamily, sizes: dict[str, int]) -> dict[str, int]:
     """The sizes that have to be given: of the classic model those that do not follow from others anyway."""
     if not family.classic:
         return sizes

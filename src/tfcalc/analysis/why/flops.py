@@ -7,17 +7,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import run_tree
-from tfcalc.analysis.papers import RULES, SIX_ND, SIX_ND_KAPLAN
-from tfcalc.analysis.shape import shape_of
 from tfcalc.analysis.six_nd import counted
-from tfcalc.analysis.why.given import FLOPS
-from tfcalc.analysis.why.rounded import nominal
-from tfcalc.analysis.why.step import Root, State, Step
+from tfcalc.analysis.why.given import FLOPS, nominal
+from tfcalc.analysis.why.search import CountingStep, Start, State
 from tfcalc.analysis.why.tensors import STACKS
-from tfcalc.core.component import Component, Measure
+from tfcalc.core.component import Component
 from tfcalc.core.measure import (
-    elementwise_backward_flops,
-    elementwise_flops,
     matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
@@ -27,11 +22,10 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.facts import Facts
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-ATTENTION, HEAD, REST, LOOKUP, SMALL = "attention products", "output head", "weights", "lookup", "elementwise"
+ATTENTION, HEAD, REST = "attention products", "output head", "weights"
 FORWARD, BACKWARD, AGAIN = "forward", "backward", "recomputed"
 PASSES = {FORWARD: matmul_flops, BACKWARD: matmul_backward_flops, AGAIN: matmul_again_flops}
 PART, ALL, BESIDE, ROUND_N, ROUNDED_TO = 1.0, 1.25, 0.5, 0.75, 3
@@ -84,15 +78,9 @@ def cells_of(tree: Component, *, training: bool) -> Cells:
     return {cell: size for cell, size in found.items() if size}
 
 
-def elementwise(tree: Component, *, training: bool) -> int:
-    """FLOPs that are no matrix product."""
-    both: tuple[Measure, ...] = (elementwise_flops, elementwise_backward_flops) if training else (elementwise_flops,)
-    return sum(value_of(tree.total(measure)) for measure in both)
-
-
-def roots(
+def starts(
     model: Model, workload: Workload, called: str, tokens: int | None, *, given: bool, phase_given: bool
-) -> Iterator[Root[FlopCell]]:
+) -> Iterator[Start[FlopCell]]:
     """The workload that was asked about; where its length or its phase was not given, others."""
     lengths: list[int | None] = [None] if given else [None, *LENGTHS]
     longest = model.longest
@@ -117,7 +105,7 @@ def roots(
 
 def _of_run(
     tree: Component, run: Workload, called: str, tokens: int | None, length: int | None, rare: float
-) -> Iterator[Root[FlopCell]]:
+) -> Iterator[Start[FlopCell]]:
     training = run.training
     name = "a training step" if training else {"decode": "one decoded token"}.get(run.phase, "a forward pass")
     now = value_of(run.target.tokens)
@@ -133,19 +121,13 @@ def _of_run(
         state = state.times(Fraction(tokens, now))
         name = f"a run over {tokens:,} tokens" if training else f"forward passes over {tokens:,} tokens"
         command += f" --tokens {tokens}" if training else ""
-    yield Root(f"{run.phase}_{now}", f"FLOPs of {name}, {sizes}", words, state, command, cost, FLOPS)
-    if small := elementwise(tree, training=training):
-        more = f"{words}, " if words else ""
-        more += "with norms, softmax, activations and other elementwise operations"
-        counted_all = state._replace(cells={**state.cells, FlopCell(SMALL, FORWARD): small})
-        name = f"{run.phase}_{now}_all"
-        yield Root(name, more, more, counted_all, f"{command} --count all", cost + 1.0, FLOPS, deep=1)
+    yield Start(f"{run.phase}_{now}", f"FLOPs of {name}, {sizes}", words, state, command, cost, FLOPS)
     if tokens is None:
         yield from of_parts(tree, run, called, cost)
 
 
-def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost: float) -> Iterator[Root[FlopCell]]:
-    """2ND, 6ND and the papers' formulas; N by its definitions."""
+def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost: float) -> Iterator[Start[FlopCell]]:
+    """2ND, 6ND and 8ND; N by its definitions, and rounded."""
     if run.decoding:
         return
     over, factor = tokens or value_of(run.target.tokens), 6 if run.training else 2
@@ -165,33 +147,25 @@ def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost
             state: S = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(times))
             name = f"rule_{times}nd_{place}"
             more = 0.25 if why else 0.0
-            yield Root(name, f"{times} x {size:,} x {over:,}", words, state, command, rare + more, FLOPS, deep=1)
+            yield Start(name, f"{times} x {size:,} x {over:,}", words, state, command, rare + more, FLOPS, deep=1)
         yield from _with_attention(attention, size, what, over, factor, (f"rule_{factor}nd_{place}", command, rare))
     for size, said, rare in nominal(n.every, ROUNDED_TO):
         words = f"{factor}ND, N rounded to {said}"
         state = State({FlopCell(REST, FORWARD, True): size * over}, Fraction(factor))
         what, named = f"{factor} x {size:,} x {over:,}", (f"rule_{factor}nd_{said}", command, cost + ROUND_N + rare)
-        yield Root(named[0], what, words, state, command, named[2], FLOPS, deep=1)
+        yield Start(named[0], what, words, state, command, named[2], FLOPS, deep=1)
         yield from _with_attention(attention, size, f"rounded to {said}", over, factor, named)
-    shape, unlike = shape_of(tree, run)
-    for rule in RULES:
-        if rule in (SIX_ND, SIX_ND_KAPLAN) or rule.outside(unlike, "none"):
-            continue
-        flops = value_of(rule.flops(shape, run.training, "none"))
-        words = f"the formula of {rule.name} ({rule.reference})"
-        state = State({FlopCell(REST, FORWARD, True): flops}, Fraction(over, value_of(run.target.tokens)))
-        yield Root(f"paper_{rule.name}", words, words, state, command, cost + 1.25, FLOPS, deep=1)
 
 
 def _with_attention(
     attention: Cells, size: int, what: str, over: int, factor: int, named: tuple[str, str, float]
-) -> Iterator[Root[FlopCell]]:
+) -> Iterator[Start[FlopCell]]:
     """A rule of thumb with the products of attention beside it, as PaLM's formula and its followers have."""
     if attention:
         name, command, cost = named
         state: S = State({FlopCell(REST, FORWARD, True): factor * size * over, **attention})
         words = f"{factor}ND and the products of attention ({2 * factor}LHQT a token), N = {size:,}: {what}"
-        yield Root(f"{name}_attention", words, words, state, command, cost + BESIDE, FLOPS, deep=2)
+        yield Start(f"{name}_attention", words, words, state, command, cost + BESIDE, FLOPS, deep=2)
 
 
 def _attention(tree: Component, *, training: bool, times: Fraction) -> Cells:
@@ -206,7 +180,7 @@ def _tables(tree: Component) -> int:
     return sum(value_of(node.copies * node.component.each(params)) for node in tables)
 
 
-def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterator[Root[FlopCell]]:
+def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterator[Start[FlopCell]]:
     """Each stack, layer and sub-layer by itself, and all of its copies together."""
     seen: set[int] = set()
     for node in tree.walk():
@@ -222,38 +196,31 @@ def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterat
                 words = f"{which if copies > 1 else 'the'} {PARTS[node.component.kind]} ({path}) alone"
                 state: S = State({cell: size * times for cell, size in one.items()})
                 command = f"tfcalc flops {called} --depth {path.count('.') + 1}"
-                yield Root(f"part_{path}_{times}", words, words, state, command, cost + rare, FLOPS, deep=2)
+                yield Start(f"part_{path}_{times}", words, words, state, command, cost + rare, FLOPS, deep=2)
 
 
-def steps(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:
+def steps(workload: Workload) -> Iterator[CountingStep[FlopCell]]:
     """What people leave out, halve, or count beside."""
     yield from _pairs(workload)
     words = "the products of attention (Q Kᵀ and P V) left out: only those of weights"
-    yield Step("no_attention", words, 1.0, lambda state: state.without(lambda c: c.part == ATTENTION), "pairs")
+    yield CountingStep("no_attention", words, 1.0, lambda state: state.without(lambda c: c.part == ATTENTION), "pairs")
     words = "without the output head"
-    yield Step("no_head", words, 1.25, lambda state: state.without(lambda c: c.part == HEAD), "head")
+    yield CountingStep("no_head", words, 1.0, lambda state: state.without(lambda c: c.part == HEAD), "head")
     words = "the layers alone: without the output head and whatever else is outside of them"
-    yield Step("layers_alone", words, 1.5, lambda state: state.only(lambda c: c.layer), "head")
-    yield from _lookup(workload, known)
+    yield CountingStep("layers_alone", words, 1.5, lambda state: state.only(lambda c: c.layer), "head")
     words = "all experts counted, not only those that a token is sent to"
-    every = Step[FlopCell]("all_experts", words, 1.5, _all_experts, "experts")
+    every = CountingStep[FlopCell]("all_experts", words, 1.5, _all_experts, "experts")
     yield every
-    words = "the backward pass alone"
-    yield Step("backward", words, 1.0, lambda state: state.only(lambda c: c.run == BACKWARD), "pass")
     words = "with full recomputation: the layers' forward pass once more"
-    yield Step("recomputed", words, 1.0, _recomputed, "pass", "--recompute full")
-    words = "times 4/3 for full recomputation: forward and backward, and the whole forward pass again"
-    yield Step("four_thirds", words, 1.0, _four_thirds, "pass")
+    yield CountingStep("recomputed", words, 1.0, _recomputed, "pass", "--recompute full")
     words = "multiply-adds (MACs) called FLOPs: each is a multiplication and an addition, 2 FLOPs"
-    yield Step("macs", words, 1.0, lambda state: state.times(Fraction(1, 2)), "macs")
-    words = "doubled: FLOPs taken for multiply-adds and multiplied by 2 again"
-    yield Step("macs_twice", words, 1.75, lambda state: state.times(2), "macs")
+    yield CountingStep("macs", words, 1.0, lambda state: state.times(Fraction(1, 2)), "macs")
     now = value_of(workload.target.tokens)
     if now > 1:
-        yield Step("per_token", "per token", 0.25, lambda state: state.times(Fraction(1, now)), "tokens")
+        yield CountingStep("per_token", "per token", 0.25, lambda state: state.times(Fraction(1, now)), "tokens")
 
 
-def _pairs(workload: Workload) -> Iterator[Step[FlopCell]]:
+def _pairs(workload: Workload) -> Iterator[CountingStep[FlopCell]]:
     """Attention's products of the unmasked pairs alone: exactly, or half of all."""
     if workload.attention != "full" or workload.decoding:
         return
@@ -269,16 +236,7 @@ def _pairs(workload: Workload) -> Iterator[Step[FlopCell]]:
                 return None
             return state.changed(lambda cell, size: int(size * ratio) if cell.part == ATTENTION else size)
 
-        yield Step(name.replace("-", "_"), words, 1.0, change, "pairs", f"--attention {name}")
-
-
-def _lookup(workload: Workload, known: Facts) -> Iterator[Step[FlopCell]]:
-    vocabulary, hidden = known.vocab_size, known.hidden_size
-    if not vocabulary or not hidden:
-        return
-    words = "the embedding lookup counted as a matrix product, 2Vh a token; it is 0 FLOPs"
-    size = 2 * vocabulary * hidden * value_of(workload.target.tokens)
-    yield Step("lookup", words, 1.5, lambda state: state.plus({FlopCell(LOOKUP, FORWARD): size}))
+        yield CountingStep(name.replace("-", "_"), words, 1.0, change, "pairs", f"--attention {name}")
 
 
 def _all_experts(state: S) -> S | None:
@@ -291,7 +249,3 @@ def _recomputed(state: S) -> S | None:
         return None
     more = {c._replace(run=AGAIN): n for c, n in state.cells.items() if c.run == FORWARD and c.layer}
     return state.plus(more)
-
-
-def _four_thirds(state: S) -> S | None:
-    return state.times(Fraction(4, 3)) if any(cell.run == BACKWARD for cell in state.cells) else None

@@ -1,9 +1,12 @@
-"""A number as somebody wrote it: its unit, and the range of values that round to it."""
+"""A number as somebody wrote it: its unit, the values that round to it, and what is known of it."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import UsageError
@@ -47,7 +50,7 @@ PLAIN_ZEROS = 3
 """So many zeros at the end of a number in full mean that it is rounded."""
 
 
-class Reading(NamedTuple):
+class NumberReading(NamedTuple):
     """The values, from ``low`` to below ``high``, that are written so, if ``figures`` of its digits are meant.
 
     Where ``low`` equals ``high`` it is that value alone.
@@ -64,14 +67,14 @@ class Reading(NamedTuple):
         return value == self.low if self.low == self.high else self.low <= value < self.high
 
 
-class Given(NamedTuple):
+class WrittenNumber(NamedTuple):
     """The number: its ``text``, ``value``, the ``scale`` of its prefix, its ``unit`` ("" where the text has none)."""
 
     text: str
     value: Fraction
     scale: int
     unit: str
-    readings: tuple[Reading, ...]
+    readings: tuple[NumberReading, ...]
 
     @property
     def power(self) -> int:
@@ -87,13 +90,13 @@ class Given(NamedTuple):
         """Whether it is worth asking for a reading of this value: quick, and true somewhat beyond all readings."""
         return abs(value - float(self.value)) <= float(self.value) * WIDEST
 
-    def reading(self, value: Fraction) -> Reading | None:
+    def reading(self, value: Fraction) -> NumberReading | None:
         """The simplest reading that takes this value."""
         taking = (reading for reading in self.readings if reading.takes(value))
         return min(taking, key=lambda reading: reading.cost, default=None)
 
 
-def read(text: str) -> Given:
+def read(text: str) -> WrittenNumber:
     """The number that a text means.
 
     Raises UsageError, with the text, where it is none, or below 1.
@@ -115,22 +118,22 @@ def read(text: str) -> Given:
     if not 1 <= value < LARGEST:
         raise UsageError(f"{quoted(text)} is not a number from 1 to {float(LARGEST):.0e}", REMEDY)
     digits = (whole + decimals).lstrip("0")
-    return Given(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
+    return WrittenNumber(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
 
 
-def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> list[Reading]:
+def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> list[NumberReading]:
     zeros = 0 if pointed else len(digits) - len(digits.rstrip("0"))
     coarse = last * 10**zeros
     if last == 1:
-        found = [Reading(value, value, len(digits), ROUNDED, "exactly")]
+        found = [NumberReading(value, value, len(digits), ROUNDED, "exactly")]
         zeros = zeros if zeros >= PLAIN_ZEROS else 0
     else:
-        found = [Reading(value - last / 2, value + last / 2, len(digits), ROUNDED, "rounded")]
+        found = [NumberReading(value - last / 2, value + last / 2, len(digits), ROUNDED, "rounded")]
         far = value + last * 3 / 4
-        found.append(Reading(value + last / 2, far, len(digits), CUT, "rounded down"))
-        found.append(Reading(far, value + last, len(digits), CUT_FAR, "rounded down"))
+        found.append(NumberReading(value + last / 2, far, len(digits), CUT, "rounded down"))
+        found.append(NumberReading(far, value + last, len(digits), CUT_FAR, "rounded down"))
     if zeros and zeros < len(digits):
-        found.append(Reading(value - coarse / 2, value + coarse / 2, len(digits) - zeros, ZEROS, "rounded"))
+        found.append(NumberReading(value - coarse / 2, value + coarse / 2, len(digits) - zeros, ZEROS, "rounded"))
     return found
 
 
@@ -154,3 +157,47 @@ def _scaled(suffix: str) -> tuple[int, str] | None:
     prefix = " ".join(words)
     prefix = prefix if prefix in SI else WORDS.get(prefix.lower(), prefix)
     return (SI[prefix], unit) if prefix in SI else None
+
+
+SAID_ROUNDED, SAID_CUT = 0.25, 0.5
+FURTHEST = 10
+"""Nobody says a size that is off by more than one part in so many."""
+
+
+class Said(NamedTuple):
+    """A size as it is said, and what it costs to say it so."""
+
+    size: int
+    text: str
+    cost: float
+
+
+def nominal(size: int, most_figures: int = 2) -> list[Said]:
+    """The size with one figure or a few, rounded or cut, and how it is said; nothing where that is the size itself.
+
+    >>> nominal(6_738_415_616)
+    [Said(size=7000000000, text='7B', cost=0.25), Said(size=6700000000, text='6.7B', cost=0.25)]
+    >>> [one.text for one in nominal(1_557_611_200)]
+    ['1.6B', '1.5B']
+    """
+    found: dict[int, Said] = {}
+    for figures in range(1, most_figures + 1):
+        scale = 10 ** max(0, len(str(size)) - figures)
+        rounded, cut = (2 * size + scale) // (2 * scale) * scale, size // scale * scale
+        for said, cost in ((rounded, SAID_ROUNDED), (cut, SAID_CUT)):
+            if said not in (size, *found) and abs(said - size) * FURTHEST <= size:
+                text = f"{said / 10**9:g}B" if said >= 10**9 else f"{said / 10**6:g}M"
+                found[said] = Said(said, text, cost)
+    return list(found.values())
+
+
+ERRATA = Path(__file__).with_name("errata.jsonl")
+"""A line each: the preset, the number, what is known of it, and where that stands."""
+
+
+def corrected(given: WrittenNumber, preset: str) -> Iterator[str]:
+    """What is known of this number of this preset, a sentence each."""
+    for line in ERRATA.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if entry["preset"] == preset and entry["number"] == given.value:
+            yield f"{given.text} {entry['words']} ({entry['source']})"

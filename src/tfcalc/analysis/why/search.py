@@ -1,14 +1,117 @@
-"""The search: steps in every combination, the simplest first, until some give the number."""
+"""Steps from how tfcalc counts to how others do, tried in every combination, the simplest first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from tfcalc.analysis.why.chance import ALWAYS, LIKELY, Others
-from tfcalc.analysis.why.given import Given, Reading
-from tfcalc.analysis.why.step import Candidate, Root, State, Step, Taken
+from tfcalc.analysis.why.given import PARAMS, NumberReading, WrittenNumber
+
+C = TypeVar("C", bound=tuple[Any, ...])
+
+ONE = Fraction(1)
+
+
+class State(NamedTuple, Generic[C]):
+    """A number as the sum of its ``cells``, times ``factor``. A cell is what of the model is alike to every step."""
+
+    cells: Mapping[C, int]
+    factor: Fraction = ONE
+
+    @property
+    def value(self) -> Fraction:
+        """The number."""
+        total = sum(self.cells.values())
+        return Fraction(total) if self.factor == 1 else total * self.factor
+
+    def without(self, drops: Callable[[C], bool]) -> State[C] | None:
+        """The same without some cells; None where there are none of them, or no others."""
+        kept = {cell: size for cell, size in self.cells.items() if not drops(cell)}
+        return self._replace(cells=kept) if kept and len(kept) < len(self.cells) else None
+
+    def only(self, keeps: Callable[[C], bool]) -> State[C] | None:
+        """The same with these cells alone; None where that is nothing or all."""
+        return self.without(lambda cell: not keeps(cell))
+
+    def plus(self, cells: Mapping[C, int]) -> State[C] | None:
+        """The same with more; None where they are nothing."""
+        if not any(cells.values()):
+            return None
+        return self._replace(cells={**self.cells, **{cell: self.cells.get(cell, 0) + n for cell, n in cells.items()}})
+
+    def changed(self, size: Callable[[C, int], int]) -> State[C] | None:
+        """The same with other sizes; None where none changes."""
+        made = {cell: size(cell, count) for cell, count in self.cells.items()}
+        return self._replace(cells=made) if made != self.cells else None
+
+    def times(self, factor: Fraction | int) -> State[C]:
+        """The same, so many times."""
+        return self._replace(factor=self.factor * factor)
+
+
+Change = Callable[[State[C]], State[C] | None]
+
+
+class CountingStep(NamedTuple, Generic[C]):
+    """One departure from how tfcalc counts.
+
+    Attributes:
+        name: its id.
+        words: what was done, in a few words.
+        cost: how far it departs; what is common is near 1, what is rare is more.
+        change: what it does to the number; None where it has no effect.
+        group: of the steps of one group at most one is taken; "" for none.
+        flags: the options of tfcalc that print it so, "" where there are none.
+    """
+
+    name: str
+    words: str
+    cost: float
+    change: Change[C]
+    group: str = ""
+    flags: str = ""
+
+
+class Start(NamedTuple, Generic[C]):
+    """A number that steps start from: ``what`` it is, its ``state`` and unit, the command that prints it.
+
+    ``rare`` is what it costs to start from here. The ``words`` say in what it departs, "" where it does not.
+    """
+
+    name: str
+    what: str
+    words: str
+    state: State[C]
+    command: str
+    cost: float = 0.0
+    unit: str = PARAMS
+    deep: int = 9
+    """At most this number of steps from here."""
+    is_part: bool = False
+    """Whether it is one part of the model by itself."""
+
+
+class Taken(NamedTuple):
+    """A step that was taken: what it changed the number by, as arithmetic."""
+
+    name: str
+    words: str
+    arithmetic: str
+    flags: str
+
+
+class Combination(NamedTuple):
+    """A number that conventions give: its exact ``value``, the steps from its start, what they cost together."""
+
+    value: Fraction
+    start: Start[Any]
+    taken: tuple[Taken | tuple[CountingStep[Any], State[Any]], ...]
+    """Steps with the number after them; in words once they are :func:`~tfcalc.analysis.why.search.written`."""
+    cost: float
+    shown: Fraction
+    """The value in the unit that is written: another one than ``value`` where GiB are called GB."""
+
 
 LEVELS = (1.5, 2.75, 4.5)
 """How far combinations may depart, one after the other; the first at which any gives the number is the last."""
@@ -16,123 +119,113 @@ BEYOND = 0.5
 """How much further than the simplest that gives the number those may depart that are listed beside it."""
 AS_SIMPLE = 0.5
 """How much further a combination may depart that is named beside another that gives the same value."""
-BEARS = {1: 1.5, 2: 2.0, 3: 2.75, 4: 3.5, 5: 4.0}
+BEARS = {1: 1.5, 2: 1.5, 3: 2.25, 4: 2.5, 5: 4.0}
 """How far a combination may depart for a number of so many figures: few figures fit many combinations by chance."""
 EXACT = LEVELS[-1]
 MOST_STEPS = 4
 
 
 class Match(NamedTuple):
-    """A candidate that gives the number, read so; ``others`` give the same value and are about as simple.
+    """A combination that gives the number, read so; ``others`` give the same value and are about as simple."""
 
-    ``chance`` is the share of numbers with as many figures that something as simple would give.
-    """
-
-    candidate: Candidate
-    reading: Reading
-    chance: float = 0.0
-    others: tuple[Candidate, ...] = ()
+    combination: Combination
+    reading: NumberReading
+    others: tuple[Combination, ...] = ()
 
     @property
     def cost(self) -> float:
-        """Of the candidate and of the reading."""
-        return self.candidate.cost + self.reading.cost
+        """Of the combination and of the reading."""
+        return self.combination.cost + self.reading.cost
 
 
-class Question(NamedTuple):
-    """What is searched: the roots, and the steps that may be taken from each, in their order."""
+class SearchSpace(NamedTuple):
+    """What is searched: the starts, and the steps that may be taken from each, in their order."""
 
-    roots: Sequence[Root[Any]]
-    steps: Sequence[Step[Any]]
+    starts: Sequence[Start[Any]]
+    steps: Sequence[CountingStep[Any]]
 
-    def dearer(self, by: float) -> Question:
-        """The same, each root further away by this."""
-        return self._replace(roots=[root._replace(cost=root.cost + by) for root in self.roots])
+    def dearer(self, by: float) -> SearchSpace:
+        """The same, each start further away by this."""
+        return self._replace(starts=[start._replace(cost=start.cost + by) for start in self.starts])
 
 
-def bears(reading: Reading) -> float:
+def bears(reading: NumberReading) -> float:
     """How far a combination may depart that this reading is taken for."""
     return EXACT if reading.low == reading.high else BEARS.get(reading.figures, EXACT)
 
 
-def matches(given: Given, questions: Sequence[Question]) -> list[Match]:
-    """The combinations that give the number, the simplest and then the nearest first.
-
-    What is far-fetched, and would give every second number with as many figures, is not among them.
-    """
+def matches(given: WrittenNumber, questions: Sequence[SearchSpace]) -> list[Match]:
+    """The combinations that give the number, the simplest and then the nearest first."""
     most = max(bears(reading) for reading in given.readings)
     for level in (min(level, most) for level in LEVELS):
-        found, around = _found(given, questions, level)
+        found = _found(given, questions, level)
         if found:
             furthest = min(match.cost for match in found) + BEYOND
             if furthest > level:
-                found, around = _found(given, questions, furthest)
-            rated = (one._replace(chance=around.chance(one.reading, one.cost)) for one in found if one.cost <= furthest)
-            telling = (one for one in rated if one.cost <= ALWAYS or one.chance < LIKELY)
-            return sorted(_distinct(telling), key=lambda match: _order(given, match))
+                found = _found(given, questions, furthest)
+            near = (one for one in found if one.cost <= furthest)
+            return sorted(_distinct(near), key=lambda match: _order(given, match))
         if level == most:
             break
     return []
 
 
-def _found(given: Given, questions: Sequence[Question], level: float) -> tuple[list[Match], Others]:
-    """What gives the number within ``level``, and the other values that combinations within it have."""
-    found, around = list[Match](), Others(given)
-    for candidate in _all(given, questions, level):
-        near = float(candidate.shown)
-        around.add(near, candidate.cost)
-        reading = given.reading(candidate.shown) if given.about(near) else None
-        if reading is not None and candidate.cost + reading.cost <= min(level, bears(reading)):
-            found.append(Match(candidate, reading))
-    return found, around
+def _found(given: WrittenNumber, questions: Sequence[SearchSpace], level: float) -> list[Match]:
+    """Return what gives the number within ``level``."""
+    found = list[Match]()
+    for combination in _all(given, questions, level):
+        reading = given.reading(combination.shown) if given.about(float(combination.shown)) else None
+        if reading is not None and combination.cost + reading.cost <= min(level, bears(reading)):
+            found.append(Match(combination, reading))
+    return found
 
 
-def nearest(given: Given, questions: Sequence[Question], most: float = 1.5) -> list[Candidate]:
-    """The simple candidates, the nearest first, each value once; of two that are as near the simpler one."""
-    found: dict[Fraction, Candidate] = {}
-    for candidate in sorted(_all(given, questions, most), key=lambda one: one.cost):
-        found.setdefault(candidate.value, candidate)
+def nearest(given: WrittenNumber, questions: Sequence[SearchSpace], most: float = 1.5) -> list[Combination]:
+    """The simple combinations, the nearest first, each value once; of two that are as near the simpler one."""
+    found: dict[Fraction, Combination] = {}
+    for combination in sorted(_all(given, questions, most), key=lambda one: one.cost):
+        found.setdefault(combination.value, combination)
     return sorted(found.values(), key=lambda one: abs(one.shown - given.value) * (4 + Fraction(one.cost)))
 
 
-def _order(given: Given, match: Match) -> tuple[float, Fraction, int]:
-    return match.cost, abs(match.candidate.shown - given.value), len(match.candidate.taken)
+def _order(given: WrittenNumber, match: Match) -> tuple[float, Fraction, int]:
+    return match.cost, abs(match.combination.shown - given.value), len(match.combination.taken)
 
 
 def _distinct(found: Iterable[Match]) -> list[Match]:
     """Each value once, by its simplest combination, with those that are about as simple."""
     kept: dict[tuple[Fraction, str], Match] = {}
-    for match in sorted(found, key=lambda one: (one.cost, len(one.candidate.taken))):
-        key = match.candidate.value, match.candidate.root.unit
+    for match in sorted(found, key=lambda one: (one.cost, len(one.combination.taken))):
+        key = match.combination.value, match.combination.start.unit
         first = kept.setdefault(key, match)
         if first is not match and match.cost <= first.cost + AS_SIMPLE:
-            kept[key] = first._replace(others=(*first.others, match.candidate))
+            kept[key] = first._replace(others=(*first.others, match.combination))
     return list(kept.values())
 
 
-def _all(given: Given, questions: Sequence[Question], most: float) -> Iterator[Candidate]:
-    """The candidates that cost at most ``most``."""
+def _all(given: WrittenNumber, questions: Sequence[SearchSpace], most: float) -> Iterator[Combination]:
+    """The combinations that cost at most ``most``."""
     for question in questions:
-        for root in question.roots:
-            if root.cost <= most:
-                for candidate in _from(root, root.state, question.steps, 0, (), frozenset(), root.cost, most):
-                    yield from _shown(given, candidate, most)
+        for start in question.starts:
+            if start.cost <= most:
+                for combination in _from(start, start.state, question.steps, 0, (), frozenset(), start.cost, most):
+                    yield from _shown(given, combination, most)
 
 
 def _from(
-    root: Root[Any],
+    start: Start[Any],
     state: State[Any],
-    steps: Sequence[Step[Any]],
+    steps: Sequence[CountingStep[Any]],
     first: int,
-    taken: tuple[tuple[Step[Any], State[Any]], ...],
+    taken: tuple[tuple[CountingStep[Any], State[Any]], ...],
     groups: frozenset[str],
     cost: float,
     most: float,
-) -> Iterator[Candidate]:
+) -> Iterator[Combination]:
     """This state, and all that steps from ``first`` on lead to."""
     value = state.value
-    yield Candidate(value, root, taken, cost, value)
-    if len(taken) >= min(MOST_STEPS, root.deep):
+    yield Combination(value, start, taken, cost, value)
+    if len(taken) >= min(MOST_STEPS, start.deep):
         return
     for place in range(first, len(steps)):
         step = steps[place]
@@ -141,7 +234,9 @@ def _from(
         changed = step.change(state)
         if changed is not None:
             inside = groups | {step.group} if step.group else groups
-            yield from _from(root, changed, steps, place + 1, (*taken, (step, changed)), inside, cost + step.cost, most)
+            yield from _from(
+                start, changed, steps, place + 1, (*taken, (step, changed)), inside, cost + step.cost, most
+            )
 
 
 BINARY = {"bytes": 0.5, "params": 1.0, "flops": 1.5}
@@ -150,22 +245,22 @@ MORE, SMALL, MIXED = 1.0, 2, 0.5
 NAMED = {1: "KiB", 2: "MiB", 3: "GiB", 4: "TiB", 5: "PiB"}
 
 
-def _shown(given: Given, candidate: Candidate, most: float) -> Iterator[Candidate]:
-    """The candidate, and the same where prefixes of 1,024 and of 1,000 are confused."""
-    yield candidate
-    unit, power = candidate.root.unit, given.power
+def _shown(given: WrittenNumber, combination: Combination, most: float) -> Iterator[Combination]:
+    """The combination, and the same where prefixes of 1,024 and of 1,000 are confused."""
+    yield combination
+    unit, power = combination.start.unit, given.power
     if not power:
         return
-    cost = candidate.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
+    cost = combination.cost + BINARY[unit] + (MORE if unit != "bytes" and power <= SMALL else 0.0)
     if cost > most or (given.is_binary and unit != "bytes"):
         return
     for name, words, ratio, rare in _confused(given, unit):
         if cost + rare <= most:
-            taken = (*candidate.taken, Taken(name, words, "", ""))
-            yield candidate._replace(shown=candidate.shown * ratio, cost=cost + rare, taken=taken)
+            taken = (*combination.taken, Taken(name, words, "", ""))
+            yield combination._replace(shown=combination.shown * ratio, cost=cost + rare, taken=taken)
 
 
-def _confused(given: Given, unit: str) -> Iterator[tuple[str, str, Fraction, float]]:
+def _confused(given: WrittenNumber, unit: str) -> Iterator[tuple[str, str, Fraction, float]]:
     """How prefixes are confused: an id, words, by what that multiplies the number, and what it costs more."""
     power = given.power
     binary = NAMED.get(power, f"units of 1,024^{power}")
@@ -183,10 +278,10 @@ def _confused(given: Given, unit: str) -> Iterator[tuple[str, str, Fraction, flo
             yield "mixed_units", words, Fraction(1000 ** (power - 1), 1024 ** (power - 1)), MIXED
 
 
-def written(candidate: Candidate) -> tuple[Taken, ...]:
-    """The steps of a candidate, each with its arithmetic."""
-    before, told = candidate.root.state, list[Taken]()
-    for one in candidate.taken:
+def written(combination: Combination) -> tuple[Taken, ...]:
+    """The steps of a combination, each with its arithmetic."""
+    before, told = combination.start.state, list[Taken]()
+    for one in combination.taken:
         if isinstance(one, Taken):
             told.append(one)
         else:

@@ -42,7 +42,7 @@ class Cell(NamedTuple):
 Cells = dict[Cell, int]
 
 
-class Place(NamedTuple):
+class TensorPlace(NamedTuple):
     """Where a component stands: what is known from those above it."""
 
     block: str = ""
@@ -57,12 +57,12 @@ class Place(NamedTuple):
 def cells_of(tree: Component, vocabulary: int | None) -> Cells:
     """The parameters of a tree by cell, and those that are tied or buffers as cells of their own kind."""
     found: Cells = {}
-    for cell, size in _walk(tree, Place(), 1, vocabulary):
+    for cell, size in _walk(tree, TensorPlace(), 1, vocabulary):
         found[cell] = found.get(cell, 0) + size
     return found
 
 
-def _walk(part: Component, place: Place, times: int, vocabulary: int | None) -> Iterator[tuple[Cell, int]]:
+def _walk(part: Component, place: TensorPlace, times: int, vocabulary: int | None) -> Iterator[tuple[Cell, int]]:
     place, times = _inside(part, place), times * value_of(part.copies)
     for weight in part.own.weights:
         yield _cell(weight, part, place, vocabulary), times * value_of(weight.size)
@@ -72,7 +72,7 @@ def _walk(part: Component, place: Place, times: int, vocabulary: int | None) -> 
         yield from _walk(inner, place, times, vocabulary)
 
 
-def _inside(part: Component, place: Place) -> Place:
+def _inside(part: Component, place: TensorPlace) -> TensorPlace:
     kind, name = part.kind, part.name.lower()
     if kind in STACKS and not place.stack:
         place = place._replace(stack=part.name)
@@ -95,7 +95,7 @@ def _inside(part: Component, place: Place) -> Place:
     return place
 
 
-def _cell(weight: Tensor, part: Component, place: Place, vocabulary: int | None) -> Cell:
+def _cell(weight: Tensor, part: Component, place: TensorPlace, vocabulary: int | None) -> Cell:
     sizes = [value_of(size) for size in weight.shape]
     vocab = vocabulary is not None and vocabulary in sizes
     kind = part.kind

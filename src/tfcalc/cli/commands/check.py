@@ -15,7 +15,7 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.checked import Check
+    from tfcalc.analysis.check import FormulaCheck
     from tfcalc.report.answer import Answer
 
 NEGATIVE = 1
@@ -24,7 +24,7 @@ OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), sp
 APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True)
 
 
-def answer(settings: Settings) -> Check:
+def answer(settings: Settings) -> FormulaCheck:
     """Whether a formula is right, and what differs."""
     settings = aimed(settings)
     if not settings.get("formula"):
@@ -35,7 +35,7 @@ def answer(settings: Settings) -> Check:
     return _checked(settings)
 
 
-def _checked(settings: Settings) -> Check:
+def _checked(settings: Settings) -> FormulaCheck:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked = plans_for(settings, of, model, run)
@@ -56,7 +56,7 @@ def _checked(settings: Settings) -> Check:
 
 
 def _code(answer: Answer) -> int:
-    return 0 if cast("Check", answer).correct else NEGATIVE
+    return 0 if cast("FormulaCheck", answer).correct else NEGATIVE
 
 
 COMMAND = Command(

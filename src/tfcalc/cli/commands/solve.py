@@ -15,14 +15,13 @@ from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.expressions import read_conditions
 from tfcalc.printable import quoted
-from tfcalc.solving.names import meaning
-from tfcalc.solving.solve import solve
+from tfcalc.solving.conditions import meaning
+from tfcalc.solving.solve import one_size, solve
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.solving.answer import Solved
-    from tfcalc.solving.asked import Asked
-    from tfcalc.solving.family import Family
+    from tfcalc.solving.conditions import Evaluator
     from tfcalc.workload import Workload
 
 CONDITION = Option(
@@ -34,7 +33,7 @@ CONDITION = Option(
 FOR = Option(
     "sought",
     ("--for",),
-    "the size to solve for: seq, batch, d_model, layers, tokens, gpus …; or several: d_model,layers",
+    "the size to solve for: seq, batch, d_model, layers, tokens, gpus …",
 )
 OF = Option(
     "of",
@@ -47,7 +46,7 @@ INSTEAD = BY_OF | {"trainable": "compare trainable_params, or leave it out"}
 SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True)
 
 
-def answer(settings: Settings) -> Solved | Family:
+def answer(settings: Settings) -> Solved:
     """The sizes that meet the condition, with the ends proven."""
     text, sought = settings.get("condition"), settings.get("sought")
     if not text:
@@ -56,8 +55,9 @@ def answer(settings: Settings) -> Solved | Family:
         raise UsageError(f"{quoted(text)} is a model, and no condition", "name the condition first")
     if not sought:
         raise UsageError("no size to solve for", "add --for seq, or another size")
-    _refuse_given(settings, str(sought))
-    if not settings.get("serve") and _of_serving(str(sought)):
+    sought = one_size(str(sought))
+    _refuse_given(settings, sought)
+    if not settings.get("serve") and _of_serving(sought):
         settings = settings.with_values(serve=True)
     model, workload = settings.model(), None
     of = settings.get("of")
@@ -86,13 +86,13 @@ def answer(settings: Settings) -> Solved | Family:
         symbolic=settings.get("symbolic", False),
         notation="lbhn" if settings.wants_json else settings.get("notation", "lbhn"),
     )
-    _refuse_idle(settings, found.asked, model, run)
+    _refuse_idle(settings, found.evaluator, model, run)
     return found
 
 
-def _refuse_idle(settings: Settings, asked: Asked, model: Model, run: Workload) -> None:
+def _refuse_idle(settings: Settings, evaluator: Evaluator, model: Model, run: Workload) -> None:
     """Refuse what has no effect on any quantity that the condition turned out to compare."""
-    counted = asked.quantities
+    counted = evaluator.counted
     if not counted & {"flops", "memory", "size"}:
         of = "trainable" if "trainable_params" in counted else "params"
         plans_for(settings, of, model, run, instead=INSTEAD)
@@ -104,8 +104,8 @@ def _refuse_idle(settings: Settings, asked: Asked, model: Model, run: Workload) 
 
         def compared(other: Settings) -> dict[str, int]:
             way = other.workload(model)
-            now = asked.setting.run.replaced(**{name: getattr(way, name) for name in OF_FLOPS})
-            return asked.values(asked.setting._replace(run=now))
+            now = evaluator.setting.run.replaced(**{name: getattr(way, name) for name in OF_FLOPS})
+            return evaluator.values(evaluator.setting._replace(run=now))
 
         options = (option for option in RUN if option.name in OF_FLOPS)
         refuse_idle(settings, options, compared, "on what is compared")
@@ -119,19 +119,14 @@ def _quantities(text: str, of: str | None) -> set[str]:
 
 def _of_serving(sought: str) -> bool:
     """Whether a size that is solved for is one of serving alone, as ``--serve`` need not say then."""
-    return bool(_words(sought) & {key for option in SERVING if option.number for key in option.keys})
-
-
-def _words(sought: str) -> set[str]:
-    return {word.strip().replace("-", "_") for word in sought.split(",")}
+    return sought.replace("-", "_") in {key for option in SERVING if option.number for key in option.keys}
 
 
 def _refuse_given(settings: Settings, sought: str) -> None:
     """A size that is solved for cannot be given, too."""
-    asked = _words(sought)
     for option in (*MODEL_OPTIONS, *RUN, *TRAINING, *SERVING, TOKENS):
         given = settings.given.get(option.name)
-        if given is None or not option.number or not asked & set(option.keys):
+        if given is None or not option.number or sought.replace("-", "_") not in option.keys:
             continue
         if given.source == FLAG:
             raise UsageError(f"{given.called} {given.value} is what --for solves for", "leave it out")
@@ -147,7 +142,6 @@ COMMAND = Command(
         "tfcalc solve 'params = 125M' --for d_model --kind decoder --heads 12",
         "tfcalc solve 'memory <= 80GiB' --for batch llama-3-8b --train --seq 4096",
         "tfcalc solve 'attention / total = 1/2' llama-3-8b --for seq",
-        "tfcalc solve 'params = 125M' --for d_model,layers --kind decoder",
         "tfcalc solve 'memory <= 24GiB' llama-3-8b --for context",
         "tfcalc solve 'kv_cache <= 4GiB' llama-3-8b --for concurrency --serve",
         "tfcalc solve 'flops <= 1e24' llama-3-8b --for tokens --train --seq 4k",

@@ -6,14 +6,32 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, cast
 
+from tfcalc.analysis.plot import QUANTITIES as OF_PARTS
+from tfcalc.analysis.plot import PartsOverSize, plot
+from tfcalc.analysis.targets import TARGETS
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart
 from tfcalc.cli.commands.plans import PLANS, Plans, plans_for
-from tfcalc.cli.options import CONVENTIONS, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, spreading
+from tfcalc.cli.idle import refuse_idle_in_flops
+from tfcalc.cli.options import (
+    CONVENTIONS,
+    COUNT,
+    DTYPE,
+    MODEL_ARGUMENT,
+    MODEL_FIELDS,
+    MODEL_OPTIONS,
+    RUN,
+    SHOW,
+    Option,
+    keyed,
+    spreading,
+)
 from tfcalc.cli.output import ascii_only, deliver, show
 from tfcalc.cli.ranges import FORMS
 from tfcalc.cli.settings import Settings
-from tfcalc.errors import Unavailable, UsageError
+from tfcalc.cli.values import read
+from tfcalc.errors import InvalidModel, Unavailable, UsageError, nearest
+from tfcalc.printable import quoted
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -35,14 +53,41 @@ OF = Option(
     "quantity; memory with --train or --serve is that [default: params; flops where a length or the batch is swept]",
     tuple(QUANTITIES),
 )
+OVER = Option(
+    "over",
+    ("--over",),
+    "the size that grows, and its values: seq=1k..128k:x2, d_model=256,512,1024; the same as --seq 1k..128k:x2",
+)
+PARTS = Option(
+    "parts",
+    ("--parts",),
+    f"comma-separated parts: {', '.join(TARGETS)}, or paths of the tree [default: attention and ffn or moe]",
+)
+SHARES = Option("shares", ("--shares",), "the shares of the whole: in the chart, the table and JSON", switch=True)
 SIZES = (*MODEL_OPTIONS, *RUN, *PLANS)
 PARQUET = ".parquet"
 LONG = 50_000
 """Points from which on a progress bar is shown."""
 
 
-def answer(settings: Settings) -> Swept:
-    """The quantity at each combination of the values."""
+SHORTEST, LONGEST = 128, 8192
+"""Ends of the lengths that are charted where no size has several values; the model may say how long it reads."""
+
+
+def answer(settings: Settings) -> Swept | PartsOverSize:
+    """The quantity at each combination of the values; of parts of the model where these are asked for."""
+    if settings.choose("parts", "shares"):
+        settings.refuse((option.name for option in PLANS), "on parts of a model", {})
+        return parts_over_size(settings)
+    return _swept(settings)
+
+
+def _swept(settings: Settings) -> Swept:
+    if over := settings.get("over"):
+        name, values = _over(settings, over)
+        settings = without(settings, {"over": over}).with_values(**{name: tuple(values)})
+    elif settings.get("chart") and not _several(settings) and settings.get("of", "flops") == "flops":
+        settings = settings.with_values(seq_len=_lengths(settings, "no option has several values"))
     try:
         import tfcalc.arrays.swept as answers
     except ImportError:
@@ -69,6 +114,81 @@ def answer(settings: Settings) -> Swept:
     conventions = {name: value for name, value in _conventions(question, table).items() if name not in spread}
     heading = f"{model.summary}; swept: {', '.join(spread)}"
     return answers.Swept(table, model.described(), conventions, heading, settings.get("units", "iec"), question)
+
+
+def parts_over_size(settings: Settings) -> PartsOverSize:
+    """Parts of the model at each value of one size."""
+    of = settings.get("of", "flops")
+    if of not in OF_PARTS:
+        raise UsageError(f"--of {of} is not counted by parts", f"add --of {', '.join(OF_PARTS)}")
+    name, values = _one_size(settings)
+    one = settings.with_values(**{name: values[0]})
+    if of != "flops":
+        settings.refuse((option.name for option in (*RUN, *COUNT)), f"on {of}", {}, "add --of flops, or leave it out")
+    if of != "memory":
+        settings.refuse((option.name for option in DTYPE), f"on {of}", {}, "add --of memory, or leave it out")
+    if of == "flops":
+        refuse_idle_in_flops(one, one.model(), everything=one.get("count") == "all")
+    one.model()
+    bare = without(one, {name: values})
+    model = bare.model()
+    parts = [part.strip() for part in settings.get("parts", "").split(",") if part.strip()]
+    shares, run = settings.get("shares", False), bare.workload(model)
+    try:
+        return plot(model, name, values, parts, of, run, settings.conventions(), shares=shares, runs=bare.workload)
+    except InvalidModel as error:
+        raise UsageError(error.message, error.hint) from None
+
+
+def _one_size(settings: Settings) -> tuple[str, Sequence[int]]:
+    """The field of the one size that has several values, and these; of FLOPs the usual lengths where none has."""
+    several, over = _several(settings), settings.get("over")
+    called = [settings.given[name].called for name in several] + ["--over"] * bool(over)
+    if len(called) > 1:
+        raise UsageError(f"{' and '.join(called)} have several values", "a plot is over one size: leave the others out")
+    if over:
+        return _over(settings, over)
+    if several:
+        return next(iter(several.items()))
+    if settings.get("of", "flops") != "flops":
+        raise UsageError(NO_SIZE, "write --seq 1k..128k:x2, or --d-model 256..1024:256")
+    return "seq_len", _lengths(settings, NO_SIZE)
+
+
+NO_SIZE = "no size to plot over"
+
+
+def _several(settings: Settings) -> dict[str, Sequence[int]]:
+    """The values of each option that has several, by its field."""
+    given = {name: one.value for name, one in settings.given.items() if isinstance(one.value, tuple | range)}
+    return {name: cast("Sequence[int]", values) for name, values in given.items()}
+
+
+def _over(settings: Settings, text: str) -> tuple[str, Sequence[int]]:
+    """The size that --over names, and its values."""
+    key, equals, spread = text.partition("=")
+    known = keyed(option for option in (*MODEL_FIELDS, *RUN) if option.number)
+    key = key.strip().removeprefix("--").replace("-", "_")
+    if key not in known:
+        raise UsageError(f"--over {quoted(key)} is not a size", nearest(key, known))
+    if not (equals and spread):
+        raise UsageError(f"--over {quoted(text)} has no values", "write --over seq=1k..128k:x2")
+    if (given := settings.given.get(known[key].name)) is not None:
+        raise UsageError(f"{given.called} and --over both give {key}", "leave one of them out")
+    values = read(known[key]._replace(spreads=True), spread, f"--over {key}")
+    return known[key].name, (values,) if isinstance(values, int) else cast("Sequence[int]", values)
+
+
+def _lengths(settings: Settings, otherwise: str) -> tuple[int, ...]:
+    """Doubled from SHORTEST to the longest that the model reads. Raises UsageError where a length was given."""
+    if "seq_len" in settings.given:
+        raise UsageError(otherwise, "write --seq 1k..128k:x2, or --d-model 256..1024:256")
+    longest = settings.model().longest
+    last = longest if isinstance(longest, int) else LONGEST
+    values = [min(SHORTEST, last)]
+    while values[-1] * 2 <= last:
+        values.append(values[-1] * 2)
+    return tuple(values)
 
 
 def _conventions(question: Question, table: Table) -> dict[str, object]:
@@ -140,8 +260,19 @@ def without(settings: Settings, spread: Mapping[str, object]) -> Settings:
     return Settings(kept, settings.named)
 
 
-def write(answer: Swept, settings: Settings) -> None:
+def write_parts(answer: PartsOverSize, settings: Settings, *, always: bool) -> None:
+    """As a chart where one is asked for, or ``always``; else as any other answer."""
+    if not deliver_chart(answer.chart, settings, always=always):
+        if settings.get("quiet"):
+            settings.refuse(("shares",), "with -q, which prints where parts cross", {})
+        show(answer, settings)
+
+
+def write(answer: Swept | PartsOverSize, settings: Settings) -> None:
     """As a chart, as a file of columns, or as any other answer."""
+    if isinstance(answer, PartsOverSize):
+        write_parts(answer, settings, always=False)
+        return
     if deliver_chart(answer.chart, settings):
         return
     target = str(settings.get("output", ""))
@@ -166,13 +297,14 @@ def _alone(made: Callable[[], bytes], settings: Settings, target: str) -> bytes:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, OF, CHART, *spreading((*MODEL_OPTIONS, *RUN, *PLANS)), *CONVENTIONS, *SHOW),
+    (MODEL_ARGUMENT, OF, OVER, PARTS, SHARES, CHART, *spreading((*MODEL_OPTIONS, *RUN, *PLANS)), *CONVENTIONS, *SHOW),
     (
         "tfcalc sweep llama-3-8b --of memory --train --seq 1k..128k:x2 --batch 1,2,4",
         "tfcalc sweep --d-model 256..1024:256 --layers 6,12",
         "tfcalc sweep gpt2 --of flops --seq 128..1024:128 --format csv",
         "tfcalc sweep llama-3-8b --of cache --context 8k,32k,128k --concurrency 1..4",
         "tfcalc sweep llama-3-8b --of params --lora 8,16,32 --json",
+        "tfcalc sweep llama-3-8b --seq 1k..128k:x2 --parts attention,ffn",
     ),
     write=write,
 )

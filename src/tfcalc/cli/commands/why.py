@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.why import CACHE, FLOPS, QUANTITIES, Why, why
+from tfcalc.analysis.why.answer import Why
+from tfcalc.analysis.why.given import FLOPS
+from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.idle import refuse_idle_in_flops

@@ -12,13 +12,10 @@ from typing import NamedTuple
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel, TfcalcError, TooMany, UsageError
 from tfcalc.expressions import Condition, Expression, evaluate
-from tfcalc.solving.asked import Asked
-from tfcalc.solving.bounds import Alternates, NoForm, signs
-from tfcalc.solving.closed import TooLarge, difference, over
-from tfcalc.solving.domain import MOST_TOKENS, Domain, domain
-from tfcalc.solving.search import Turns, Unchanged, searched
-from tfcalc.solving.signs import Run, merged
-from tfcalc.solving.unknowns import TOKENS, Unknown
+from tfcalc.solving.closed_form import TooLarge, difference, over
+from tfcalc.solving.conditions import Evaluator
+from tfcalc.solving.signs import Alternates, NoForm, NotMonotone, SignInterval, Unchanged, merged, searched, signs
+from tfcalc.solving.unknown import MOST_TOKENS, TOKENS, Domain, UnknownSize, domain
 
 HOLDS = {"=": (0,), "<=": (-1, 0), ">=": (0, 1), "<": (-1,), ">": (1,)}
 """Signs of the left side less the right one where a comparison is true."""
@@ -29,7 +26,7 @@ MOST_ROWS = 8
 Value = int | Fraction
 
 
-class Row(NamedTuple):
+class SolutionRow(NamedTuple):
     """Sizes, what each side of the condition is there, and whether it holds."""
 
     sizes: Mapping[str, int]
@@ -37,7 +34,7 @@ class Row(NamedTuple):
     holds: bool
 
 
-class Found(NamedTuple):
+class Solution(NamedTuple):
     """Where a condition holds: ``ranges`` of sizes, their ends proven by ``rows``.
 
     ``crossings`` are the pairs of neighbours between which an equation that no size meets changes sides. ``forms`` are
@@ -48,10 +45,10 @@ class Found(NamedTuple):
     domain: Domain
     ranges: tuple[tuple[int, int], ...]
     crossings: tuple[tuple[int, int], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SolutionRow, ...]
     forms: Mapping[str, Polynomial] | None
     exhaustive: bool
-    runs: tuple[tuple[Run, ...], ...]
+    intervals: tuple[tuple[SignInterval, ...], ...]
     limit: str = ""
 
 
@@ -60,34 +57,30 @@ def sides_of(conditions: Sequence[Condition]) -> tuple[Expression, ...]:
     return (conditions[0].left, *(each.right for each in conditions))
 
 
-class Single:
+class Solver:
     """One unknown of a condition."""
 
     def __init__(
         self,
-        asked: Asked,
+        evaluator: Evaluator,
         conditions: Sequence[Condition],
-        unknown: Unknown,
+        unknown: UnknownSize,
         forms: Mapping[str, Polynomial] | None,
-        *,
-        probed: bool = True,
     ) -> None:
-        self.asked, self.conditions, self.unknown, self.forms = asked, conditions, unknown, forms
+        self.evaluator, self.conditions, self.unknown, self.forms = evaluator, conditions, unknown, forms
         self.sides = sides_of(conditions)
         self.now = unknown.value or 1
-        self.probed = probed
-        """Whether closed forms are held against the library's answers at a few sizes, and not at the ends alone."""
         self.limit = ""
         self._values: dict[int, Mapping[str, int]] = {}
-        self._numbers = asked.numbers([unknown]) if forms is not None else {}
+        self._numbers = evaluator.numbers(unknown) if forms is not None else {}
         if forms is not None and not _letters(forms) <= {*self._numbers, unknown.letter}:
             self.forms = None  # at this depth the model has no layer of a kind that the closed forms are of
 
-    def found(self) -> Found:
+    def found(self) -> Solution:
         """Where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
         self.values(self.now)
-        within = self.domain()
-        if self.forms is not None and self.probed and not self._agree(within):
+        within = self._domain()
+        if self.forms is not None and not self._agree(within):
             self.forms = None
         within = self._built(within)
         while True:
@@ -115,31 +108,31 @@ class Single:
                 continue
             if any(row.holds != _among(row.sizes[self.unknown.word], ranges) for row in rows):
                 raise self._turning()  # a search between sizes that rise and fall
-            return Found(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
+            return Solution(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
 
     def values(self, size: int) -> Mapping[str, int]:
         """What each name is at this size, by the library's own answers."""
         if size not in self._values:
-            self._values[size] = self.asked.values(self.asked.setting.at(self.unknown, size))
+            self._values[size] = self.evaluator.values(self.evaluator.setting.at(self.unknown, size))
         return self._values[size]
 
-    def row(self, size: int) -> Row:
+    def row(self, size: int) -> SolutionRow:
         """Both sides at this size."""
         values = self.values(size)
         sides = tuple(evaluate(side, values) for side in self.sides)
         holds = all(
             _sign(sides[place] - sides[place + 1]) in HOLDS[each.operator] for place, each in enumerate(self.conditions)
         )
-        return Row({self.unknown.word: size}, sides, holds)
+        return SolutionRow({self.unknown.word: size}, sides, holds)
 
-    def domain(self) -> Domain:
+    def _domain(self) -> Domain:
         """The sizes that the unknown may have."""
         owner = self.unknown.owner
         if owner == TOKENS:
             return Domain(last=MOST_TOKENS)
         if owner in ("run", "serving"):
             return Domain()
-        setting, unknown = self.asked.setting, self.unknown
+        setting, unknown = self.evaluator.setting, self.unknown
 
         def fits(size: int) -> str:
             try:
@@ -160,7 +153,7 @@ class Single:
 
     def _built(self, within: Domain) -> Domain:
         """The sizes as far as there is such a model at all, which is told without running it."""
-        model = self.asked.setting.model
+        model = self.evaluator.setting.model
         if self.unknown.owner != "model" or (self.forms is not None and not within.listed):
             return within
 
@@ -210,17 +203,17 @@ class Single:
         at = {**self._numbers, self.unknown.letter: size}
         return {name: int(form.at(at)) for name, form in self.forms.items()}
 
-    def _runs(self, within: Domain) -> tuple[tuple[tuple[Run, ...], ...], bool]:
+    def _runs(self, within: Domain) -> tuple[tuple[tuple[SignInterval, ...], ...], bool]:
         """The signs of each comparison, and whether all sizes were decided."""
         if within.listed:
             ks = range(1, within.last + 1)
             by_size = [
-                [Run(k, k, _sign(self._difference(each, self.values(within.size(k))))) for k in ks]
+                [SignInterval(k, k, _sign(self._difference(each, self.values(within.size(k))))) for k in ks]
                 for each in self.conditions
             ]
             if len({tuple(self.values(size).items()) for size in within.listed}) == 1 and len(within.listed) > 1:
                 raise self._idle(frozenset().union(*(each.names for each in self.conditions)))
-            return tuple(tuple(merged(runs)) for runs in by_size), True
+            return tuple(tuple(merged(intervals)) for intervals in by_size), True
         exhaustive, found = True, []
         for each in self.conditions:
             try:
@@ -228,12 +221,13 @@ class Single:
             except (NoForm, TooLarge):
                 exhaustive = False
                 found.append(self._by_search(each, within))
-        last = min(runs[-1].last for runs in found)
+        last = min(intervals[-1].last for intervals in found)
         return tuple(
-            tuple(run._replace(last=min(run.last, last)) for run in runs if run.first <= last) for runs in found
+            tuple(interval._replace(last=min(interval.last, last)) for interval in intervals if interval.first <= last)
+            for intervals in found
         ), exhaustive
 
-    def _by_form(self, condition: Condition, within: Domain) -> list[Run]:
+    def _by_form(self, condition: Condition, within: Domain) -> list[SignInterval]:
         if self.forms is None:
             raise NoForm
         try:
@@ -251,7 +245,7 @@ class Single:
 
         return signs(moved, self.unknown.letter, self._numbers, within.step, within.first, within.last, at)
 
-    def _by_search(self, condition: Condition, within: Domain) -> list[Run]:
+    def _by_search(self, condition: Condition, within: Domain) -> list[SignInterval]:
         def at(k: int) -> Fraction:
             return Fraction(self._difference(condition, self.values(within.size(k))))
 
@@ -259,12 +253,12 @@ class Single:
             with suppress(TfcalcError):
                 first, last = at(within.first), at(within.last)
                 if first != last and _sign(first) == _sign(last) != 0:
-                    return [Run(within.first, within.last, _sign(first))]
+                    return [SignInterval(within.first, within.last, _sign(first))]
         try:
             return searched(at, within.place(self.now), within.first, within.last)
         except Unchanged:
             raise self._idle(condition.names) from None
-        except Turns:
+        except NotMonotone:
             raise self._turning() from None
 
     def _turning(self) -> UsageError:
@@ -275,26 +269,26 @@ class Single:
         return evaluate(condition.left, values) - evaluate(condition.right, values)
 
     def _idle(self, names: Iterable[str]) -> UsageError:
-        used = self.asked.letters_of(self.forms or {})
+        used = self.evaluator.letters_of(self.forms or {})
         told = f"{self.unknown.word} changes nothing in {' and '.join(sorted(names)) or 'it'}"
         if self.unknown.name == "gpus":
             return UsageError(told, "shard with --zero 3, or --fsdp")
-        if "memory" in self.asked.quantities and not self.asked.memory_runs:
+        if "memory" in self.evaluator.counted and not self.evaluator.memory_runs:
             return UsageError(f"{told} at rest", "add --train or --serve")
         return UsageError(told, f"solve for {', '.join(used)}" if used else "solve for another size")
 
     def _crossings(
-        self, every: Sequence[Sequence[Run]], ranges: Sequence[tuple[int, int]]
+        self, every: Sequence[Sequence[SignInterval]], ranges: Sequence[tuple[int, int]]
     ) -> tuple[tuple[int, int], ...]:
         """Of an equation that nothing meets: the neighbours between which it changes sides, by place."""
         if ranges or len(every) != 1 or self.conditions[0].operator != "=":
             return ()
-        (runs,) = every
-        return tuple((one.last, other.first) for one, other in pairwise(runs))
+        (intervals,) = every
+        return tuple((one.last, other.first) for one, other in pairwise(intervals))
 
     def _rows(
         self, within: Domain, ranges: Sequence[tuple[int, int]], crossings: Sequence[tuple[int, int]]
-    ) -> Iterable[Row]:
+    ) -> Iterable[SolutionRow]:
         """Each end with its neighbour on the other side; of an equation that nothing meets, both neighbours."""
         places: set[int] = {k for pair in crossings for k in pair}
         for first, last in ranges[:MOST_ROWS]:
@@ -335,12 +329,14 @@ class Single:
 
 
 def _where(
-    every: Sequence[Sequence[Run]], conditions: Sequence[Condition], within: Domain
+    every: Sequence[Sequence[SignInterval]], conditions: Sequence[Condition], within: Domain
 ) -> tuple[tuple[int, int], ...]:
     """The sizes at which all comparisons hold."""
     found = [(within.first, within.last)]
-    for runs, each in zip(every, conditions, strict=True):
-        joined = _joined([(run.first, run.last) for run in runs if run.sign in HOLDS[each.operator]])
+    for intervals, each in zip(every, conditions, strict=True):
+        joined = _joined(
+            [(interval.first, interval.last) for interval in intervals if interval.sign in HOLDS[each.operator]]
+        )
         found = [
             (max(one[0], other[0]), min(one[1], other[1]))
             for one in found

@@ -1,4 +1,4 @@
-"""The answer of ``why``: the conventions that give a number, or that none does."""
+"""The answer of ``why``: the conventions that give a number, or that none does, and where its numbers come from."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.why.chance import RARELY, SELDOM
-from tfcalc.analysis.why.search import written
-from tfcalc.analysis.why.step import Taken
+from tfcalc.analysis.why.search import Taken, written
 from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.opening import Constant, Opener, Rule, Way, found, total
 from tfcalc.report.sheet import Cell, Column, Sheet
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.why.given import Given
-    from tfcalc.analysis.why.opened import OfWhy
-    from tfcalc.analysis.why.search import Match
-    from tfcalc.analysis.why.step import Candidate
+    from tfcalc.analysis.why.given import WrittenNumber
+    from tfcalc.analysis.why.search import Combination, Match
+    from tfcalc.report.paths import Step
 
 AS_COUNTED = "as tfcalc counts"
 SHOWN = 5
 OTHERS = 3
 """Causes that are named beside the first, where they give the same number."""
-NEARLY, THIRD = 0.9, 0.34
 ASSUMED = (
     "parameters as tfcalc counts: unique trainable tensors, a tied matrix once, buffers apart",
     "FLOPs as tfcalc counts: a multiply-add is 2, matrix products only, masked pairs counted",
@@ -49,7 +46,6 @@ class Reason:
         changes: what the value is the sum of: the number that steps start from, and what each adds; each in words.
         shown: the value in the unit that was written.
         given: the number as it was given.
-        chance: the share of numbers with as many figures that something as simple gives; None where it was not found.
         others: causes that give the same value and are about as simple.
     """
 
@@ -64,7 +60,6 @@ class Reason:
     changes: tuple[tuple[int | float, str], ...] = ()
     shown: int | float = 0
     given: int | float = 0
-    chance: float | None = None
     others: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
@@ -78,56 +73,55 @@ class Reason:
             "command": self.command,
             "distance": self.distance,
             "read": self.reading,
-            "chance": None if self.chance is None else float(f"{self.chance:.2g}"),
             "or": list(self.others),
         }
 
 
-def reason(given: Given, candidate: Candidate, reading: str) -> Reason:
-    """A candidate in words."""
-    root, taken = candidate.root, written(candidate)
-    start = number(root.state.value)
-    start = f"{root.what} = {start}" if " x " in root.what else start
+def reason(given: WrittenNumber, combination: Combination, reading: str) -> Reason:
+    """A combination in words."""
+    start, taken = combination.start, written(combination)
+    first = number(start.state.value)
+    as_sum = f"{start.what} = {first}" if " x " in start.what else first
     changes = [step.arithmetic for step in taken if step.arithmetic]
-    arithmetic = f"{_chain(number(root.state.value), changes)} = {number(candidate.value)}" if changes else start
+    arithmetic = f"{_chain(first, changes)} = {number(combination.value)}" if changes else as_sum
     flags = [step.flags for step in taken if step.flags.startswith("--")]
     return Reason(
-        value=exact(candidate.value),
-        unit=root.unit,
-        cause=_cause(candidate),
-        steps=tuple([root.name] * bool(root.words) + [step.name for step in taken]),
+        value=exact(combination.value),
+        unit=start.unit,
+        cause=_cause(combination),
+        steps=tuple([start.name] * bool(start.words) + [step.name for step in taken]),
         arithmetic=arithmetic,
-        command=" ".join([*root.command.split(), *dict.fromkeys(flags)]),
-        distance=float((candidate.shown - given.value) / given.value),
+        command=" ".join([*start.command.split(), *dict.fromkeys(flags)]),
+        distance=float((combination.shown - given.value) / given.value),
         reading=reading,
-        changes=tuple(_changes(candidate)),
-        shown=exact(candidate.shown),
+        changes=tuple(_changes(combination)),
+        shown=exact(combination.shown),
         given=exact(given.value),
     )
 
 
-def _changes(candidate: Candidate) -> Iterator[tuple[int | float, str]]:
+def _changes(combination: Combination) -> Iterator[tuple[int | float, str]]:
     """The number that steps start from, and by how much each of them changes it."""
-    root = candidate.root
-    before = root.state.value
-    yield exact(before), f"{root.what}: {root.command}"
-    for one in candidate.taken:
+    start = combination.start
+    before = start.state.value
+    yield exact(before), f"{start.what}: {start.command}"
+    for one in combination.taken:
         if not isinstance(one, Taken):
             step, after = one
             yield exact(after.value - before), step.words
             before = after.value
 
 
-def _cause(candidate: Candidate) -> str:
-    causes = [each for each in (candidate.root.words, *(step.words for step in written(candidate))) if each]
+def _cause(combination: Combination) -> str:
+    causes = [each for each in (combination.start.words, *(step.words for step in written(combination))) if each]
     return "; ".join(causes) or AS_COUNTED
 
 
-def found(given: Given, match: Match) -> Reason:
+def matched(given: WrittenNumber, match: Match) -> Reason:
     """A match in words, with what else gives the same number."""
-    one = reason(given, match.candidate, match.reading.words)
+    one = reason(given, match.combination, match.reading.words)
     others = dict.fromkeys(_cause(other) for other in match.others)
-    return replace(one, chance=match.chance, others=tuple(other for other in others if other != one.cause)[:OTHERS])
+    return replace(one, others=tuple(other for other in others if other != one.cause)[:OTHERS])
 
 
 def _chain(start: str, changes: list[str]) -> str:
@@ -161,6 +155,7 @@ class Why:
         notes: what is known of this number of this model.
         model: the model, as in JSON.
         of: the quantities that the number may be of, or that were tried: params, flops, memory, cache.
+        ways: how many values conventions give that are written so.
     """
 
     given: str
@@ -170,6 +165,7 @@ class Why:
     notes: tuple[str, ...]
     model: dict[str, object]
     of: tuple[str, ...] = ()
+    ways: int = 0
 
     @property
     def found(self) -> bool:
@@ -195,7 +191,7 @@ class Why:
             ],
             rows=rows,
             quiet=self.answer if self.answer is not None else "none",
-            notes=[*self.notes, *self._the_same(), *self._by_chance(), *self._commands()],
+            notes=[*self.notes, *self._the_same(), *self._in_how_many_ways(), *self._commands()],
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
@@ -204,7 +200,7 @@ class Why:
         if self.reasons:
             first = self.reasons[0]
             value = f"{number(Fraction(first.value))} {UNITS[first.unit]}"
-            return f"{self.given} {_how_surely(first)} {value}: {first.cause}"
+            return f"{self.given} {'is' if self._is_one else 'may be'} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         near = self.nearest[0]
@@ -222,23 +218,24 @@ class Why:
             return []
         return [f"{number(Fraction(first.value))} is also: {'; or '.join(first.others)}"]
 
-    def _by_chance(self) -> list[str]:
-        """How much the match says, where that is not much."""
-        chance = self.reasons[0].chance if self.reasons else None
-        if chance is None or chance < RARELY or not self.reasons[0].steps:
+    def _in_how_many_ways(self) -> list[str]:
+        """Tell that the number may be several values, where the first is not what tfcalc itself counts."""
+        if self._is_one:
             return []
-        share = "Nearly every number" if chance > NEARLY else f"{_one_in(chance)} numbers"
-        return [f"{share} with as many figures would fit something as simple by chance; more figures tell more"]
+        shown = f", of which {len(self.reasons)} are shown" if self.ways > len(self.reasons) else ""
+        return [f"{self.ways} values are written as {self.given}{shown}; more figures tell them apart"]
+
+    @property
+    def _is_one(self) -> bool:
+        return self.ways < 2 or not self.reasons[0].steps
 
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
         return [f"Start from: {one.command}" for one in first]
 
-    def opener(self) -> OfWhy:
+    def opener(self) -> WhyOrigins:
         """Where its numbers come from."""
-        from tfcalc.analysis.why.opened import OfWhy
-
-        return OfWhy(self)
+        return WhyOrigins(self)
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
@@ -248,25 +245,11 @@ class Why:
             "model": self.model,
             "given": self.given,
             "found": self.found,
+            "ways": self.ways,
             "reasons": [one.to_dict() for one in self.reasons],
             "nearest": [one.to_dict() for one in self.nearest],
             "notes": list(self.notes),
         }
-
-
-def _how_surely(one: Reason) -> str:
-    if one.chance is None or one.chance < RARELY or not one.steps:
-        return "is"
-    return "is probably" if one.chance < SELDOM else "may be"
-
-
-def _one_in(chance: float) -> str:
-    """``1 in 8``, or ``6 in 10``.
-
-    >>> _one_in(0.12), _one_in(0.62)
-    ('1 in 8', '6 in 10')
-    """
-    return f"1 in {1 / chance:.0f}" if chance <= THIRD else f"{10 * chance:.0f} in 10"
 
 
 def percent(distance: float) -> str:
@@ -274,6 +257,32 @@ def percent(distance: float) -> str:
     return "0 %" if abs(distance) < 5e-5 else f"{distance:+.2%}".replace("%", " %")
 
 
-def reasons(given: Given, matched: list[Match]) -> tuple[Reason, ...]:
+def reasons(given: WrittenNumber, found: list[Match]) -> tuple[Reason, ...]:
     """The first few, in words."""
-    return tuple(found(given, one) for one in matched[:SHOWN])
+    return tuple(matched(given, one) for one in found[:SHOWN])
+
+
+class WhyOrigins(Opener):
+    """A reason's number is the one that its command prints, changed by one convention after the other."""
+
+    def __init__(self, answer: Why) -> None:
+        self.answer = answer
+        self.heading = answer.heading
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a number that conventions give, or of how far it is from the one that was given."""
+        match steps:
+            case ("reasons" | "nearest" as kind, int(place), "exact_value"):
+                reason = self._reason(kind, place)
+                return total(*(Constant(number, words) for number, words in reason.changes))
+            case ("reasons" | "nearest" as kind, int(place), "distance"):
+                reason = self._reason(kind, place)
+                unit = "the same in the unit that was written"
+                shown = f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
+                return Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.answer.given}"),))
+            case ("ways",):
+                return found(f"values that conventions give and that are written as {self.answer.given}")
+        return None
+
+    def _reason(self, kind: str, place: int) -> Reason:
+        return (self.answer.reasons if kind == "reasons" else self.answer.nearest)[place]

@@ -1,11 +1,13 @@
-"""What is solved for: a size of the model or of what it runs, its letter, and the value that it has now."""
+"""The size to solve for: its field, its letter, the value it has now, and the values it may have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.core.divisors import divisors
 from tfcalc.core.polynomial import symbol
+from tfcalc.dimensions import LARGEST
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
 from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Serving, Training
@@ -22,7 +24,6 @@ TOKENS = "tokens"
 LETTER_OF_TOKENS = "D"
 OTHER_NAMES = {"vocab": "vocab_size", "vocabulary": "vocab_size", "sequence": "seq_len", "length": "seq_len"}
 IN_SERVING = {"batch_size": "concurrency", "seq_len": "context", "cached": "context"}
-UNIT = {"batch_size": "sequences", "seq_len": "tokens", "context": "tokens", "cached": "tokens", TOKENS: "tokens"}
 
 
 class Setting(NamedTuple):
@@ -34,7 +35,7 @@ class Setting(NamedTuple):
     serving: Serving | None = None
     tokens: int | None = None
 
-    def at(self, unknown: Unknown, size: int) -> Setting:
+    def at(self, unknown: UnknownSize, size: int) -> Setting:
         """The same with another size."""
         match unknown.owner:
             case "model":
@@ -49,7 +50,7 @@ class Setting(NamedTuple):
                 return self._replace(tokens=size)
 
 
-class Unknown(NamedTuple):
+class UnknownSize(NamedTuple):
     """What is solved for: the ``word`` that was given, the field's ``name``, its ``letter``, and whose field it is.
 
     ``value`` is what it is now, where it has a value.
@@ -63,17 +64,17 @@ class Unknown(NamedTuple):
 
     def symbolic(self, model: Model) -> Model:
         """A model with letters for its sizes, with this one's letter for it."""
-        present = model.replaced(**{self.name: 1 if self.value is None else self.value})
-        return with_symbols(present).replaced(**{self.name: symbol(self.letter)})
+        present = with_symbols(model.replaced(**{self.name: self.value or 1}))
+        return present.replaced(**{self.name: symbol(self.letter)})
 
 
-def unknown(word: str, setting: Setting) -> Unknown:
+def unknown_size(word: str, setting: Setting) -> UnknownSize:
     """The size that a word means. Raises UsageError with the nearest one, or where it has no effect here."""
     name = OTHER_NAMES.get(word, word).replace("-", "_")
     if name == TOKENS:
         if not setting.run.training:
             raise UsageError("tokens are those of a training run", "add --train")
-        return Unknown(word, TOKENS, LETTER_OF_TOKENS, TOKENS, setting.tokens)
+        return UnknownSize(word, TOKENS, LETTER_OF_TOKENS, TOKENS, setting.tokens)
     for owner, described in _owners(setting):
         field = words(described).get(name)
         if field is None:
@@ -86,21 +87,18 @@ def unknown(word: str, setting: Setting) -> Unknown:
         if owner == "serving" and setting.serving is None:
             raise UsageError(f"{word} is a size of serving", "add --serve")
         value = described.values().get(described.dimensions()[field].symbol)
-        return Unknown(word, field, described.dimensions()[field].symbol, owner, _whole(value))
+        return UnknownSize(word, field, described.dimensions()[field].symbol, owner, _whole(value))
     return _of_model(word, name, setting)
 
 
-def settled(unknowns: Iterable[Unknown], setting: Setting) -> tuple[tuple[Unknown, ...], Setting]:
-    """The same where a size to solve for fits no such model as it is, with one that does in its place."""
-    found = []
-    for each in unknowns:
-        if each.owner == "model" and (start := _start(each, setting)) is not None:
-            each, setting = each._replace(value=start), setting.at(each, start)
-        found.append(each)
-    return tuple(found), setting
+def with_feasible_start(unknown: UnknownSize, setting: Setting) -> tuple[UnknownSize, Setting]:
+    """Replace a value that fits no such model by one near it that does."""
+    if unknown.owner == "model" and (start := _start(unknown, setting)) is not None:
+        return unknown._replace(value=start), setting.at(unknown, start)
+    return unknown, setting
 
 
-def _start(one: Unknown, setting: Setting) -> int | None:
+def _start(one: UnknownSize, setting: Setting) -> int | None:
     """A size that fits near the one that it has, which does not; None where that does, or none was found."""
     now = one.value or 1
     others = sorted(
@@ -143,13 +141,13 @@ def words(described: Sized) -> dict[str, str]:
     return found
 
 
-def _of_model(word: str, name: str, setting: Setting) -> Unknown:
+def _of_model(word: str, name: str, setting: Setting) -> UnknownSize:
     model = setting.model
     own, classic = words(model), words(Transformer())
     letters = {known.symbol: field for field, known in model.dimensions().items()}
     run_letters = {known.symbol: field for field, known in setting.run.dimensions().items()}
     if name not in own and name not in classic and name in run_letters:
-        return unknown(run_letters[name], setting)._replace(word=word)
+        return unknown_size(run_letters[name], setting)._replace(word=word)
     # tfcalc's own names first: n_layers is that of both stacks, where a config has a name for each
     field = name if name in model.dimensions() else classic.get(name) or own.get(name) or letters.get(name)
     if field is None:
@@ -162,7 +160,7 @@ def _of_model(word: str, name: str, setting: Setting) -> Unknown:
     sizes = [_value_of(model, path) for path in places]
     letter = model.dimensions()[places[0]].symbol if len(places) == 1 else Transformer().dimensions()[field].symbol
     same = sizes[0] if sizes and all(size == sizes[0] for size in sizes) else None
-    return Unknown(word, field, letter, "model", same)
+    return UnknownSize(word, field, letter, "model", same)
 
 
 def _value_of(model: Model, field: str) -> int | None:
@@ -175,3 +173,62 @@ def _value_of(model: Model, field: str) -> int | None:
 
 def _whole(value: Num | None) -> int | None:
     return value if isinstance(value, int) else None
+
+
+MOST_TOKENS = 10**18
+
+
+class Domain(NamedTuple):
+    """The sizes k·``step`` for k from ``first`` to ``last``; or those ``listed``, in order, where k counts them.
+
+    ``why`` says why not all whole numbers are among them.
+    """
+
+    step: int = 1
+    first: int = 1
+    last: int = LARGEST
+    listed: tuple[int, ...] = ()
+    why: str = ""
+
+    def size(self, k: int) -> int:
+        """The size of this place."""
+        return self.listed[k - 1] if self.listed else k * self.step
+
+    def place(self, size: int) -> int:
+        """Where this size stands, or the next below it."""
+        if self.listed:
+            return max(sum(each <= size for each in self.listed), 1)
+        return max(min(size // self.step, self.last), self.first)
+
+
+FURTHER = (1, 2, 3, 5, 13, 1009)
+"""Steps beyond the value of now that are tried; the last is beyond what could be divided by it."""
+
+
+def domain(now: int | None, fits: Callable[[int], str], related: Iterable[int], most: int = LARGEST) -> Domain:
+    """The sizes that fit, found from the value that a size has now: multiples of the smallest step that fits.
+
+    ``fits`` says why a size does not, and nothing where it does. Where no multiples fit beyond the value, only divisors
+    of ``related`` sizes can: they are listed.
+    """
+    if now is None or now < 1:
+        return Domain(last=most)
+    why = ""
+    for step in divisors(now):
+        reasons = [reason for further in FURTHER if (reason := fits(now + further * step))][:1]
+        if not reasons:
+            return Domain(step, _first(step, now, fits), most // step, why=why)
+        why = why or reasons[0]
+    listed = sorted({size for number in {*related, now} for size in divisors(number) if not fits(size)})
+    return Domain(1, 1, len(listed), tuple(listed), why) if listed else Domain(1, 1, 1, (now,), why)
+
+
+def _first(step: int, now: int, fits: Callable[[int], str]) -> int:
+    """The first multiple that fits, of those up to the value that a size has now."""
+    low, high = 0, now // step
+    if not fits(step):
+        return 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * step) else (low, middle)
+    return high

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.numbers import serving_context
 from tfcalc.analysis.serving_memory import at_work
 from tfcalc.analysis.why.given import BYTES_UNIT
-from tfcalc.analysis.why.step import Change, Root, State, Step
+from tfcalc.analysis.why.search import Change, CountingStep, Start, State
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.footprint.plans import Serving
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.workload import Workload
 
-FORMATS = {"bf16": Fraction(2), "fp32": Fraction(4), "fp8": Fraction(1)}
-RARE = {"bf16": 0.0, "fp8": 0.75, "fp32": 1.25}
+FORMATS = {"bf16": Fraction(2), "fp8": Fraction(1)}
+RARE = {"bf16": 0.0, "fp8": 0.5}
 """What a format costs that keys and values are said to be in."""
-SAID = {"bf16": "16 bits", "fp32": "fp32", "fp8": "8 bits"}
+SAID = {"bf16": "16 bits", "fp8": "8 bits"}
 CONTEXTS = (1000, 1024, 2048, 4096, 8192, 16000, 16384, 32000, 32768, 128000, 131072)
-OTHER_LENGTH, TOO_LONG, K_OF_1000 = 0.75, 0.75, 1.05
+OTHER_LENGTH, TOO_LONG, K_OF_1000 = 0.75, 0.25, 1.05
 """What a context costs that was not asked, and one that the model cannot read."""
 KEYS_AND_VALUES, LATENT, STATE, SOURCE = "keys and values", "latent vectors", "state", "of the source"
 PAIR, ROTATED = ("K", "V"), "rotated key"
@@ -83,7 +83,7 @@ def cells_of(model: Model, workload: Workload, tokens: int) -> Cells:
     return together
 
 
-def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iterator[Root[CacheCell]]:
+def starts(model: Model, workload: Workload, called: str, *, given: bool) -> Iterator[Start[CacheCell]]:
     """A token's, or that of the tokens that were asked about; then of other contexts."""
     batch, longest = value_of(workload.batch_size), model.longest if isinstance(model.longest, int) else 0
     asked = value_of(workload.seq_len)
@@ -104,7 +104,7 @@ def roots(model: Model, workload: Workload, called: str, *, given: bool) -> Iter
             numbers = f"{batch:,} x {sum(cells.values()):,}" if batch > 1 else f"{sum(cells.values()):,}"
             what = f"KV cache of {of}: {numbers} numbers x {each} bytes"
             state: S = State(cells, each * batch)
-            yield Root(f"cache_{length}_{name}", what, ", ".join(told), state, command, cost, BYTES_UNIT)
+            yield Start(f"cache_{length}_{name}", what, ", ".join(told), state, command, cost, BYTES_UNIT)
 
 
 def _with_k_of_1000(length: int) -> list[int]:
@@ -112,32 +112,32 @@ def _with_k_of_1000(length: int) -> list[int]:
     return [length // 1024**power * 1000**power for power in (2, 1) if length % 1024**power == 0][:1]
 
 
-def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[Step[CacheCell]]:
+def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[CountingStep[CacheCell]]:
     """What is counted as more, or forgotten; ``widths`` are heads, width of keys, width of values, where latent."""
     heads, groups, hidden = known.heads, known.kv_heads, known.hidden_size
     words = "windows ignored: every layer keeps all tokens"
-    yield Step("no_windows", words, 1.0, _each(lambda cell: cell._replace(kept=cell.tokens)), "windows")
+    yield CountingStep("no_windows", words, 1.0, _each(lambda cell: cell._replace(kept=cell.tokens)), "windows")
     if heads and groups and groups < heads:
         words = f"keys and values of all {heads:,} heads; {groups:,} are stored (grouped-query attention)"
 
         def ungrouped(cell: CacheCell) -> CacheCell:
             return cell._replace(each=cell.each * heads // groups) if cell.kind == KEYS_AND_VALUES else cell
 
-        yield Step("all_heads", words, 1.0, _each(ungrouped), "width")
+        yield CountingStep("all_heads", words, 1.0, _each(ungrouped), "width")
     if widths:
         many, keys, values = widths
         words = (
             f"keys and values of all {many:,} heads ({keys:,} + {values:,} wide); latent attention stores one vector"
         )
-        yield Step("no_latent", words, 1.0, _each(lambda cell: cell._replace(each=many * (keys + values))), "width")
-        words = f"2 x {many:,} heads x {values:,}, as in multi-head attention; latent attention stores one vector"
-        yield Step("no_latent_mha", words, 1.0, _each(lambda cell: cell._replace(each=2 * many * values)), "width")
+        yield CountingStep(
+            "no_latent", words, 1.0, _each(lambda cell: cell._replace(each=many * (keys + values))), "width"
+        )
 
         def unrotated(cell: CacheCell) -> CacheCell:
             return cell._replace(each=cell.each - cell.rotated) if cell.rotated else cell
 
         words = "the rotated key left out: the latent vector alone"
-        yield Step("no_rotated_key", words, 1.0, _each(unrotated), "width")
+        yield CountingStep("no_rotated_key", words, 1.0, _each(unrotated), "width")
     if hidden and heads and known.head_dim and not widths and hidden % heads == 0 and hidden != heads * known.head_dim:
         width = hidden // heads
         words = f"a head size of {hidden:,} / {heads:,} = {width:,}; it is {known.head_dim:,}"
@@ -147,24 +147,24 @@ def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[Step[Ca
             fits = cell.kind == KEYS_AND_VALUES and (cell.each * narrow).denominator == 1
             return cell._replace(each=int(cell.each * narrow)) if fits else cell
 
-        yield Step("head_size", words, 1.0, _each(of_heads), "head")
+        yield CountingStep("head_size", words, 1.0, _each(of_heads), "head")
     if hidden:
         words = f"the hidden size {hidden:,} in the place of what is stored: {_stored(known, widths)}"
-        yield Step("hidden_size", words, 1.0, _each(lambda cell: cell._replace(each=2 * hidden)), "width")
+        yield CountingStep("hidden_size", words, 1.0, _each(lambda cell: cell._replace(each=2 * hidden)), "width")
     forgotten = "the factor 2, for keys and values, forgotten"
-    yield Step("no_values", forgotten, 1.0, lambda state: state.times(Fraction(1, 2)), "two")
+    yield CountingStep("no_values", forgotten, 1.0, lambda state: state.times(Fraction(1, 2)), "two")
     again = "the factor 2, for keys and values, counted again"
-    yield Step("two_again", again, 1.0, lambda state: state.times(2), "two")
+    yield CountingStep("two_again", again, 1.0, lambda state: state.times(2), "two")
     if groups and groups > 1 and not widths:
         one = Fraction(1, groups)
-        yield Step("per_head", "of one head", 1.5, lambda state: state.times(one), "ranks")
+        yield CountingStep("per_head", "of one head", 1.5, lambda state: state.times(one), "ranks")
     if known.layers and known.layers > 1:
         per = Fraction(1, known.layers)
-        yield Step("per_layer", "of one layer", 1.0, lambda state: state.times(per), "layers")
+        yield CountingStep("per_layer", "of one layer", 1.0, lambda state: state.times(per), "layers")
     for ranks in (2, 4, 8):
         words = f"of one of {ranks} ranks of tensor parallelism"
         share = Fraction(1, ranks)
-        yield Step(f"tp_{ranks}", words, 1.25, lambda state, share=share: state.times(share), "ranks")  # type: ignore[misc]  # bound now
+        yield CountingStep(f"tp_{ranks}", words, 1.25, lambda state, share=share: state.times(share), "ranks")  # type: ignore[misc]  # bound now
 
 
 def _stored(known: Facts, widths: tuple[int, int, int] | None) -> str:

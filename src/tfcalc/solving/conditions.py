@@ -1,11 +1,12 @@
-"""What a condition compares, at any size: exact numbers by the library's own answers, and closed forms in letters."""
+"""The names of a condition: what each means, and its value at any size, as a number or as a closed form in letters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import run_tree, tuning_for
+from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.memory import memory
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
@@ -20,14 +21,131 @@ from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
-from tfcalc.solving.names import TERMS, Meant, meaning, parts
-from tfcalc.solving.unknowns import LETTER_OF_TOKENS, Setting, Unknown, words
+from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words
 from tfcalc.symbols import values, with_symbols
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.model import Sized
     from tfcalc.report import Report
+
+QUANTITIES = ("params", "flops", "memory", "active_params", "trainable_params")
+"""What is counted, as a condition calls it."""
+OTHER_NAMES = {
+    "total_params": "params",
+    "total_flops": "flops",
+    "total_bytes": "memory",
+    "peak_bytes": "memory",
+    "peak": "memory",
+    "bytes": "memory",
+    "parameters": "params",
+}
+BYTES = "_bytes"
+TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache")
+"""Terms of memory that need not say so; any other does by the end of its key, BYTES."""
+TOTAL = "total"
+"""The whole model, in the quantity that was asked for."""
+
+KINDS = {
+    "attention": ("attention",),
+    "mha": ("attention",),
+    "ffn": ("ffn", "moe"),
+    "mlp": ("ffn", "moe"),
+    "norm": ("norm",),
+    "norms": ("norm",),
+    "ln": ("norm",),
+    "moe": ("moe",),
+    "router": ("router",),
+    "experts": ("experts",),
+    "layer": ("layer",),
+    "layers": ("layer",),
+    "embedding": ("embedding", "position"),
+    "embeddings": ("embedding", "position"),
+    "output": ("output",),
+}
+"""PartsOrigin by what they do: all that the model has of the kind, together."""
+
+
+class Meant(NamedTuple):
+    """A name of a condition: its ``quantity`` (one of QUANTITIES, or ``size``), and the ``part`` (empty: the whole)."""
+
+    quantity: str
+    part: str = ""
+
+
+def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
+    """What a name means where parts without a quantity are taken ``of`` this one, and these are the ``sizes``.
+
+    >>> meaning("attention", "flops", ()), meaning("memory.weights", "flops", ())
+    (Meant(quantity='flops', part='attention'), Meant(quantity='memory', part='weights'))
+    >>> meaning("kv_cache", "flops", ())
+    Meant(quantity='memory', part='kv_cache')
+    """
+    if name in sizes:
+        return Meant("size", name)
+    first, _, behind = name.partition(".")
+    before, _, last = name.rpartition(".")
+    for quantity, part in ((first, behind), (last, before)):
+        known = OTHER_NAMES.get(quantity, quantity)
+        if known in QUANTITIES:
+            return Meant(known, "" if part == TOTAL else part)
+    term = name.removesuffix(BYTES)
+    if name.endswith(BYTES) or term in TERMS:
+        return Meant("memory", term)
+    return Meant(of, "" if name == TOTAL else name)
+
+
+def parts(root: Node, name: str) -> list[Node]:
+    """All parts of a model that a name means, none within another: by kind, by path or its end, or part.part.
+
+    Raises UsageError with the nearest names, where there is none.
+    """
+    found = list(_parts(root, name)) if name else [root]
+    if not found:
+        found = list(_parts(root, meant_by(name)))
+    if not found:
+        kinds = {node.component.kind for node in root.walk()}
+        known = [word for word, its in KINDS.items() if kinds & set(its)]
+        paths = [node.path.partition(".")[2] for node in root.walk()]
+        close = nearest(name, [*known, *QUANTITIES, TOTAL, *paths[1:]])
+        here = f"known: {', '.join([*QUANTITIES[:3], TOTAL, *known])}, or a path that tfcalc params shows"
+        raise UsageError(f"{quoted(name)} is no part of this model", close if "mean" in close else here)
+    return found
+
+
+def _parts(root: Node, name: str) -> Iterator[Node]:
+    found = list(_topmost(root, _finder(name)))
+    if found:
+        yield from found
+        return
+    for place in range(len(name) - 1, 0, -1):
+        if name[place] == ".":
+            outer = [node for node in _topmost(root, _finder(name[:place])) if node is not root]
+            inner = [part for node in outer for below in node.below() for part in _parts(below, name[place + 1 :])]
+            if inner:
+                yield from inner
+                return
+
+
+def _finder(name: str) -> Finder:
+    if name in KINDS:
+        return lambda node: node.component.kind in KINDS[name]
+    if name == "self_attention":
+        return TARGETS["mha"]
+    if name in ("cross_attention", "cross-mha"):
+        return TARGETS["cross-mha"]
+    if name in ("encoder", "decoder"):
+        return lambda node: name in (node.component.name, node.component.kind)
+    return by_path(name)
+
+
+def _topmost(node: Node, fits: Finder) -> Iterator[Node]:
+    if fits(node):
+        yield node
+        return
+    for below in node.below():
+        yield from _topmost(below, fits)
+
 
 OF_CLASSIC = 500
 """What a step of the classic Transformer spends beside its operations, of which there are few."""
@@ -40,7 +158,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-class Asked:
+class Evaluator:
     """The names of a condition, and what each is ``of`` where it says no quantity itself."""
 
     def __init__(
@@ -56,20 +174,20 @@ class Asked:
         self.of = of
         self.meant = {name: meaning(name, of, self.sizes) for name in sorted(names)}
 
-    def with_setting(self, setting: Setting) -> Asked:
+    def with_setting(self, setting: Setting) -> Evaluator:
         """The same question about another setting."""
-        return Asked(setting, self.conventions, self.meant, self.of, self.weights)
+        return Evaluator(setting, self.conventions, self.meant, self.of, self.weights)
 
     @property
-    def quantities(self) -> set[str]:
-        """What is counted."""
+    def counted(self) -> set[str]:
+        """The quantities that the names are of."""
         return {meant.quantity for meant in self.meant.values()}
 
     @property
     def memory_runs(self) -> bool:
         """Whether the memory that is asked for is that of training or serving."""
         setting = self.setting
-        return "memory" in self.quantities and (setting.run.training or setting.serving is not None)
+        return "memory" in self.counted and (setting.run.training or setting.serving is not None)
 
     def values(self, setting: Setting) -> dict[str, int]:
         """Each name's number with these sizes. Raises as the library does for a model that cannot be."""
@@ -88,30 +206,23 @@ class Asked:
                 found[name] = int(value_of(self._measured(root, meant, setting)))
         return found
 
-    def forms(self, unknowns: Iterable[Unknown]) -> dict[str, Polynomial] | None:
+    def forms(self, unknown: UnknownSize) -> dict[str, Polynomial] | None:
         """Each name's closed form, with a letter for every size; None where a name has none."""
-        if self.memory_runs or ("memory" in self.quantities and not self.by_tree):
+        if self.memory_runs or ("memory" in self.counted and not self.by_tree):
             return None
         model, run = with_symbols(self.setting.model), with_symbols(self.setting.run)
         tokens: Num | None = None if self.setting.tokens is None else symbol(LETTER_OF_TOKENS)
-        for each in unknowns:
-            match each.owner:
-                case "model":
-                    present = self.setting.model.replaced(**{each.name: each.value or 1})
-                    model = with_symbols(present)
-                    break
-        for each in unknowns:
-            match each.owner:
-                case "model":
-                    model = model.replaced(**{each.name: symbol(each.letter)})
-                case "run":
-                    run = run.replaced(**{each.name: symbol(each.letter)})
-                case "tokens":
-                    tokens = symbol(LETTER_OF_TOKENS)
-                case _:
-                    return None
+        match unknown.owner:
+            case "model":
+                model = unknown.symbolic(self.setting.model)
+            case "run":
+                run = run.replaced(**{unknown.name: symbol(unknown.letter)})
+            case "tokens":
+                tokens = symbol(LETTER_OF_TOKENS)
+            case _:
+                return None
         setting: Any = Setting(model, run, self.setting.training, None, tokens)  # type: ignore[arg-type]  # letters for ints
-        root = self._tree(setting, symbolic=True).root() if self.quantities - {"size"} else None
+        root = self._tree(setting, symbolic=True).root() if self.counted - {"size"} else None
         found = {}
         for name, meant in self.meant.items():
             if meant.quantity == "size":
@@ -120,8 +231,8 @@ class Asked:
                 found[name] = polynomial(self._measured(root, meant, setting))
         return found
 
-    def numbers(self, unknowns: Iterable[Unknown]) -> dict[str, int]:
-        """What all other letters stand for."""
+    def numbers(self, unknown: UnknownSize) -> dict[str, int]:
+        """The values of all letters but the one of this size."""
         setting = self.setting
         tuning = tuning_for(setting.model, self.tuning(setting), "FLOPs")
         known: dict[str, Num] = values(setting.model, setting.run)
@@ -129,8 +240,7 @@ class Asked:
             known["r"] = tuning.plan.lora
         if setting.tokens is not None:
             known[LETTER_OF_TOKENS] = setting.tokens
-        for each in unknowns:
-            known.pop(each.letter, None)
+        known.pop(unknown.letter, None)
         return {letter: number for letter, number in known.items() if isinstance(number, int)}
 
     def letters_of(self, forms: Mapping[str, Polynomial]) -> list[str]:

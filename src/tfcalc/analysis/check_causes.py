@@ -1,7 +1,7 @@
-"""Why two formulas differ: parts of a model that one of them lacks, or counts another number of times.
+"""Why two formulas differ: one part of a model that is missing or extra, a factor, or a letter for another.
 
-A formula that counts some parts S not once but q times is off by (q - 1)·S. So for each likely q the sum S is found by
-a division, and then the parts that add up to it.
+A formula that counts a part S not once but q times is off by (q - 1)·S. So for each likely q the sum S is found by a
+division, and then the part that is as large.
 """
 
 from __future__ import annotations
@@ -15,25 +15,17 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.expressions.expansion import Ratio
 from tfcalc.report.explanation import Line
 
-MOST_TOGETHER = 3
-"""Parts that are named together."""
-
-MOST_STEPS = 6_000
-"""Of one search."""
-
-NEIGHBOURS = 0.3
-"""By how much parts are nearer that follow each other."""
-
 ALL = "all of it"
 NORM = ("γ", "β")
 WITH_BIASES = (("W_Q, W_K, W_V", "b_Q, b_K, b_V"), ("W_QKV", "b_QKV"), ("W_K, W_V", "b_K, b_V"))
+WITH_ONE_BIAS = (("W_O", "b_O"), ("W_1", "b_1"), ("W_2", "b_2"))
 PROJECTED = "the projections of attention"
 PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O", "W_QKV")
 SCORES = ("Q Kᵀ", "P V")
 """The two products of attention itself."""
 
 
-class Part(NamedTuple):
+class CountablePart(NamedTuple):
     """Something that can be forgotten or counted twice: its name, its size, its lines as bits, and how far-fetched."""
 
     name: str
@@ -42,7 +34,7 @@ class Part(NamedTuple):
     rank: float
 
 
-class Times(NamedTuple):
+class Multiplicity(NamedTuple):
     """How often parts were counted that are there once: a number, or a letter, or 1 by a letter, or one by another.
 
     ``by`` is the letter that ``letter`` took the place of.
@@ -73,111 +65,101 @@ class Times(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Parts that were counted so many times, and how far-fetched that is; ``others`` would explain it as well."""
+    """A part that was counted so many times, and how far-fetched that is; ``others`` would explain it as well."""
 
-    times: Times
-    parts: tuple[Part, ...]
+    times: Multiplicity
+    part: CountablePart
     cost: float
-    others: tuple[tuple[Part, ...], ...] = ()
+    others: tuple[CountablePart, ...] = ()
 
     @property
     def is_all(self) -> bool:
-        """Whether these are all the parts there are."""
-        return self.parts[0].name == ALL
-
-    @property
-    def number(self) -> Polynomial:
-        """What these parts are together, counted once."""
-        return _sum(part.number for part in self.parts)
+        """Whether this is all that there is."""
+        return self.part.name == ALL
 
 
-NEVER, TWICE = Times(Fraction(0)), Times(Fraction(2))
+NEVER, TWICE = Multiplicity(Fraction(0)), Multiplicity(Fraction(2))
 FRACTIONS = {(1, 2): 1.3, (2, 3): 1.85, (1, 3): 1.85, (3, 1): 1.85, (1, 4): 1.85, (4, 1): 1.85}
-NUMBERS = ((NEVER, 1.0), (TWICE, 1.4), *((Times(Fraction(*each)), cost) for each, cost in FRACTIONS.items()))
+NUMBERS = ((NEVER, 1.0), (TWICE, 1.4), *((Multiplicity(Fraction(*each)), cost) for each, cost in FRACTIONS.items()))
 LETTER, BY_LETTER = 1.5, 1.6
 """How far-fetched it is that parts were counted so many times."""
 
 
 def cause_of(difference: Ratio, lines: Sequence[Line]) -> Cause | None:
-    """The nearest reason for a difference (yours less what is right): the same parts all counted so many times."""
+    """Find the nearest reason for a difference (yours less what is right): a part counted so many times, or a letter.
+
+    ``None`` where there is none.
+    """
     parts = parts_of(lines)
     letters = sorted(difference.top.free_symbols)
     times = [*NUMBERS]
-    times += [(Times(letter=letter), LETTER) for letter in letters]
+    times += [(Multiplicity(letter=letter), LETTER) for letter in letters]
     own = sorted({letter for part in parts for letter in part.number.free_symbols})
-    times += [(Times(letter=letter, divided=True), BY_LETTER) for letter in own]
+    times += [(Multiplicity(letter=letter, divided=True), BY_LETTER) for letter in own]
     best: Cause | None = None
     for each, cost in times:
         behind = each.sum_behind(difference)
         if behind is None or not behind.terms:
             continue
-        found = _covers(behind, parts if each in (NEVER, TWICE) else [one for one in parts if one.name != PROJECTED])
-        if found and (best is None or cost + _rank(found[0]) < best.cost):
-            best = Cause(each, found[0], cost + _rank(found[0]), tuple(found[1:]))
-    return best
+        found = _as_large(behind, parts if each in (NEVER, TWICE) else [one for one in parts if one.name != PROJECTED])
+        if found and (best is None or cost + found[0].rank < best.cost):
+            best = Cause(each, found[0], cost + found[0].rank, tuple(found[1:]))
+    return best or _replaced(difference, parts)
 
 
-def causes_of(difference: Ratio, lines: Sequence[Line]) -> tuple[Cause, ...]:
-    """One reason for the whole; else one for what is missing and one for what is too much, as far as there are any."""
-    whole = cause_of(difference, lines)
-    if whole is not None or difference.bottom != 1:
-        return () if whole is None else (whole,)
+def _replaced(difference: Ratio, parts: Sequence[CountablePart]) -> Cause | None:
+    """Find a part that was counted with another letter in the place of one of its own, as a for g."""
     terms = difference.top.terms.items()
-    signs = [Polynomial({powers: factor for powers, factor in terms if factor * sign > 0}) for sign in (-1, 1)]
-    if not all(half.terms for half in signs):
-        return ()
-    replaced = _replaced(-signs[0], signs[1], lines)
-    if replaced is not None:
-        return (replaced,)
-    found = (cause_of(Ratio(half), lines) for half in signs)
-    return tuple(cause for cause in found if cause is not None and cause.times in (NEVER, TWICE) and not cause.is_all)
-
-
-def _replaced(missing: Polynomial, extra: Polynomial, lines: Sequence[Line]) -> Cause | None:
-    """Parts that were counted with another letter in the place of one of theirs, as a for g."""
+    missing, extra = (Polynomial({powers: abs(n) for powers, n in terms if n * sign > 0}) for sign in (-1, 1))
+    if difference.bottom != 1:
+        return None
     for wrong in sorted(extra.free_symbols):
         for right in sorted(missing.free_symbols - {wrong}):
             if missing * symbol(wrong) == extra * symbol(right):
-                found = _covers(missing, parts_of(lines))
+                found = _as_large(missing, parts)
                 if found:
-                    return Cause(Times(letter=wrong, by=right), found[0], LETTER + _rank(found[0]), tuple(found[1:]))
+                    return Cause(
+                        Multiplicity(letter=wrong, by=right), found[0], LETTER + found[0].rank, tuple(found[1:])
+                    )
     return None
 
 
-def parts_of(lines: Sequence[Line]) -> list[Part]:
+def parts_of(lines: Sequence[Line]) -> list[CountablePart]:
     """Everything of an explanation that has a name: lines, parts of lines, modules, biases, norms, and all."""
     every = (1 << len(lines)) - 1
     bits = [1 << place for place in range(len(lines))]
     titles = [", ".join(line.names) for line in lines]
-    found = [Part(ALL, _sum(line.formula for line in lines), every, 0.1)]
+    found = [CountablePart(ALL, _sum(line.formula for line in lines), every, 0.1)]
     for place, line in enumerate(lines):
         several = titles.count(titles[place]) > 1 and line.where
-        found.append(Part(titles[place] + f" of {line.where}" * bool(several), line.formula, bits[place], 1.0))
+        found.append(CountablePart(titles[place] + f" of {line.where}" * bool(several), line.formula, bits[place], 1.0))
         many = len(line.names)
         for some in range(1, many):
             share = Ratio.of(line.formula * some, many)
             words = {1: "one", 2: "two"}.get(some, str(some))
             if share.bottom == 1:
                 found.append(
-                    Part(f"{words} of {found[-1].name if some == 1 else titles[place]}", share.top, bits[place], 1.7)
+                    CountablePart(
+                        f"{words} of {found[-1].name if some == 1 else titles[place]}", share.top, bits[place], 1.7
+                    )
                 )
     found += _modules(lines, bits, every)
     found += _alike(lines, bits, titles)
-    unlike: dict[tuple[Polynomial, int], Part] = {}
+    unlike: dict[tuple[Polynomial, int], CountablePart] = {}
     for part in sorted(found, key=lambda part: part.rank):
         if part.number.terms:
             unlike.setdefault((part.number, part.lines), part)
     return list(unlike.values())
 
 
-def _modules(lines: Sequence[Line], bits: list[int], every: int) -> Iterator[Part]:
+def _modules(lines: Sequence[Line], bits: list[int], every: int) -> Iterator[CountablePart]:
     """The modules that lines are of, and those around them."""
     paths = {path for line in lines for path in _above(line.where)}
     for path in sorted(paths, key=lambda path: (path.count("."), path)):
         inside = [place for place, line in enumerate(lines) if path in _above(line.where)]
         covered = sum(bits[place] for place in inside)
         if len(inside) > 1 and covered != every:
-            yield Part(path, _sum(lines[place].formula for place in inside), covered, 1.0)
+            yield CountablePart(path, _sum(lines[place].formula for place in inside), covered, 1.0)
 
 
 def _above(path: str) -> list[str]:
@@ -185,7 +167,7 @@ def _above(path: str) -> list[str]:
     return [".".join(names[:end]) for end in range(1, len(names) + 1)]
 
 
-def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterator[Part]:
+def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterator[CountablePart]:
     """What is of one kind: the same matrix of every module, biases, norms, both, the scores."""
     bias = frozenset(place for place, line in enumerate(lines) if _is_bias(line))
     norm = frozenset(place for place, line in enumerate(lines) if line.names[0] in NORM)
@@ -200,6 +182,7 @@ def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterato
     ]
     kinds += [(f"every {title}", 1.0, _called(titles, title)) for title in dict.fromkeys(titles)]
     kinds += [(f"{pair[0]} with biases", 1.0, _called(titles, *pair)) for pair in WITH_BIASES if pair[0] in titles]
+    kinds += [(" and ".join(pair), 1.2, _called(titles, *pair)) for pair in WITH_ONE_BIAS if {*pair} <= {*titles}]
     kinds += [
         (f"the biases of {where}", 1.2, bias & frozenset(own))
         for where, own in groupby(range(len(lines)), key=lambda place: lines[place].where)
@@ -207,7 +190,9 @@ def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterato
     ]
     for name, rank, inside in kinds:
         if len(inside) > 1:
-            yield Part(name, _sum(lines[place].formula for place in inside), sum(bits[place] for place in inside), rank)
+            yield CountablePart(
+                name, _sum(lines[place].formula for place in inside), sum(bits[place] for place in inside), rank
+            )
 
 
 def _called(titles: list[str], *wanted: str) -> frozenset[int]:
@@ -223,47 +208,10 @@ def _is_bias(line: Line) -> bool:
     return line.names[0].startswith("b_")
 
 
-def _covers(wanted: Polynomial, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """Parts without a line in common that add up to this: the nearest, then others that are as near."""
-    fitting = sorted(
-        (part for part in parts if _fits(part.number, wanted)), key=lambda part: -sum(part.number.terms.values())
-    )
-    steps, found = 0, list[tuple[Part, ...]]()
-
-    def search(left: Polynomial, start: int, chosen: tuple[Part, ...], used: int, more: int) -> None:
-        nonlocal steps
-        for place in range(start, len(fitting)):
-            part = fitting[place]
-            steps += 1
-            if steps > MOST_STEPS:
-                return
-            if part.lines & used or not _fits(part.number, left):
-                continue
-            rest = left - part.number
-            if not rest.terms and more == 1:
-                found.append((*chosen, part))
-            elif rest.terms and more > 1:
-                search(rest, place + 1, (*chosen, part), used | part.lines, more - 1)
-
-    for together in range(1, MOST_TOGETHER + 1):
-        search(wanted, 0, (), 0, together)
-        if found:
-            break
-    found.sort(key=_rank)
-    return [each for each in found if _rank(each) <= _rank(found[0])]
-
-
-def _fits(number: Polynomial, inside: Polynomial) -> bool:
-    return all(inside.terms.get(powers, 0) >= factor for powers, factor in number.terms.items())
-
-
-def _rank(parts: tuple[Part, ...]) -> float:
-    """How far-fetched they are together: less so where they follow each other, as a module and its norm."""
-    lines = 0
-    for part in parts:
-        lines |= part.lines
-    neighbours = lines // (lines & -lines) & (lines // (lines & -lines) + 1) == 0
-    return sum(part.rank for part in parts) - NEIGHBOURS * (neighbours and len(parts) > 1)
+def _as_large(wanted: Polynomial, parts: Sequence[CountablePart]) -> list[CountablePart]:
+    """The parts of this size: the nearest, and others that are as near."""
+    found = sorted((part for part in parts if part.number == wanted), key=lambda part: part.rank)
+    return [part for part in found if part.rank == found[0].rank]
 
 
 def _sum(numbers: Iterable[Polynomial]) -> Polynomial:

@@ -1,37 +1,44 @@
-"""How parts of a model grow with one size: their amounts, their shares of the whole, and where two of them cross."""
+"""How parts of a model grow with one size: amounts, shares of the whole, where two cross, and where each comes from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import asked_run, check_arguments, run_tree
+from tfcalc.analysis.axes import MODEL, RUN, axes, placed
+from tfcalc.analysis.common import asked_run, check_arguments, default_run, run_tree
 from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.pruned import together
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.stated import for_programs
 from tfcalc.analysis.targets import TARGETS, find
+from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import params
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import InvalidModel, UsageError, one_of
+from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
+from tfcalc.report.opening import Opener, Way, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens
-from tfcalc.symbols import spellings
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_growth import OfGrowth
     from tfcalc.core.component import Node
     from tfcalc.model import Model
+    from tfcalc.report.explanation import Explanation
+    from tfcalc.report.paths import Step
     from tfcalc.workload import Workload
 
+Runs = Callable[["Model"], "Workload"]
+"""The workload that is run of a model."""
 QUANTITIES = {"params": "parameters", "flops": "FLOPs", "memory": "bytes"}
 MOST = 1_000
 """Values of the size: a model is built for each."""
 
 
-class Crossing(NamedTuple):
+class PartCrossing(NamedTuple):
     """Where ``one`` part passes ``other``: ``at`` this number it has as much or more, ``after`` that one still less.
 
     They follow each other, unless there is no model at the numbers between them (heads that do not divide the width).
@@ -54,7 +61,7 @@ class Crossing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Growth:
+class PartsOverSize:
     """The amounts of ``parts`` and of the ``whole`` at each of the ``values`` of a size (``over``).
 
     With ``shares`` charts and tables show the shares of the whole alone, and JSON has them beside the amounts.
@@ -66,12 +73,12 @@ class Growth:
     values: tuple[int, ...]
     parts: Mapping[str, tuple[int, ...]]
     whole: tuple[int, ...]
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[PartCrossing, ...]
     heading: str
     model: Mapping[str, object]
     conventions: Mapping[str, object]
     units: str
-    counted: Counted
+    counted: PartCounts
     shares: bool = False
 
     @property
@@ -79,11 +86,9 @@ class Growth:
         """``params``, ``flops`` or ``bytes``."""
         return "bytes" if self.of == "memory" else self.of
 
-    def opener(self) -> OfGrowth:
+    def opener(self) -> PlotOrigins:
         """Where its numbers come from."""
-        from tfcalc.analysis.opened_growth import OfGrowth
-
-        return OfGrowth(self)
+        return PlotOrigins(self)
 
     def to_dict(self) -> dict[str, object]:
         """The answer for programs."""
@@ -138,7 +143,7 @@ class Growth:
     def _cell(self, amount: int) -> Cell:
         return Bytes(amount) if self.of == "memory" else Short(amount, "B" if self.of == "params" else "G")
 
-    def _exactly(self, crossing: Crossing) -> str:
+    def _exactly(self, crossing: PartCrossing) -> str:
         return f": {crossing.amounts[0]:,} and {crossing.amounts[1]:,}"
 
     def chart(self) -> Chart:
@@ -174,7 +179,8 @@ def plot(
     conventions: Conventions | None = None,
     *,
     shares: bool = False,
-) -> Growth:
+    runs: Runs | None = None,
+) -> PartsOverSize:
     """Count parts of ``model`` at each of the ``values`` of one size.
 
     Args:
@@ -187,6 +193,7 @@ def plot(
         workload: phase, sequences and their lengths in tokens, where these do not grow.
         conventions: which operations are counted, and the number format of the weights.
         shares: show the parts' shares of the whole.
+        runs: what is run of a model with another size, where that is not the workload.
 
     Returns:
         The amounts of each part and of the whole, and where a part passes another: exactly, by bisection between two
@@ -207,48 +214,45 @@ def plot(
         raise UsageError(f"{len(values):,} values of {over}", f"give 1 to {MOST:,}")
     if of == "flops":
         refuse_idle_in_flops(model, asked_run(model, workload))
-    counted = Counted(model, asked_run(model, workload), conventions or Conventions(), of, over, tuple(parts))
+    runs = runs or (lambda other: workload or default_run(other))
+    counted = PartCounts(model, runs, conventions or Conventions(), of, over, tuple(parts))
     amounts = [counted(value) for value in values]
     if len(values) > 1 and len(set(amounts)) == 1:
         raise UsageError(f"{over} has no effect on the {QUANTITIES[of]} of these parts", "choose another")
     names = counted.parts
     by_part = {name: tuple(each[place] for each in amounts) for place, name in enumerate(names)}
-    described = for_programs(of, counted.run, counted.conventions)
-    return Growth(
+    ends = [for_programs(of, counted.at(value)[1], counted.conventions) for value in (values[0], values[-1])]
+    alike = {name: value for name, value in ends[0].items() if name != over and ends[-1].get(name) == value}
+    return PartsOverSize(
         of,
         over,
-        counted.length,
+        counted.axes[0].length,
         tuple(values),
         by_part,
         tuple(each[-1] for each in amounts),
         tuple(_crossings(counted, values, amounts)),
         model.summary,
         model.described(),
-        {name: value for name, value in described.items() if name != over},
+        alike,
         counted.conventions.units,
         counted,
         shares,
     )
 
 
-class Counted:
+class PartCounts:
     """The amounts of the parts, and that of the whole, at a value of the size; each is counted once."""
 
     def __init__(
-        self, model: Model, run: Workload, conventions: Conventions, of: str, over: str, parts: tuple[str, ...]
+        self, model: Model, runs: Runs, conventions: Conventions, of: str, over: str, parts: tuple[str, ...]
     ) -> None:
-        self.model, self.run, self.of = model, run, of
+        self.model, self.of, self.runs = model, of, runs
         self.conventions = resolve_dtype(model, conventions) if of == "memory" else conventions
-        described = next((one for one in (run, model) if over in spellings(one)), None)
-        if described is None:
-            raise UsageError(f"{over!r} is not a size", "give seq_len, batch_size, d_model, …")
-        letter = spellings(described)[over]
-        self.field, self.length = next(
-            (name, size.length) for name, size in described.dimensions().items() if size.symbol == letter
-        )
-        self.field = over if over in described.also_called(self.field) else self.field
-        self.of_run = described is run
-        root = run_tree(model, run).root()
+        try:
+            self.axes = axes([over], model, runs(model), False, False)
+        except UsageError as error:
+            raise UsageError(f"{over!r} is not a size", error.hint) from None
+        root = run_tree(model, asked_run(model, runs(model))).root()
         self.parts = parts or tuple(_usual(root))
         for part in self.parts:
             find(root, part)
@@ -267,9 +271,9 @@ class Counted:
 
     def at(self, value: int) -> tuple[Model, Workload]:
         """The model and the workload, of which one has this size."""
-        if self.of_run:
-            return self.model, self.run.replaced(**{self.field: value})
-        return self.model.replaced(**{self.field: value}), self.run
+        sizes = {axis.name: value for axis in self.axes}
+        model = self.model.replaced(**placed(self.axes, MODEL, sizes))
+        return model, asked_run(model, self.runs(model).replaced(**placed(self.axes, RUN, sizes)))
 
 
 def _usual(root: Node) -> Iterator[str]:
@@ -294,7 +298,9 @@ def named(root: Node, target: str) -> list[Node]:
     return found
 
 
-def _crossings(counted: Counted, values: Sequence[int], amounts: Sequence[tuple[int, ...]]) -> Iterator[Crossing]:
+def _crossings(
+    counted: PartCounts, values: Sequence[int], amounts: Sequence[tuple[int, ...]]
+) -> Iterator[PartCrossing]:
     """Where a part that had less has as much as another, between each two values that follow each other."""
     steps = sorted(zip(values, amounts, strict=True))
     for left, right in combinations(range(len(counted.parts)), 2):
@@ -304,7 +310,7 @@ def _crossings(counted: Counted, values: Sequence[int], amounts: Sequence[tuple[
                     yield _bisected(counted, one, other, low, high)
 
 
-def _bisected(counted: Counted, one: int, other: int, low: int, high: int) -> Crossing:
+def _bisected(counted: PartCounts, one: int, other: int, low: int, high: int) -> PartCrossing:
     while high - low > 1:
         middle = (low + high) // 2
         try:
@@ -314,4 +320,54 @@ def _bisected(counted: Counted, one: int, other: int, low: int, high: int) -> Cr
         low, high = (middle, high) if at[one] < at[other] else (low, middle)
     at, before = counted(high), counted(low)
     names = counted.parts[one], counted.parts[other]
-    return Crossing(*names, high, low, (at[one], at[other]), (before[one], before[other]))
+    return PartCrossing(*names, high, low, (at[one], at[other]), (before[one], before[other]))
+
+
+class PlotOrigins(Opener):
+    """Values are given; crossings are found by bisection; amounts are counted on a model of each value."""
+
+    def __init__(self, answer: PartsOverSize) -> None:
+        self.answer = answer
+        self.heading = answer.heading
+        self.names = list(answer.parts)
+
+    def way(self, steps: tuple[Step, ...]) -> Way | None:
+        """Of a value, an amount, or a crossing."""
+        answer = self.answer
+        match steps:
+            case ("values", int()):
+                return given(f"--over: a value of {answer.over}")
+            case ("parts", int(part), "amounts", int(place)):
+                return PartAmount(answer, self.names[part], answer.values[place])
+            case ("parts", int(part), "shares", int(place)):
+                if not answer.whole[place]:
+                    return given("0: the whole has nothing there")
+                return ratio(f"parts.{part}.amounts.{place}", over=(f"whole.{place}",))
+            case ("whole", int(place)):
+                return PartAmount(answer, "", answer.values[place])
+            case ("crossings", int(place), "at" | "after"):
+                each = answer.crossings[place]
+                return found(f"bisection: {each.words}; there {each.amounts[0]:,} and {each.amounts[1]:,}")
+            case ("crossings", int(place), "amounts" | "amounts_after" as key, int(which)):
+                each = answer.crossings[place]
+                at = each.at if key == "amounts" else each.after
+                return PartAmount(answer, (each.one, each.other)[which], at)
+        return None
+
+
+class PartAmount:
+    """What a part, or the whole (""), has at a value of the size."""
+
+    def __init__(self, answer: PartsOverSize, part: str, value: int) -> None:
+        self.answer, self.part, self.value = answer, part, value
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation:
+        """All parts of this name, matrix by matrix. Raises UsageError, as nothing lies behind it."""
+        if further:
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+        counted, of = self.answer.counted, self.answer.of
+        model, run = counted.at(self.value)
+        tree = to_open(model, of, run if of == "flops" else None, counted.conventions)
+        kept = {node.path for node in named(tree.node, self.part)} if self.part else {tree.node.path}
+        note = f"{self.part or 'the whole'} at {self.answer.over} {self.value:,}"
+        return together(prefix, of, tree, lambda node: node.path in kept, COUNTS[of], (note,))

@@ -1,0 +1,212 @@
+"""``tfcalc why``: which conventions give a number that somebody states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.common import asked_run, check_arguments, default_run
+from tfcalc.analysis.facts import facts
+from tfcalc.analysis.why import cache, flops, params_starts, params_steps, weights
+from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, corrected, read
+from tfcalc.analysis.why.search import SearchSpace, matches, nearest
+from tfcalc.analysis.why.tensors import cells_of
+from tfcalc.configs.published import HFModel
+from tfcalc.errors import one_of
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.facts import Facts
+    from tfcalc.core.component import Component
+    from tfcalc.model import Model
+    from tfcalc.workload import Workload
+
+MEMORY, CACHE = "memory", "cache"
+QUANTITIES = (PARAMS, FLOPS, MEMORY, CACHE)
+
+
+UNASKED = 0.75
+
+
+class WhyInput(NamedTuple):
+    """The model that a number is said to be of, ``called`` so on the command line, and how it was run, if that is said.
+
+    ``tokens`` are those of a whole training run.
+    """
+
+    model: Model
+    called: str
+    workload: Workload | None
+    tokens: int | None
+
+    @property
+    def run(self) -> Workload:
+        """The workload, or the default."""
+        return asked_run(self.model, self.workload)
+
+    def tree(self) -> Component:
+        """The model's own tree."""
+        return self.model.tree(default_run(self.model).replaced(seq_len=1))
+
+    def known(self, tree: Component) -> Facts:
+        """Its sizes."""
+        return facts(self.model, tree)
+
+
+def rounds(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator[Sequence[str]]:
+    """The quantities that are looked at together, the likely ones first."""
+    if of is not None:
+        yield (of,)
+    elif given.unit == BYTES_UNIT:
+        yield MEMORY, CACHE
+    elif given.unit:
+        yield (given.unit,)
+    else:
+        first = (FLOPS, PARAMS) if asked.workload is not None or asked.tokens is not None else (PARAMS, FLOPS)
+        yield from ((one,) for one in first)
+        if given.scale == 1:
+            yield CACHE, MEMORY
+
+
+def unasked(given: WrittenNumber, of: str | None, quantity: str, asked: WhyInput) -> float:
+    """What it costs to take the number for FLOPs: nothing where something says so."""
+    said = of is not None or given.unit or asked.workload is not None or asked.tokens is not None
+    return 0.0 if said or quantity != FLOPS else UNASKED
+
+
+def questions(of: str, asked: WhyInput) -> Iterator[SearchSpace]:
+    """Where to start from and which steps to take, for one quantity."""
+    if of == PARAMS:
+        yield from _params(asked)
+    elif of == FLOPS:
+        yield _flops(asked)
+    elif of == MEMORY:
+        yield _memory(asked)
+    else:
+        yield _cache(asked)
+
+
+def _params(asked: WhyInput) -> Iterator[SearchSpace]:
+    tree = asked.tree()
+    known = asked.known(tree)
+    cells = cells_of(tree, known.vocab_size)
+    starts = [
+        *params_starts.starts(asked.model, tree, known, asked.called),
+        *params_starts.part_starts(tree, known.vocab_size, asked.called),
+        *params_starts.grouped_starts(tree, known.vocab_size, asked.called),
+        *params_steps.adapter_starts(tree, f"tfcalc params {asked.called}".strip()),
+    ]
+    more = (
+        *params_starts.extra_layers(asked.model, tree, cells, known),
+        *params_steps.buffer_steps(asked.model, tree, known),
+        *params_steps.packed_steps(tree),
+        *params_steps.adapter_steps(tree),
+    )
+    whole = [start for start in starts if not start.is_part]
+    yield SearchSpace(whole, list(params_steps.steps(cells, known, more)))
+    parts = [start for start in starts if start.is_part]
+    yield SearchSpace(parts, list(params_steps.steps_of_part(known)))
+
+
+def _flops(asked: WhyInput) -> SearchSpace:
+    run, given = asked.run, asked.workload is not None
+    phase_given = run.phase != "forward"
+    starts = flops.starts(asked.model, run, asked.called, asked.tokens, given=given, phase_given=phase_given)
+    return SearchSpace(list(starts), list(flops.steps(run)))
+
+
+def _memory(asked: WhyInput) -> SearchSpace:
+    tree = asked.tree()
+    known = asked.known(tree)
+    cells = cells_of(tree, known.vocab_size)
+    extra = params_starts.extra_layers(asked.model, tree, cells, known)
+    more = (*extra, *params_steps.buffer_steps(asked.model, tree, known))
+    starts = [
+        *weights.starts(asked.model, tree, params_steps.stored(cells), asked.called),
+        *weights.packed_files(asked.model, tree, asked.called),
+    ]
+    return SearchSpace(starts, list(weights.steps(params_steps.steps(cells, known, more))))
+
+
+def _cache(asked: WhyInput) -> SearchSpace:
+    known = asked.known(asked.tree())
+    starts = list(cache.starts(asked.model, asked.run, asked.called, given=asked.workload is not None))
+    latent = any(cell.kind == cache.LATENT for start in starts for cell in start.state.cells)
+    widths = cache.widths_of(asked.tree()) if latent else None
+    return SearchSpace(starts, list(cache.steps(known, widths)))
+
+
+GIGA = 3
+NO_CACHE = "this model generates no text, so it has no cache"
+
+
+def why(
+    number: str | int,
+    model: Model | None = None,
+    of: str | None = None,
+    workload: Workload | None = None,
+    *,
+    tokens: int | None = None,
+    called: str = "",
+) -> Why:
+    """Name the conventions that give a number: what was left out, counted again, halved, or written in another unit.
+
+    Args:
+        number: as it was written, with its precision: ``"117M"`` is anything that rounds to 117 million,
+            ``"124,439,808"`` that number alone. A unit (``"13.5 GB"``, ``"31.5 TFLOPs"``) decides what it is about.
+        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
+        of: ``params``, ``flops``, ``memory`` (bytes of weights and of model states) or ``cache`` (bytes of keys and
+            values); by default what the unit says, or what gives it first.
+        workload: sequences, their lengths in tokens, and phase; by default usual lengths are tried. Of FLOPs and cache.
+        tokens: those of a whole training run. Of FLOPs.
+        called: how commands name the model; by default by its own name.
+
+    Returns:
+        The answer: ``reasons``, the simplest and nearest first, each with its exact value in parameters, FLOPs or
+        bytes; where there are none, the ``nearest``.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: the number cannot be read, or ``of`` is none of these.
+
+    >>> import tfcalc
+    >>> found = tfcalc.why("163M", tfcalc.load("gpt2"))
+    >>> found.answer, found.reasons[0].cause
+    (163037184, 'the output head counted again although it is tied to the embedding')
+    """
+    if model is None:
+        from tfcalc.families.transformer import Transformer
+
+        model = Transformer()
+    check_arguments(model, workload, None)
+    if of is not None:
+        one_of("of", of, QUANTITIES)
+    given = read(str(number))
+    name = model.name if isinstance(model, HFModel) else ""
+    asked = WhyInput(model, called or name, workload, tokens)
+    model.check(asked.run)
+    looked, tried = list[SearchSpace](), list[str]()
+    for quantities in rounds(given, of, asked):
+        more = {one: unasked(given, of, one, asked) for one in quantities}
+        here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
+        by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
+        if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
+            of_what = tuple(quantity for quantity, one in by_quantity.items() if one)
+            notes, described = _notes(given, model), model.described()
+            return Why(given.text, model.summary, reasons(given, found), (), notes, described, of_what, len(found))
+        tried += quantities
+        if of is not None or given.unit or (MEMORY not in quantities):
+            looked += [question for one in here.values() for question in one]
+    close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
+    nothing = (NO_CACHE,) if of == CACHE and not any(question.starts for question in looked) else ()
+    notes = (*nothing, *_notes(given, model))
+    return Why(given.text, model.summary, (), close, notes, model.described(), tuple(tried))
+
+
+def _notes(given: WrittenNumber, model: Model) -> tuple[str, ...]:
+    named = isinstance(model, HFModel) and not model.changed
+    notes = list(corrected(given, model.name)) if isinstance(model, HFModel) and named else []
+    if given.unit == BYTES_UNIT and given.power >= GIGA:
+        gib, gb = float(given.value) / 2**30, float(given.value) / 10**9
+        notes.append(f"{given.text} is {gib:,.1f} GiB (2^30 bytes), and {gb:,.1f} GB (10^9 bytes)")
+    return tuple(notes)
