@@ -1,7 +1,7 @@
 """Number formats, each stated once: its bits, what torch and others call it, and blocks of numbers that share scales.
 
-How a library packs a matrix is in :mod:`tfcalc.footprint.formats`, how a cache is stored in
-:mod:`tfcalc.footprint.serving`.
+How a library packs a matrix is in :mod:`tfcalc.serving.weight_formats`, how a cache is stored in
+:mod:`tfcalc.serving.caches`.
 """
 
 from typing import NamedTuple

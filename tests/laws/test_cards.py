@@ -14,7 +14,7 @@ from tfcalc.analysis.overview import METHODS, Overview, overview
 from tfcalc.catalog import load, names
 from tfcalc.conventions import Conventions
 from tfcalc.defaults import compute_dtype
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 
 SERVING = "serving"
 

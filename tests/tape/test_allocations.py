@@ -12,15 +12,14 @@ from tfcalc.analysis.training_plan import code_of, numerics, trained, units
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.training import Trainer, step
-from tfcalc.footprint.allocator.settings import Settings
-from tfcalc.footprint.training.placement import NOTHING, Placed
-from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
-from tfcalc.footprint.training.states import States
 from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
 from tfcalc.tape.memory_tracker import Turn
 from tfcalc.tape.repeated import repeated
+from tfcalc.training.allocator import Settings
+from tfcalc.training.precisions import precision
+from tfcalc.training.reserved import Reserved, reserved, sizes
+from tfcalc.training.states import NOTHING, Placed, States
+from tfcalc.training.step import Trainer, step
 
 MIB = 2**20
 

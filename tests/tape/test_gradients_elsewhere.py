@@ -9,8 +9,8 @@ import pytest
 from tfcalc import Training, Workload, load
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.peaks import Peaks, step_of
-from tfcalc.execution.training import Step
 from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.training.step import Step
 
 STEPS: dict[str, tuple[str, Workload, Training]] = {
     "a tied table": ("gpt2", Workload(seq_len=64), Training()),

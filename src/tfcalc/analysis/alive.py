@@ -7,9 +7,8 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.peak import Phase
-from tfcalc.footprint.training.placement import Placed
+from tfcalc.training.peak import Phase
+from tfcalc.training.states import Beside, Placed
 
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {

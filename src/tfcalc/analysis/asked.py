@@ -11,8 +11,8 @@ from tfcalc.report.derivation import Derivation
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report.opening import Number
     from tfcalc.workload import Workload
 

@@ -23,8 +23,8 @@ from tfcalc.symbols import own_letters, spellings, values, with_symbols
 from tfcalc.workload import PAIRS, Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
 
 ORDER = re.compile(r"\s*[OΘ]\s*\((.*)\)\s*", re.DOTALL)
 """A growth is typed with or without its O(…)."""

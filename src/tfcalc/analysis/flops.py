@@ -26,8 +26,8 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
     from tfcalc.analysis.fine_tuning import Tuning
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 
 MATMUL = {"forward": matmul_flops, "backward": matmul_backward_flops, "recompute": matmul_again_flops}

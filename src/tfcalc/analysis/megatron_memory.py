@@ -9,24 +9,23 @@ from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standin
 from tfcalc.analysis.training_plan import gradients_stay, placement_of, trained
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, one_of
-from tfcalc.execution.megatron import kept_on_device
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.activations import activations
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.in_flight import in_flight
-from tfcalc.footprint.training.peak import STEP, highest, phases
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import FewerGroups, Stage
 from tfcalc.placed.rules import on_device
+from tfcalc.plans import TRAINER
 from tfcalc.symbols import remembering
 from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.training.megatron import in_flight, kept_on_device
+from tfcalc.training.peak import STEP, highest, phases
+from tfcalc.training.precisions import precision
+from tfcalc.training.states import Beside
+from tfcalc.training.step import activations
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 RECOMPUTED = ("none", "selective", "full")

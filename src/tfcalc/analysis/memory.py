@@ -16,8 +16,8 @@ from tfcalc.report import Footer, Report, exact
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 
@@ -84,7 +84,7 @@ def step_of(
     check_plans(training, serving)
     if training is None and not (workload is not None and workload.training):
         return None
-    from tfcalc.footprint.plans import Training
+    from tfcalc.plans import Training
 
     if serving is not None:
         raise UsageError("training and serving cannot be combined", "choose one")
@@ -140,8 +140,8 @@ def _in_format(asked: Subject, name: str, conventions: Conventions, depth: int |
     from tfcalc.analysis.memory_breakdown import memory_breakdown
     from tfcalc.analysis.serving_memory import buffers_of, tree_for, weight_recipe
     from tfcalc.core.measure import bytes_held
-    from tfcalc.footprint.formats.weights import hold
-    from tfcalc.footprint.plans import Serving
+    from tfcalc.plans import Serving
+    from tfcalc.serving.weights import hold
     from tfcalc.symbols import remembering
 
     recipe = weight_recipe(asked.model, Serving(weights=name))

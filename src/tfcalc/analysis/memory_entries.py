@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from tfcalc.analysis.budget import Budget
     from tfcalc.analysis.verdict import Fit
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 

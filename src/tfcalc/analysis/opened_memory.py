@@ -14,15 +14,15 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, in_bytes
 from tfcalc.core.measure import bytes_held
-from tfcalc.footprint.numbers import of_formulas, of_numbers
-from tfcalc.footprint.plans import Training
+from tfcalc.core.tensors import of_formulas, of_numbers
+from tfcalc.plans import Training
 from tfcalc.report import polynomial
 from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 

@@ -14,7 +14,7 @@ from tfcalc.analysis.question import Question
 from tfcalc.analysis.totals import EMBEDDING, FACTS, KINDS
 from tfcalc.core.component import STORED, Node
 from tfcalc.errors import UsageError
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.opening import Constant, Rule, Way, given, total

@@ -33,10 +33,10 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params
 from tfcalc.core.measure import params as parameters
 from tfcalc.defaults import compute_dtype
-from tfcalc.footprint.plans import Serving, Training
-from tfcalc.footprint.training.card import bands
+from tfcalc.plans import Serving, Training
 from tfcalc.report import SCHEMA_VERSION, exact
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.training.card import bands
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 

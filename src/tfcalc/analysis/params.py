@@ -17,8 +17,8 @@ from tfcalc.report import Footer, Report, exact, head
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 
 def params(

@@ -25,34 +25,31 @@ from tfcalc.analysis.training_plan import (
     stored_as,
     units,
 )
+from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
 from tfcalc.core.guarded import Guards
 from tfcalc.core.measure import params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.execution.training import Step, Trainer, step
-from tfcalc.footprint.formats.formats import Format
-from tfcalc.footprint.formats.names import format_named
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.peak import Phase, highest, phases
-from tfcalc.footprint.training.placement import Placed
-from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.states import step_alone
-from tfcalc.footprint.training.stored import as_stored, outer_modules
+from tfcalc.plans import TRAINER
+from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.symbols import guarding
 from tfcalc.tape.allocations import AllocationRecorder, Noted
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Stepped
 from tfcalc.tape.value import Leaf
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.parameters import as_stored, outer_modules
+from tfcalc.training.peak import Phase, highest, phases
+from tfcalc.training.precisions import precision
+from tfcalc.training.states import Beside, Placed, step_alone
+from tfcalc.training.step import Step, Trainer, step
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
+    from tfcalc.plans import Training
+    from tfcalc.training.reserved import Reserved
     from tfcalc.workload import Workload
 
 
@@ -230,7 +227,7 @@ class Peaks:
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
-        from tfcalc.footprint.allocator.caching import OutOfMemory
+        from tfcalc.training.allocator import OutOfMemory
 
         try:
             self.reserved(run, plan, memory)
@@ -240,9 +237,9 @@ class Peaks:
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
-        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
-        from tfcalc.footprint.training.reserved import reserved
         from tfcalc.tape.repeated import repeated
+        from tfcalc.training.allocator import Settings  # a simulation that few answers show
+        from tfcalc.training.reserved import reserved
 
         run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)

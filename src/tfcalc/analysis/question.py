@@ -13,8 +13,8 @@ from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, reach, split
 
 if TYPE_CHECKING:
     from tfcalc.analysis.asked import Asked
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report import Report
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.explanation import Explanation

@@ -15,24 +15,21 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.measured import error_of
-from tfcalc.execution.serving import activations, forward, live_forms
-from tfcalc.footprint.formats.formats import plain
-from tfcalc.footprint.formats.mixture import Mixture
-from tfcalc.footprint.formats.names import PLAIN, format_named
-from tfcalc.footprint.formats.weights import Recipe, hold
-from tfcalc.footprint.serving.cache_formats import cache_format
-from tfcalc.footprint.serving.caches import PAGED, cache
 from tfcalc.number_formats import COMPUTED, NUMBERS
+from tfcalc.serving.caches import PAGED, cache, cache_format
+from tfcalc.serving.inference import activations, forward, live_forms
+from tfcalc.serving.weight_formats import PLAIN, Mixture, format_named, plain
+from tfcalc.serving.weights import Recipe, hold
 from tfcalc.symbols import remembering
 from tfcalc.tape.numerics import Numerics
+from tfcalc.training.measured import error_of
 from tfcalc.workload import EITHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 PREFILL, DECODE = "prefill", "decode"

@@ -14,15 +14,15 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
-from tfcalc.footprint.serving.caches import PAGED
 from tfcalc.report import Footer, Report, exact
 from tfcalc.report.later import each_of
+from tfcalc.serving.caches import PAGED
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 NOT_COUNTED = "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"

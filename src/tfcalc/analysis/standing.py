@@ -13,22 +13,20 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.formats.names import format_named, single
-from tfcalc.footprint.formats.weights import weights
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.adapters import thawed
-from tfcalc.footprint.training.beside import Beside, outputs, workspaces
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.peak import Phase, Standing
-from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
-from tfcalc.footprint.training.precisions import Precision, precision
-from tfcalc.footprint.training.states import largest_gradient
 from tfcalc.number_formats import INT64
+from tfcalc.plans import TRAINER
+from tfcalc.serving.weight_formats import format_named, single
+from tfcalc.serving.weights import weights
+from tfcalc.training.adapters import thawed
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.peak import Phase, Standing
+from tfcalc.training.precisions import Precision, precision
+from tfcalc.training.states import NOTHING, Beside, Placed, ddp_buckets, largest_gradient, outputs, placed, workspaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfcalc.footprint.plans import Training
+    from tfcalc.plans import Training
     from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
@@ -118,7 +116,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     if not plan.base_weights:
         return made
     if placement.by_units:
-        from tfcalc.footprint.training.fsdp import packed_pieces  # of those that ask for it
+        from tfcalc.training.fsdp import packed_pieces  # of those that ask for it
 
         shared = packed_pieces(tree, by, placement, single(plan.base_weights))
         return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))

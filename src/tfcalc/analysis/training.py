@@ -19,8 +19,8 @@ from tfcalc.units import short
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training as TrainingPlan
     from tfcalc.model import Model
+    from tfcalc.plans import Training as TrainingPlan
 
 PF_DAY = 1000 * 10**12 * 24 * 60 * 60
 """8.64·10¹⁹ FLOPs: a petaFLOP/s for a day (Amodei and Hernandez 2018; Brown et al. 2020, appendix D)."""

@@ -18,7 +18,7 @@ from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
-    from tfcalc.footprint.training.card import OnCard
+    from tfcalc.training.card import OnCard
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"

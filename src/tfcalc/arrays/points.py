@@ -9,7 +9,7 @@ import numpy as np
 
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, nearest
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.symbols import spellings
 
 if TYPE_CHECKING:

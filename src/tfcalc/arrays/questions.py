@@ -16,8 +16,8 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.footprint.plans import Serving, Training
-from tfcalc.footprint.serving.caches import PAGED
+from tfcalc.plans import Serving, Training
+from tfcalc.serving.caches import PAGED
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions

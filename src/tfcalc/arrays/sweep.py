@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tfcalc.arrays.questions import Question
     from tfcalc.arrays.table import Table
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 
@@ -133,7 +133,7 @@ def asked(
     ``runs`` says what is run of a model with other sizes, where that is not the ``workload``.
     """
     from tfcalc.arrays.questions import QUANTITIES, Question
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.plans import Serving, Training
 
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)

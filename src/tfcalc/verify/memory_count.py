@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.training_plan import numerics
 from tfcalc.analysis.training_report import notes, stated
+from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.execution.training import every_kept
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.plans import Training
-from tfcalc.footprint.training.precisions import precision as named
+from tfcalc.plans import Training
+from tfcalc.training.precisions import precision as named
+from tfcalc.training.step import every_kept
 from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 

@@ -16,7 +16,7 @@ from tfcalc.model import Model
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.plans import Serving, Training
 
 
 @dataclass(frozen=True, slots=True)
