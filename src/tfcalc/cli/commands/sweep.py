@@ -17,7 +17,7 @@ from tfcalc.errors import Unavailable, UsageError
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tfcalc.arrays.questions import Question
+    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.swept import Swept
     from tfcalc.arrays.table import Table
     from tfcalc.model import Model
@@ -71,7 +71,7 @@ def answer(settings: Settings) -> Swept:
     return answers.Swept(table, model.described(), conventions, heading, settings.get("units", "iec"), question)
 
 
-def _conventions(question: Question, table: Table) -> dict[str, object]:
+def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
     """What all points share: what is run need not be the same, where a model's context is swept."""
     ends = [int(place) for place in table.valid.nonzero()[0][[0, -1]]]
     at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]

@@ -1,4 +1,4 @@
-"""One limit held against one number: exactly, and told in one line."""
+"""Check of one limit against one number: exact, and described in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN, 
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.limits import Amount
+    from tfcalc.budgets.limits import Limit
 
 Value = int | float
 
@@ -24,12 +24,12 @@ WORDS: Mapping[str, str] = {
 UPPER = (MAX, MAX_INCREASE)
 LOWER = (MIN, MAX_DECREASE)
 IEC = "iec"
-"""Powers of 1024, of what is said in bytes."""
+"""Units of powers of 1024 for bytes."""
 NAMES = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
 
 
-class Told(NamedTuple):
-    """How amounts of a ``unit`` (params, flops, bytes, or "") are written; ``system`` is iec or si."""
+class AmountFormat(NamedTuple):
+    """Format of amounts in a ``unit`` (params, flops, bytes, or ""); ``system`` is iec or si."""
 
     unit: str
     system: str = IEC
@@ -44,7 +44,7 @@ class Told(NamedTuple):
         return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
 
     def pair(self, base: Value, value: Value) -> tuple[str, str]:
-        """Both, in all digits where three figures are the same."""
+        """Both amounts, in all digits where three figures are the same."""
         both = self.amount(base), self.amount(value)
         return both if both[0] != both[1] else (f"{base:,}", f"{value:,}")
 
@@ -53,23 +53,23 @@ class Told(NamedTuple):
         if base == value:
             return f"{self.amount(value)} (unchanged)"
         old, new = self.pair(base, value)
-        return f"{old} -> {new} ({growth(base, value)})"
+        return f"{old} -> {new} ({percent_change(base, value)})"
 
 
-def growth(base: Value, value: Value) -> str:
-    """``+100.0 %``; the difference itself where the percentage says nothing."""
+def percent_change(base: Value, value: Value) -> str:
+    """``+100.0 %``; the difference itself where the percentage would be 0 or undefined."""
     difference = exact(value) - exact(base)
     percent = f"{float(100 * difference / abs(exact(base))):+,.1f}" if base else ""
     return f"{percent} %" if percent.strip("+-") not in ("", "0.0") else f"{_plain(difference):+,}"
 
 
 def exact(value: Value) -> Fraction:
-    """The number as it is written in decimal."""
+    """Number as it is written in decimal."""
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
-def bound(rule: str, limit: Amount, base: Value | None) -> Fraction:
-    """The most, or the least, that the rule allows; of a relative one, for this ``base``."""
+def threshold(rule: str, limit: Limit, base: Value | None) -> Fraction:
+    """Largest or smallest value that the rule allows; a relative rule needs the ``base``."""
     amount = exact(limit.value)
     if rule not in RELATIVE:
         return amount
@@ -79,17 +79,17 @@ def bound(rule: str, limit: Amount, base: Value | None) -> Fraction:
     return before + change if rule == MAX_INCREASE else before - change
 
 
-def over(rule: str, value: Value, allowed: Fraction) -> bool:
-    """Whether the value is beyond what is allowed."""
+def violated(rule: str, value: Value, allowed: Fraction) -> bool:
+    """Return whether the value is beyond what is allowed."""
     number = exact(value)
     return number > allowed if rule in UPPER else number < allowed if rule in LOWER else number != allowed
 
 
-def sentence(rule: str, limit: Amount, told: Told, value: Value, base: Value | None, allowed: Fraction) -> str:
+def describe(rule: str, limit: Limit, told: AmountFormat, value: Value, base: Value | None, allowed: Fraction) -> str:
     """``4.00 GiB -> 8.00 GiB (+100.0 %), at most +10 % (max_increase)``; by how much it is over an absolute limit."""
     number = told.amount(value) if base is None else told.change(base, value)
     text = f"{number}, {WORDS[rule].format(limit.text.replace('%', ' %').replace('  ', ' '))} ({rule})"
-    if rule in RELATIVE or rule == EQUALS or not over(rule, value, allowed):
+    if rule in RELATIVE or rule == EQUALS or not violated(rule, value, allowed):
         return text
     distance = abs(exact(value) - allowed)
     return f"{text}, {told.amount(distance)} {'over' if rule in UPPER else 'under'}"

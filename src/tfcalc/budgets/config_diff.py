@@ -1,4 +1,4 @@
-"""Which field of a config moved a number, and the line that it stands on."""
+"""Field of a config whose change moved a number, and the line of that field."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]')
 MOST = 8
-"""Changed fields that are tried one by one."""
+"""Limit of changed fields that are tried one by one."""
 
 
-def culprit(before: Fields, now: Fields, moves: Callable[[Fields], bool]) -> Path | None:
+def changed_field(before: Fields, now: Fields, moves: Callable[[Fields], bool]) -> Path | None:
     """The first changed field that by itself ``moves`` the number of the config as it was; else the first changed."""
     changed = list(differences(before, now))
     for path in changed[:MOST] if len(changed) > 1 else []:
@@ -30,7 +30,7 @@ def culprit(before: Fields, now: Fields, moves: Callable[[Fields], bool]) -> Pat
 
 
 def differences(before: Fields, now: Fields, under: Path = ()) -> Iterator[Path]:
-    """The paths of the fields that are not as they were, in today's order, those that are gone at the end."""
+    """Paths of the fields that have changed, in today's order, removed ones at the end."""
     for key in [*now, *(key for key in before if key not in now)]:
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -40,7 +40,7 @@ def differences(before: Fields, now: Fields, under: Path = ()) -> Iterator[Path]
 
 
 def with_field(before: Fields, now: Fields, path: Path) -> dict[str, object]:
-    """The config as it was, with one field as it is now."""
+    """Old config with one field from the new one."""
     key, *rest = path
     fields = dict(before)
     if rest:
@@ -56,7 +56,7 @@ def with_field(before: Fields, now: Fields, path: Path) -> dict[str, object]:
 
 
 def line_of(text: str, path: Path) -> int:
-    """The line of a JSON text on which the key at ``path`` stands; 1 where it is not in it."""
+    """Line of the key at ``path`` in a JSON text; 1 where it is missing."""
     open_keys: list[str] = []
     last, start = "", 0
     for found in TOKEN.finditer(text):

@@ -1,4 +1,4 @@
-"""The configs of models that lie below a folder, and a name for each."""
+"""Search for the configs of models below a folder, and a name for each."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from tfcalc.reader import CONFIG, parse
 from tfcalc.settings_file import LARGEST_FILE
 
 DEEPEST, MOST_READ, MOST_MODELS = 8, 2_000, 50
-"""Folders below this one, JSON files that are read, and models that are listed."""
+"""Limits: depth of folders, JSON files that are read, and models that are listed."""
 LARGEST = LARGEST_FILE
-"""Bytes of a JSON file that is read; a larger one is data, and no config."""
+"""Bytes of a JSON file that is read; a larger one is data and no config."""
 NOT_OURS = ("node_modules", "site-packages", "__pycache__", "venv", "env")
 ENDINGS = re.compile(r"[._-](config|model)$")
 
 
-class Config(NamedTuple):
-    """A config: where it is, from the folder on, and its fields."""
+class ConfigFile(NamedTuple):
+    """Config on disk: its path relative to the folder, and its fields."""
 
     path: str
     fields: dict[str, object]
 
 
-class Found(NamedTuple):
-    """The configs below a folder, and whether there are more than were looked at."""
+class FoundConfigs(NamedTuple):
+    """Configs below a folder, and whether there are ``more`` than the limits allow."""
 
-    configs: tuple[Config, ...]
+    configs: tuple[ConfigFile, ...]
     more: bool
 
 
-def configs(folder: Path) -> Found:
+def configs(folder: Path) -> FoundConfigs:
     """The JSON files below a folder that have a ``model_type``, but for hidden folders and those of packages."""
-    found: list[Config] = []
+    found: list[ConfigFile] = []
     for number, path in enumerate(_files(folder)):
         if number >= MOST_READ or len(found) > MOST_MODELS:
-            return Found(tuple(found[:MOST_MODELS]), more=True)
+            return FoundConfigs(tuple(found[:MOST_MODELS]), more=True)
         fields = _fields(path)
         if fields is not None:
-            found.append(Config(path.relative_to(folder).as_posix(), fields))
-    return Found(tuple(found[:MOST_MODELS]), more=len(found) > MOST_MODELS)
+            found.append(ConfigFile(path.relative_to(folder).as_posix(), fields))
+    return FoundConfigs(tuple(found[:MOST_MODELS]), more=len(found) > MOST_MODELS)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -63,7 +63,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _fields(path: Path) -> dict[str, object] | None:
-    """The fields of a config; None where it is none, or cannot be read."""
+    """Fields of a config; None where the file is no config, or cannot be read."""
     try:
         raw = content(path, LARGEST) if str(path).isprintable() else b""
         if len(raw) > LARGEST or b'"model_type"' not in raw:
@@ -102,7 +102,7 @@ def _plain(text: str) -> str:
 
 
 def _numbered(made: Sequence[str]) -> list[str]:
-    """The names, those that are there already with a number behind."""
+    """Unique names: a repeated one gets a number."""
     found: list[str] = []
     for name in made:
         short, number = name[: LONGEST_NAME - 4], 2
