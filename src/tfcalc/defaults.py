@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
-    from tfcalc.serving.weights import Recipe
+    from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload
 
 AUTO = "auto"
@@ -52,7 +52,7 @@ def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
     return (note,) if note else ()
 
 
-def own_format(model: Model) -> Recipe | None:
+def own_format(model: Model) -> WeightStorage | None:
     """How the checkpoint stores its weights, where its config states it; None otherwise."""
     return stated_format(model) if isinstance(model, HFModel) else None
 

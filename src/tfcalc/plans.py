@@ -1,4 +1,4 @@
-"""What is asked of memory beside the workload: how a model is trained and served, and trainers' own presets."""
+"""Plans of training and of serving: the options of ``memory`` beside the workload, and trainers' own presets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TRAINER, TUTORIAL = "trainer", "tutorial"
 
 @described()
 class Training(Described):
-    """How a model is trained: number formats, optimizer, backend, what is frozen, and over how many GPUs.
+    """Plan of training: number formats, optimizer, backend, frozen modules, and sharding over GPUs.
 
     ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
     of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
@@ -147,7 +147,7 @@ class Training(Described):
 
 @described()
 class Serving(Described):
-    """How a model is served: the format of its weights, and what is cached for how many requests of which length.
+    """Plan of serving: the format of the weights, the cache, and the number and length of requests.
 
     ``weights`` "" is the checkpoint's own format, ``kv`` "auto" the format that is computed in.
     """
@@ -191,12 +191,12 @@ class TrainingPreset(NamedTuple):
 
     @property
     def workload(self) -> Workload:
-        """A training step of so many sequences, as long as they are made, or as by default."""
+        """Workload of a training step, with the preset's batch and length, or the defaults."""
         return Workload(phase="train", **self._of(Workload))  # type: ignore[arg-type]  # fields by their names
 
     @property
     def training(self) -> Training:
-        """How it trains."""
+        """Plan of training with the preset's options."""
         return Training(preset=self.name, **self._of(Training))  # type: ignore[arg-type]
 
     def _of(self, kind: type) -> dict[str, int | str | bool]:

@@ -15,7 +15,7 @@ from tfcalc.backends.cache import CACHE, Cache
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
-from tfcalc.serving.inference import Served, at_peak, inference
+from tfcalc.serving.inference import InferencePeak, at_peak, inference
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.numerics import Numerics
@@ -40,7 +40,7 @@ def model(name: str, length: int) -> HFModel:
 
 
 @cache
-def served(place: int, phase: str) -> Served:
+def served(place: int, phase: str) -> InferencePeak:
     row = ROWS[place]
     run = Workload(
         phase=phase,

@@ -17,7 +17,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.model import Model
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
-from tfcalc.serving.paging import STATE, Engine, Pool, layers, pool, pools
+from tfcalc.serving.paging import STATE, CachePool, Engine, layers, pool, pools
 from tfcalc.serving.weight_formats import single
 from tfcalc.serving.weights import weights
 
@@ -68,12 +68,12 @@ def decoding(model: Any) -> Component:
     return tree
 
 
-def pool_of(model: Any, **settings: Any) -> Pool:
+def pool_of(model: Any, **settings: Any) -> CachePool:
     engine = Engine(**settings)
     return pool(layers(decoding(model), engine), engine)
 
 
-def in_gib(found: Pool, length: int) -> Fraction:
+def in_gib(found: CachePool, length: int) -> Fraction:
     """What a request takes, with two decimals as it is printed."""
     size = found.bytes(1, length)
     assert isinstance(size, int)

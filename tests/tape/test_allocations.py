@@ -15,10 +15,10 @@ from tfcalc.defaults import resolve_training
 from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
 from tfcalc.tape.memory_tracker import Turn
 from tfcalc.tape.repeated import repeated
-from tfcalc.training.allocator import Settings
+from tfcalc.training.allocator import AllocatorSettings
 from tfcalc.training.precisions import precision
 from tfcalc.training.reserved import Reserved, reserved, sizes
-from tfcalc.training.states import NOTHING, Placed, States
+from tfcalc.training.states import NOTHING, ModelStates, Placed
 from tfcalc.training.step import Trainer, step
 
 MIB = 2**20
@@ -114,8 +114,8 @@ def test_each_copy_has_tensors_of_its_own() -> None:
 
 
 def states(weights: Component, optimizer: Component = NOTHING, step: Component = NOTHING) -> Placed:
-    device = States(weights, NOTHING, NOTHING, optimizer)
-    return Placed(device, States(NOTHING, NOTHING, NOTHING, NOTHING), NOTHING, step)
+    device = ModelStates(weights, NOTHING, NOTHING, optimizer)
+    return Placed(device, ModelStates(NOTHING, NOTHING, NOTHING, NOTHING), NOTHING, step)
 
 
 STEP = [
@@ -144,7 +144,7 @@ def test_a_step_by_hand() -> None:
 def test_expandable_segments_by_hand() -> None:
     """118 MiB on six pages of 20."""
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
-    found = reserved(placed, (), STEP, Settings(expandable_segments=True), there=False)
+    found = reserved(placed, (), STEP, AllocatorSettings(expandable_segments=True), there=False)
     assert found == Reserved(120 * MIB, 118 * MIB)
 
 

@@ -20,7 +20,7 @@ from tfcalc.tape.memory_tracker import MemorySnapshot
 from tfcalc.training.megatron import in_flight, kept_on_device
 from tfcalc.training.peak import STEP, highest, phases
 from tfcalc.training.precisions import precision
-from tfcalc.training.states import Beside
+from tfcalc.training.states import Overheads
 from tfcalc.training.step import activations
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = held_on_device(piece, run_, plan)
     saved = saved_on_device(piece, tree, run_, layout_of(plan_))
     by, placement = precision(plan.precision), placement_of(plan)
-    states, beside = states_of(tree, sized, plan), Beside(buffers_of(tree, run_, by))
+    states, beside = states_of(tree, sized, plan), Overheads(buffers_of(tree, run_, by))
     moment = MemorySnapshot()
     moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)

@@ -43,8 +43,8 @@ from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import as_stored, outer_modules
 from tfcalc.training.peak import Phase, highest, phases
 from tfcalc.training.precisions import precision
-from tfcalc.training.states import Beside, Placed, step_alone
-from tfcalc.training.step import Step, Trainer, step
+from tfcalc.training.states import Overheads, Placed, step_alone
+from tfcalc.training.step import StepMemory, Trainer, step
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -68,7 +68,7 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._values = model.values()
-        self.steps: dict[Key, Step] = {}
+        self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
         self.states: dict[Training, Placed] = {}
@@ -160,13 +160,13 @@ class Peaks:
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
 
-    def phases(self, run: Workload, plan: Training, ran: Step) -> tuple[list[Phase], Beside]:
+    def phases(self, run: Workload, plan: Training, ran: StepMemory) -> tuple[list[Phase], Overheads]:
         """The phases of a step that ran, and what stands beside the states."""
         _, states, buffers = self.standing(run, plan)
         beside = beside_of(buffers, plan, ran.returned)
         return phases_of(plan, states, beside, ran), beside
 
-    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> Step:
+    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> StepMemory:
         """The step of a run and a plan that were checked, which runs once; ``noting`` its allocations or not."""
         key = self.key(run, plan)
         if key[-1] and not noting and key not in self.steps:
@@ -189,7 +189,7 @@ class Peaks:
         """What the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 
-    def knows(self, run: Workload, plan: Training, ran: Step, noted: Noted) -> None:
+    def knows(self, run: Workload, plan: Training, ran: StepMemory, noted: Noted) -> None:
         """This step has run."""
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
@@ -222,8 +222,8 @@ class Peaks:
             return on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
-            return sum(standing_of(states, Beside(buffers)))
-        return highest(phases_of(plan, states, Beside(buffers), Step({}, 0))).total
+            return sum(standing_of(states, Overheads(buffers)))
+        return highest(phases_of(plan, states, Overheads(buffers), StepMemory({}, 0))).total
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
@@ -238,7 +238,7 @@ class Peaks:
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
         from tfcalc.tape.repeated import repeated
-        from tfcalc.training.allocator import Settings  # a simulation that few answers show
+        from tfcalc.training.allocator import AllocatorSettings  # a simulation that few answers show
         from tfcalc.training.reserved import reserved
 
         run, plan = self.resolved(run, plan)
@@ -252,7 +252,7 @@ class Peaks:
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
-        return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
+        return reserved(states, beside, events, AllocatorSettings(limit=limit), there=stays(plan))
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """What a step allocates and frees, of a run and a plan that are resolved."""
@@ -332,7 +332,7 @@ def step_of(
     tracker: MemoryTracker | None = None,
     *,
     ends_alone: bool = True,
-) -> Step:
+) -> StepMemory:
     """The step on a tape."""
     formats = numerics(precision(plan.precision), plan)
     return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
@@ -343,7 +343,7 @@ def trainer_of(tree: Component, plan: Training) -> Trainer:
     return Trainer(not stays(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
-def phases_of(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
+def phases_of(plan: Training, states: Placed, beside: Overheads, ran: StepMemory) -> list[Phase]:
     """What ran on the tape, over what stands."""
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)

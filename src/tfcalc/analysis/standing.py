@@ -19,9 +19,18 @@ from tfcalc.serving.weight_formats import format_named, single
 from tfcalc.serving.weights import weights
 from tfcalc.training.adapters import thawed
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.peak import Phase, Standing
+from tfcalc.training.peak import Phase, ResidentBytes
 from tfcalc.training.precisions import Precision, precision
-from tfcalc.training.states import NOTHING, Beside, Placed, ddp_buckets, largest_gradient, outputs, placed, workspaces
+from tfcalc.training.states import (
+    NOTHING,
+    Overheads,
+    Placed,
+    ddp_buckets,
+    largest_gradient,
+    outputs,
+    placed,
+    workspaces,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +59,7 @@ class Step(Protocol):
         ...
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> Overheads:
         """What stands beside them."""
         ...
 
@@ -82,7 +91,7 @@ class TrainingStep(NamedTuple):
     peak: Phase
     saved: Component
     placed: Placed
-    beside: Beside
+    beside: Overheads
     passing: Component
     saved_on_host: Component = NOTHING
     logits: int = 0
@@ -134,11 +143,11 @@ def _adapters_in(tree: Component, bits: int) -> Component:
     return tree._replace(own=tree.own._replace(held=held), parts=parts)
 
 
-def standing_of(states: Placed, beside: Beside) -> Standing:
+def standing_of(states: Placed, beside: Overheads) -> ResidentBytes:
     """What is there all the time, in bytes."""
     device = states.device
     held = (device.weights, device.master, device.optimizer, *beside, states.communication)
-    return Standing(*(bytes_in(each) for each in held))
+    return ResidentBytes(*(bytes_in(each) for each in held))
 
 
 def bytes_in(tree: Component) -> int:
@@ -149,14 +158,14 @@ def bytes_in(tree: Component) -> int:
     return value_of(found * tree.copies)
 
 
-def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:
+def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Overheads:
     """What stands beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
     blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
     if plan.loop == TRAINER:
-        return Beside(buffers, blas)
+        return Overheads(buffers, blas)
     if not made:
         raise InvalidModel(f"--loop {plan.loop} has no effect where no logits are made", "leave it out")
-    return Beside(buffers, blas, outputs(made))
+    return Overheads(buffers, blas, outputs(made))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

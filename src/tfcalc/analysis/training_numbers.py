@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.training.peak import Phase
-    from tfcalc.training.states import Beside, Placed
+    from tfcalc.training.states import Overheads, Placed
     from tfcalc.training.step import Step as Ran
     from tfcalc.workload import Workload
 
@@ -52,7 +52,7 @@ class TrainingNumbers:
         return self._phases[0]
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> Overheads:
         """What stands beside the states."""
         return self._phases[1]
 
@@ -80,7 +80,7 @@ class TrainingNumbers:
         return self.peaks.step(self.run, self.plan, noting=self.noting)
 
     @cached_property
-    def _phases(self) -> tuple[list[Phase], Beside]:
+    def _phases(self) -> tuple[list[Phase], Overheads]:
         return self.peaks.phases(self.run, self.plan, self._ran)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The sizes of a sweep: whose they are, and the points that their arrays make."""
+"""Sizes of a sweep: what each belongs to, and the points that their arrays make."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Axis(NamedTuple):
 
 
 def axes(names: Iterable[str], model: Model, workload: Workload, training: bool, serving: bool) -> list[Axis]:
-    """Whose size each name is: of the model, of the workload, or of a plan. Raises UsageError for any other name."""
+    """Find each name among the sizes of the model, the workload or a plan. Raises UsageError for any other name."""
     described = [(MODEL, model), (RUN, workload)]
     described += [(TRAINING, Training())] * training + [(SERVING, Serving())] * serving
     found = {}
@@ -71,7 +71,7 @@ def axes(names: Iterable[str], model: Model, workload: Workload, training: bool,
 
 
 def _of_model(name: str, model: Model) -> Axis | None:
-    """What is no size by itself: the layers of both stacks, or a field that is left out; None for anything else."""
+    """Sizes that no single field has: the layers of both stacks, or a field that is left out; else None."""
     try:
         places = model.places(name)
     except UsageError:
@@ -113,5 +113,5 @@ def _whole(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def placed(found: Iterable[Axis], of: str, sizes: Mapping[str, Num]) -> dict[str, Num]:
-    """Those of the sizes at a point that are fields ``of`` one of the four, by field."""
+    """Sizes at a point that belong to the model, the workload or a plan (``of``), by field."""
     return {axis.field: sizes[axis.name] for axis in found if axis.of == of}

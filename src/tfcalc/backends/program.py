@@ -26,22 +26,21 @@ from tfcalc.tape.trace import Part
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.families.transformer import Transformer
     from tfcalc.model import Model
 
 
 MAPS = (".lora_A", ".lora_B")
 
 
-class Tuned(NamedTuple):
-    """What of a model is not trained, and which maps stand beside its own: by module, without numbers of layers."""
+class TrainedParts(NamedTuple):
+    """Frozen modules of a model, and the adapters beside its linear maps, by path without layer numbers."""
 
     frozen: frozenset[str]
     adapters: Mapping[str, tuple[Weight, Weight]]
 
 
-def tuned(tree: Component) -> Tuned:
-    """As the model's tree says, which has what is trained beside it."""
+def tuned(tree: Component) -> TrainedParts:
+    """Frozen modules and adapters of a tree."""
     frozen: set[str] = set()
     adapters: dict[str, dict[str, Weight]] = {}
     for node in tree.walk():
@@ -52,15 +51,15 @@ def tuned(tree: Component) -> Tuned:
             if node.path.endswith(name):
                 adapters.setdefault(plain(node.path.removesuffix(name)), {})[name] = own.weights[0]
     both = {path: (maps[MAPS[0]], maps[MAPS[1]]) for path, maps in adapters.items() if len(maps) == 2}
-    return Tuned(frozenset(frozen), both)
+    return TrainedParts(frozenset(frozen), both)
 
 
-class Tuning(Interpreter):
+class AdapterInterpreter(Interpreter):
     """Runs a model of which a part is trained, or small maps beside its own (LoRA as peft runs it)."""
 
     def __init__(self, tape: Tape, numerics: Numerics, *, every_layer: bool) -> None:
         super().__init__(tape, numerics, self._is_trained, every_layer=every_layer)
-        self.tuned = Tuned(frozenset(), {})
+        self.tuned = TrainedParts(frozenset(), {})
 
     def _is_trained(self, path: str) -> bool:
         return not self.tuned.frozen or _module_path(path) not in self.tuned.frozen
@@ -102,7 +101,7 @@ class ModuleProgram:
         self.run = self.backend.workload(run, numerics)
         self.tape = Tape(MemoryTracker(watch=every_layer))
         self.tape.sums_in_place = not numerics.traced
-        self.trace = Tuning(self.tape, numerics, every_layer=every_layer)
+        self.trace = AdapterInterpreter(self.tape, numerics, every_layer=every_layer)
         self.cache: Cache | None = None
 
     def autocast_ends(self) -> None:
@@ -110,52 +109,19 @@ class ModuleProgram:
         self.trace.autocast_ends()
 
     def run_experts_by(self, code: str) -> None:
-        """Those of transformers' ``experts_implementation``."""
+        """Choose transformers' ``experts_implementation``."""
         self.backend.experts_by = code
 
     def __call__(self, tree: Component) -> Tensor:
-        """From the token ids to the loss; ``tree`` says what is trained."""
+        """Run the model from token ids to the loss; ``tree`` says what is trained."""
         self.trace.tuned = tuned(tree)
         stream = self.run.target
         ids = self.trace.given((stream.batch, stream.length), "int64", "token ids")
         return self.module(ids, Context(self.run, stream, self.backend, cache=self.cache))
 
 
-DROPPED = 0.1
-"""nn.Transformer's default probability; one for all places."""
-
-POSITIONS = ("none", "sinusoidal", "learned")
-"""Those outside the layers, whose code is an addition."""
-
-
-def check(model: Transformer) -> None:
-    """Raise InvalidModel for what torch.nn.Transformer cannot be."""
-    heads = model.n_heads
-    others = {"n_kv_heads": heads, "value_dim": model.size("head_dim")}
-    for name, same in others.items():
-        if model.size(name) != same:
-            raise InvalidModel(
-                f"{name} {model.size(name)} in torch.nn.Transformer, which has one head width", f"use {same}"
-            )
-    if model.size("head_dim") * heads != model.d_model:
-        raise InvalidModel(
-            f"head_dim {model.size('head_dim')} in torch.nn.Transformer with d_model {model.d_model} and {heads} heads",
-            "leave head_dim out: it is d_model / heads",
-        )
-    if model.positions not in POSITIONS:
-        fact = (
-            f"memory of a run with positions {model.positions!r} is not counted: torch.nn.Transformer has none of them"
-        )
-        raise InvalidModel(fact, f"choose {', '.join(POSITIONS)}")
-    if model.pattern != "dense":
-        fact = (
-            f"memory of a run with pattern {model.pattern!r} is not counted: torch.nn.Transformer has no such attention"
-        )
-        raise InvalidModel(fact, "choose dense")
-
-
 class Code(NamedTuple):
-    """Whose code runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
+    """Code that runs a model: a ``backend``, its ``loss`` if not the usual one, and whether it is compiled."""
 
     backend: str = "auto"
     loss: str = "auto"
@@ -187,7 +153,7 @@ def program(
 
 
 def compilable(model: Module, *, drops: bool) -> bool:
-    """Whether all its layers are of RMSNorms, plain attention and gated networks: what is known to be kept of them."""
+    """Return whether all its layers are RMSNorms, plain attention and gated networks, whose saved bytes are known."""
     from tfcalc.nn.stack import Stack
 
     stacks = [each for each in model.all_of() if isinstance(each, Stack)]
@@ -233,9 +199,9 @@ def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
     if isinstance(model, HFModel) and implementation in PUBLISHED:
         return model.module(), Transformers()
     if isinstance(model, Transformer) and implementation in CLASSIC:
-        from tfcalc.backends.torch_nn import TorchNN
+        from tfcalc.backends.torch_nn import TorchNN, check_supported
 
-        check(model)
+        check_supported(model)
         return model.module(), TorchNN()
     known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
     raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
@@ -243,4 +209,4 @@ def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
 
 PUBLISHED = ("auto", "transformers", "fused", "torchtune")
 CLASSIC = ("auto", "torch")
-"""Whose code can run a model of a config.json, and the classic one."""
+"""Backends that can run a model of a config.json, and the classic one."""

@@ -1,4 +1,4 @@
-"""Which kernel PyTorch's scaled_dot_product_attention chooses on a GPU, where nobody asks for one."""
+"""Choice of a kernel by PyTorch's scaled_dot_product_attention on a GPU, where nobody asks for one."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def _parts(model: Model, run: Workload) -> list[Component]:
 
 
 def _masked(window: Num | None, run: Workload) -> bool:
-    """Whether some key of the sequence is outside of the window."""
+    """Return whether some key of the sequence is outside of the window."""
     return window is not None and value_of(run.seq_len) >= value_of(window)
 
 
 def _of_one_width(parts: Sequence[Component]) -> bool:
-    """Whether keys and values of some heads are equally wide, or nothing attends."""
+    """Return whether keys and values of some heads are equally wide, or nothing attends."""
     widths = [{product.columns for product in part.own.products} for part in parts if part.kind == "attend"]
     return not widths or any(len(each) == 1 for each in widths)
 
 
 def _share_keys(parts: Sequence[Component]) -> bool:
-    """Whether some map of keys is narrower than that of queries."""
+    """Return whether some map of keys is narrower than that of queries."""
     for part in parts:
         widths = {tensor.name: tensor.shape[-1] for leaf in part.parts for tensor in leaf.own.weights if tensor.shape}
         if "W_K" in widths and widths["W_K"] != widths.get("W_Q", widths["W_K"]):

@@ -16,19 +16,19 @@ UNQUANTIZED = 16
 """Bits from which a format stores numbers as they are computed."""
 
 
-class Layout(NamedTuple):
+class VectorFormat(NamedTuple):
     """``bits`` for each number of a vector, and one scale of ``scale_bits`` for every ``group`` of them, or for all."""
 
     bits: int
     scale_bits: int = 0
     group: int | None = None
 
-    def at_least(self, bits: int | None) -> Layout:
-        """The same where it stores the model's own numbers, of more ``bits`` where these are given."""
-        return self if bits is None or self.bits < UNQUANTIZED else Layout(max(self.bits, bits))
+    def at_least(self, bits: int | None) -> VectorFormat:
+        """Return it with at least ``bits`` bits for each number, unless it is quantized."""
+        return self if bits is None or self.bits < UNQUANTIZED else VectorFormat(max(self.bits, bits))
 
     def held(self, name: str, times: tuple[Num, ...], width: Num) -> Iterator[Held]:
-        """So many vectors of ``width``, and their scales."""
+        """Vectors of ``width`` numbers, and their scales; ``times`` is how many."""
         yield Held(name, (*times, width), self.bits)
         if self.scale_bits:
             scales = 1 if self.group is None else ceil_div(width, self.group)
@@ -42,13 +42,13 @@ class CacheFormat(NamedTuple):
     """
 
     name: str
-    each: Layout
-    others: tuple[tuple[str, Layout], ...] = ()
+    each: VectorFormat
+    others: tuple[tuple[str, VectorFormat], ...] = ()
     state_bits: int = BF16.bits
     only: frozenset[str] | None = None
 
-    def layout(self, name: str) -> Layout:
-        """How the vectors of this name are stored. Raises InvalidModel where there is no way."""
+    def layout(self, name: str) -> VectorFormat:
+        """Storage of the vectors of this name. Raises InvalidModel where the format has none."""
         if self.only is not None and name not in self.only:
             raise InvalidModel(f"cache format {self.name} for {name}", "it is for latent attention only: use fp8")
         return dict(self.others).get(name, self.each)
@@ -57,23 +57,23 @@ class CacheFormat(NamedTuple):
 FORMATS: dict[str, CacheFormat] = {
     one.name: one
     for one in (
-        CacheFormat("fp32", Layout(FP32.bits), state_bits=FP32.bits),
-        CacheFormat("bf16", Layout(BF16.bits)),
-        CacheFormat("fp16", Layout(FP16.bits)),
+        CacheFormat("fp32", VectorFormat(FP32.bits), state_bits=FP32.bits),
+        CacheFormat("bf16", VectorFormat(BF16.bits)),
+        CacheFormat("fp16", VectorFormat(FP16.bits)),
         # one scale for a whole layer, which nobody counts (vLLM's kv_cache_dtype "fp8")
-        CacheFormat("fp8", Layout(FP8.bits)),
-        CacheFormat("int8", Layout(INT8.bits)),
+        CacheFormat("fp8", VectorFormat(FP8.bits)),
+        CacheFormat("int8", VectorFormat(INT8.bits)),
         # an fp32 scale for each token and head, of keys and of values: 2·4 B (vLLM's "fp8_per_token_head")
-        CacheFormat("fp8-per-token", Layout(FP8.bits, FP32.bits)),
-        CacheFormat("int8-per-token", Layout(INT8.bits, FP32.bits)),
+        CacheFormat("fp8-per-token", VectorFormat(FP8.bits, FP32.bits)),
+        CacheFormat("int8-per-token", VectorFormat(INT8.bits, FP32.bits)),
         # 4 bits a number and an fp8 scale for each 16 of them: d/2 + d/16 B
-        CacheFormat("nvfp4", Layout(FP4.bits, NVFP4.scales, NVFP4.numbers)),
+        CacheFormat("nvfp4", VectorFormat(FP4.bits, NVFP4.scales, NVFP4.numbers)),
         # 512 fp8 numbers with 4 fp32 scales and 64 bf16 rotated ones: 656 B a token (DeepSeek's FlashMLA; vLLM);
         # the indexer's keys are fp8 with an fp32 scale for each 128 of them
         CacheFormat(
             "fp8_ds_mla",
-            Layout(FP8.bits, FP32.bits, 128),
-            others=((ROTATED, Layout(BF16.bits)),),
+            VectorFormat(FP8.bits, FP32.bits, 128),
+            others=((ROTATED, VectorFormat(BF16.bits)),),
             only=frozenset({LATENT, ROTATED, INDEX}),
         ),
     )
@@ -95,7 +95,7 @@ BLOCK = 16
 
 
 class Allocation(NamedTuple):
-    """Which tokens' vectors there is room for.
+    """Allocation of a cache: the tokens for whose vectors it has room.
 
     ====================  =================================  =======================================
     of a layer            that sees everything               that sees a window (a chunk) of W
@@ -105,7 +105,7 @@ class Allocation(NamedTuple):
     ``paged``             ⌈c/B⌉·B, whole blocks of B         min(⌈c/B⌉, ⌈W/B⌉ + 1)·B: a window rarely starts a block
     ====================  =================================  =======================================
 
-    A source is read once and kept whole; a state is as large as it is.
+    A source is read once and stored whole; the size of a state does not depend on tokens.
 
     Source: transformers' DynamicSlidingWindowLayer and StaticSlidingWindowLayer (``cache_utils``), which keep chunks as
     they keep windows; vLLM's SlidingWindowSpec, for steps of one token.
@@ -116,14 +116,14 @@ class Allocation(NamedTuple):
     block: int = BLOCK
 
     def tokens(self, cached: Cached) -> Num | None:
-        """Of these vectors; None where they are not one for each token."""
+        """Number of vectors; None where there is not one for each token."""
         if cached.tokens is None or (not cached.grows and self.how != PAGED):
             return cached.tokens
         made: Num = floor_div(self._of(cached, cached.tokens), cached.every)
         return made
 
     def _of(self, cached: Cached, tokens: Num) -> Num:
-        """So many tokens, or as many as there is room for."""
+        """Room for ``tokens`` tokens, within the layer's limit."""
         limit = cached.limit
         if self.how == DYNAMIC:
             kept: Num = tokens if limit is None else minimum(tokens, limit - 1)
@@ -140,7 +140,7 @@ class Allocation(NamedTuple):
 
 
 class Mixer(NamedTuple):
-    """A place in the tree where something is kept: of ``copies`` layers, each time that they run.
+    """Attention or state-space mixer with a cache: of ``copies`` layers, each time that they run.
 
     ``places`` are those of its layers in their stack, where they are known one by one.
     """
@@ -152,7 +152,7 @@ class Mixer(NamedTuple):
 
 
 def mixers(tree: Component) -> list[Mixer]:
-    """All that keep something, in a tree that decodes; one for each block (an attention, a state-space mixer)."""
+    """Mixers with a cache in a tree that decodes."""
     found: dict[str, Mixer] = {}
     for node, block, places in _walk(tree.root(), tree.name, None):
         if node.component.own.cached:
@@ -178,11 +178,11 @@ def cache(
     longest: Num | None = None,
     block_size: int = BLOCK,
 ) -> Component:
-    """The caches of a tree that decodes, ``Workload(phase="decode", batch_size=b, cached=c)``, as a tree of tensors.
+    """Caches of a tree that decodes, ``Workload(phase="decode", batch_size=b, cached=c)``, as a tree of tensors.
 
-    c are the tokens whose keys there are: after a prompt of l tokens l, and one more with each step. Multi-head
-    attention keeps ``2·b·n·g·d·c`` numbers, latent attention ``b·n·(r + d_r)·c``, a mixer with a state as many as that
-    has. ``longest`` is the room that a static cache has from the start. See :class:`Allocation`.
+    c is the number of tokens with cached keys: l after a prompt of l tokens, and one more with each step. Multi-head
+    attention stores ``2·b·n·g·d·c`` numbers, latent attention ``b·n·(r + d_r)·c``, a mixer with a state the numbers of
+    that. ``longest`` is the room that a static cache has from the start. See :class:`Allocation`.
 
     Raises InvalidModel for an allocation or a format that is not known.
 

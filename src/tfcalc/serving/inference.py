@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PHASES = ("prefill", "decode")
 
 
-class Served(NamedTuple):
+class InferencePeak(NamedTuple):
     """Bytes: the most that is live beside parameters, buffers and token ids; the cache after the step; the logits.
 
     ``cache`` are keys and values by themselves: their memory may be larger, as a window's is a view of the prompt's.
@@ -36,7 +36,7 @@ class Served(NamedTuple):
 
     @property
     def activations(self) -> int:
-        """What the peak has beside the cache: activations, and the copies that make room for new tokens."""
+        """Peak without the cache: activations, and the copies that make room for new tokens."""
         return self.peak - self.cache
 
 
@@ -47,7 +47,7 @@ def inference(
     cache: str = "dynamic",
     longest: int | None = None,
     tracker: MemoryTracker | None = None,
-) -> Served:
+) -> InferencePeak:
     """One step of inference in transformers (torch.no_grad): of layers that repeat those at the ends.
 
     ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode)
@@ -73,13 +73,13 @@ def inference(
         program.tape.tracker.begin(run.phase)
         logits = program(model.tree(run))
     size = program.cache.size
-    return Served(program.tape.tracker.most.total, size, _number(logits.elements) * WIDTHS[logits.dtype])
+    return InferencePeak(program.tape.tracker.most.total, size, _number(logits.elements) * WIDTHS[logits.dtype])
 
 
 def at_peak(
     model: HFModel, run: Workload, numerics: Numerics, cache: str = "dynamic", longest: int | None = None
 ) -> list[Found]:
-    """What is live when most is, in the order of its making: ``cache``, and the rest by what made it."""
+    """Tensors that are live at the peak, in the order of allocation: ``cache``, and the rest by their operation."""
     recorder = PeakRecorder()
     inference(model, run, numerics, cache, longest, recorder)
     return recorder.passing(run.phase)
@@ -102,7 +102,7 @@ def activations(model: HFModel, run: Workload, numerics: Numerics, cache: str) -
 
 @lru_cache(maxsize=64)
 def forward(model: Model, run: Workload, numerics: Numerics) -> int:
-    """The same beside the parameters, in a forward pass that keeps neither gradients nor caches."""
+    """Peak bytes beside the parameters, in a forward pass without gradients and caches."""
     made = program(model, run, numerics, "auto", ends_alone=True)
     with made.tape.without_gradients():
         made(model.tree(run))

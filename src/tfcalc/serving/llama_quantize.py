@@ -1,4 +1,4 @@
-"""Which block type llama-quantize gives to which matrix: a file type such as Q4_K_M is a mixture of them.
+"""Rules of llama-quantize: the block type of each matrix in a file type such as Q4_K_M, which mixes them.
 
 Source: llama.cpp, src/llama-quant.cpp, ``llama_tensor_get_type_impl`` (of 2026). An importance matrix is taken to be
 there for the types that llama-quantize refuses without one (``iq1_…``, ``iq2_…``, ``iq3_xxs``), and for no others.
@@ -27,14 +27,14 @@ ALSO = {"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
 LOWEST = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m")
 OUTPUT, EMBEDDING = "output", "embedding"
 LETTERS = {"W_V": "v", "W_QKV": "qkv", "W_UKV": "kv_b", "W_K": "k", "W_Q": "q", "W_O": "o", "W_2": "down"}
-"""What llama.cpp's categories are of tfcalc's matrices; all others take the default, or are told by their place."""
+"""llama.cpp's categories of tfcalc's matrices; all others take the default, or are known by their layer."""
 GATES = ("W_1", "W_g")
 ONLY_THREE = ("q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m")
 ONLY_THREE_I = ("iq3_xs", "iq3_xxs", "iq3_s", "iq3_m", "iq4_nl", "iq4_xs")
 
 
-class Facts(NamedTuple):
-    """What the rules ask of a model: query heads to a key head, experts, whether the head is the embedding, layers."""
+class ModelTraits(NamedTuple):
+    """Properties of a model that the rules depend on: grouped queries, experts, tied embeddings, layers."""
 
     grouped: bool = False
     experts: int = 0
@@ -42,10 +42,10 @@ class Facts(NamedTuple):
     layers: int = 0
 
 
-def type_of(file: str, what: str, layer: int, facts: Facts) -> str:
+def type_of(file: str, what: str, layer: int, facts: ModelTraits) -> str:
     """The block type of the matrix that ``what`` names, in this layer.
 
-    >>> [type_of("q4_k_m", "W_V", layer, Facts(layers=32)) for layer in (3, 4, 6, 31)]
+    >>> [type_of("q4_k_m", "W_V", layer, ModelTraits(layers=32)) for layer in (3, 4, 6, 31)]
     ['q6_k', 'q4_k', 'q6_k', 'q6_k']
     """
     default = DEFAULTS[file]
@@ -83,7 +83,7 @@ def _embedding(file: str) -> str:
     return "q4_k" if file in ("tq1_0", "tq2_0") else ""
 
 
-def _lowest(file: str, category: str, layer: int, facts: Facts) -> str:
+def _lowest(file: str, category: str, layer: int, facts: ModelTraits) -> str:
     two = "iq3_s" if file in ("iq2_s", "iq2_m") else "q2_k"
     if category in ("v", "qkv", "kv_b"):
         return "q4_k" if facts.grouped or facts.experts >= 4 else two
@@ -97,7 +97,7 @@ def _lowest(file: str, category: str, layer: int, facts: Facts) -> str:
     return one.get(file, "") if category == "o" else ""
 
 
-def _values(file: str, default: str, layer: int, facts: Facts) -> str:
+def _values(file: str, default: str, layer: int, facts: ModelTraits) -> str:
     found = default
     if file == "q2_k":
         found = "q4_k" if facts.grouped else "q3_k"
@@ -118,7 +118,7 @@ def _values(file: str, default: str, layer: int, facts: Facts) -> str:
     return "q8_0" if facts.experts == 8 else found
 
 
-def _down(file: str, layer: int, facts: Facts) -> str:
+def _down(file: str, layer: int, facts: ModelTraits) -> str:
     first = layer < facts.layers // 8
     more = more_bits(layer, facts.layers)
     if file == "q2_k":
@@ -132,7 +132,7 @@ def _down(file: str, layer: int, facts: Facts) -> str:
     return "q6_k" if file in ("q4_k_m", "q5_k_m") and more else ""
 
 
-def _attention_output(file: str, facts: Facts) -> str:
+def _attention_output(file: str, facts: ModelTraits) -> str:
     if facts.experts == 8:
         return "q5_k" if file in (*ONLY_THREE, *ONLY_THREE_I) else ""
     chosen = {"q2_k": "q3_k", "iq3_xxs": "iq3_s", "q3_k_m": "q4_k", "q3_k_l": "q5_k", "iq3_m": "q4_k"}

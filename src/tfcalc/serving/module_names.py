@@ -1,4 +1,4 @@
-"""Whether a list in a config names a module: plain names, ``*``, and the simple regular expressions that are in use.
+"""Patterns of module names in a config: plain names, ``*``, and the simple regular expressions that are in use.
 
 No pattern of a config is ever run as the regular expression that it is: it is translated to ``*`` and ``?``, which
 Python's fnmatch matches without going back, or refused.
@@ -15,16 +15,16 @@ from tfcalc.printable import quoted
 
 LONGEST, MOST, MOST_CHOICES, MOST_GLOBS = 300, 200_000, 64, 2_000
 MOST_CHARACTERS = 100_000
-"""Of all patterns together: each costs some microseconds to be compiled, and as many for every module."""
+"""Characters of all patterns together: each costs some microseconds to compile, and as many for every module."""
 OUTER = ("model", "language_model")
-"""What stands before a text model's modules in one version of a library and not in another."""
+"""Prefixes of a text model's modules in some versions of a library and not in others."""
 
 _TOKEN = re.compile(r"\\d\+|\[0-9\]\+|\.\*\??|\.\+\??|\\[.\-_]|[\w\-]|\.|\(\?:|[()|^$]|\\d|\[0-9\]", re.ASCII)
 _GLOBS = {r"\d+": "[0-9]*", "[0-9]+": "[0-9]*", r"\d": "[0-9]", "[0-9]": "[0-9]", ".": "?", "^": "", "(?:": "("}
 
 
 def names_layers(patterns: Sequence[str]) -> bool:
-    """Whether any of them tells one layer from another, by its number."""
+    """Return whether any of them depends on the layer's number."""
     return any(character.isdigit() for pattern in patterns for character in pattern)
 
 
@@ -58,13 +58,15 @@ def _too_long(characters: int) -> InvalidModel:
     return InvalidModel(fact, f"write names, or patterns of {MOST_CHARACTERS:,} characters at most")
 
 
-class Names:
+class ModulePatterns:
     r"""The modules that a list names, and all within them.
 
     >>> module = ("model", "layers", "0", "mlp", "gate_proj")
-    >>> [module in Names([one]) for one in ("lm_head", "mlp", "mlp.gate", "layers.0.mlp", "model.layers.*.mlp")]
+    >>> plain = ("lm_head", "mlp", "mlp.gate", "layers.0.mlp", "model.layers.*.mlp")
+    >>> [module in ModulePatterns([pattern]) for pattern in plain]
     [False, True, False, True, True]
-    >>> [module in Names([one]) for one in (r"re:.*mlp\.(gate|up)_proj", r"re:.*mlp\.gate$", "model.gate_proj")]
+    >>> others = (r"re:.*mlp\.(gate|up)_proj", r"re:.*mlp\.gate$", "model.gate_proj")
+    >>> [module in ModulePatterns([pattern]) for pattern in others]
     [True, False, False]
     """
 
@@ -83,13 +85,13 @@ class Names:
             if len(found) > MOST_GLOBS:
                 raise _too_many()
         self.characters = sum(map(len, found))
-        """Of all patterns, as looking for a name costs about as much."""
+        """Length of all patterns: the cost of a look-up is proportional to it."""
         if self.characters > MOST_CHARACTERS:
             raise _too_long(self.characters)
         self.globs = re.compile("|".join(map(translate, found))) if found else None
 
     def __contains__(self, module: Sequence[str]) -> bool:
-        """Whether the list names this module, or one that it stands in."""
+        """Return whether the list names this module, or one that contains it."""
         name = _without_outer(".".join(module))
         parts = name.split(".")
         for end in range(1, len(parts) + 1):
@@ -107,7 +109,7 @@ def _without_outer(name: str) -> str:
 
 
 def _spelled(name: str) -> Iterator[str]:
-    """As a glob may have it: from any module on, closed by a dot; or as a regular expression may, from the root."""
+    """Spellings of a name: for globs, from any module on, closed by a dot; for regular expressions, from the root."""
     yield f".{name}."
     yield f"{name}."
     for before in ("", "model.", "language_model.model.", "model.language_model.", "language_model."):

@@ -1,4 +1,4 @@
-"""How a serving engine pages caches: blocks of one size for all layers, in a pool that requests share, as vLLM does."""
+"""Paged caches of a serving engine: blocks of one size for all layers, in a pool that requests share, as in vLLM."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ BATCHED = 8192
 
 
 class Engine(NamedTuple):
-    """The settings that decide how much a request takes.
+    """Settings of an engine that decide how much memory a request takes.
 
     ``batched`` tokens may be run in a step (max_num_batched_tokens), and ``in_flight`` such steps are under way at once
     (2 with asynchronous scheduling, since vLLM 0.26). Heads are divided among ``tensor_parallel`` ranks; what all heads
-    share is on each of them. ``state_pages`` are kept of a state: one, or two where prefixes are cached at block
-    boundaries ("align"). ``hybrid=False``: windows are kept whole, as without the hybrid cache manager. Where layers
-    are unlike, a narrower one gets longer blocks, or its pages are ``filled`` up (as logs of Gemma 4 show).
+    share is on each of them. ``state_pages`` is the number of pages of a state: one, or two where prefixes are cached
+    at block boundaries ("align"). ``hybrid=False``: windows are stored whole, as without the hybrid cache manager.
+    Where layers differ, a narrower one gets longer blocks, or its pages are ``filled`` up (as logs of Gemma 4 show).
     """
 
     block: int = BLOCK
@@ -42,7 +42,7 @@ class Engine(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What one layer keeps on one rank: ``bytes`` for each token, or in all where it is a state.
+    """Cache of one layer on one rank: ``bytes`` for each token, or in all where it is a state.
 
     ``limit`` is the window or the chunk that it sees, or the tokens of a source.
     """
@@ -52,7 +52,7 @@ class Page(NamedTuple):
     limit: Num = 0
 
     def blocks(self, length: Num, block: int, engine: Engine) -> Num:
-        """That a request of ``length`` tokens takes at most.
+        """Largest number of blocks that a request of ``length`` tokens takes.
 
         ====================  ==================================================================
         full                  ``⌈L/b⌉``
@@ -78,15 +78,15 @@ class Page(NamedTuple):
         return pages
 
 
-class Layer(NamedTuple):
+class CachedLayer(NamedTuple):
     """A layer of the model as the engine sees it, at its place in the stack."""
 
     place: int
     page: Page
 
 
-def layers(tree: Component, engine: Engine) -> list[Layer]:
-    """Every layer that keeps something, in a tree that decodes, in the order of their places in their stack.
+def layers(tree: Component, engine: Engine) -> list[CachedLayer]:
+    """Layers with a cache in a tree that decodes, in the order of their stack.
 
     Raises InvalidModel where their number is none, or where one keeps a key for several tokens (DeepSeek-V4).
     """
@@ -97,12 +97,12 @@ def layers(tree: Component, engine: Engine) -> list[Layer]:
         places = mixer.places or range(mixer.copies)
         repeated = mixer.copies // len(places) if places else 0
         for page in _pages(mixer, engine):
-            found += [Layer(place, page) for place in places for _ in range(repeated)]
+            found += [CachedLayer(place, page) for place in places for _ in range(repeated)]
     return sorted(found, key=lambda layer: layer.place)
 
 
 def _pages(mixer: Mixer, engine: Engine) -> Iterator[Page]:
-    """The pages of one mixer: keys and values stand in one, and so do a convolution's inputs and a state."""
+    """Pages of one mixer: keys and values share one, and so do a convolution's inputs and a state."""
     sizes: dict[tuple[str, Num], int] = {}
     for cached in mixer.cached:
         if value_of(cached.every) > 1:
@@ -116,7 +116,7 @@ def _pages(mixer: Mixer, engine: Engine) -> Iterator[Page]:
 
 
 def _kind(cached: Cached, engine: Engine) -> tuple[str, Num]:
-    """With the tokens that bound it."""
+    """Kind of page, with the tokens that bound it."""
     if cached.tokens is None:
         return STATE, 0
     if not cached.grows:
@@ -127,7 +127,7 @@ def _kind(cached: Cached, engine: Engine) -> tuple[str, Num]:
 
 
 def _bytes(cached: Cached, engine: Engine) -> int:
-    """On one rank: of one token, or of the whole state. A convolution's newest input need not be kept (vLLM)."""
+    """Bytes on one rank, of one token or of the whole state. A convolution's newest input is not stored (vLLM)."""
     newest = 1 if cached.name == CONVOLUTION else 0
     one = Cached(
         cached.name,
@@ -142,25 +142,25 @@ def _bytes(cached: Cached, engine: Engine) -> int:
     return size
 
 
-class Group(NamedTuple):
-    """Layers with one table of blocks: so many of one kind, the last of which may be padding."""
+class LayerGroup(NamedTuple):
+    """Layers of one kind that share a block table; the last ones may be padding."""
 
     page: Page
     block: int
     layers: int
 
 
-class Pool(NamedTuple):
+class CachePool(NamedTuple):
     """Blocks that requests share. Each holds ``page`` bytes for each of ``size`` layers: one from every group."""
 
     engine: Engine
-    groups: tuple[Group, ...]
+    groups: tuple[LayerGroup, ...]
     page: int
     size: int
 
     @property
     def block_bytes(self) -> int:
-        """Of one block of the pool."""
+        """Bytes of one block of the pool."""
         return self.page * self.size
 
     def per_request(self, length: Num) -> Num:
@@ -168,29 +168,29 @@ class Pool(NamedTuple):
         return total(group.page.blocks(length, group.block, self.engine) for group in self.groups)
 
     def bytes(self, requests: Num, length: Num) -> Num:
-        """That so many requests of ``length`` tokens each take at most."""
+        """Largest number of bytes that ``requests`` requests of ``length`` tokens each take."""
         return requests * self.per_request(length) * self.block_bytes
 
     def blocks(self, budget: int) -> int:
-        """That a budget of bytes holds."""
+        """Number of blocks in a budget of bytes."""
         return budget // self.block_bytes
 
     def requests(self, blocks: int, length: int) -> Fraction:
-        """Of ``length`` tokens each, that so many blocks hold ("Maximum concurrency for L tokens per request")."""
+        """Requests of ``length`` tokens that fit in ``blocks`` ("Maximum concurrency for L tokens per request")."""
         each = self.per_request(length)
         assert isinstance(each, int)
         return Fraction(blocks, each)
 
     def tokens(self, blocks: int, length: int) -> int:
-        """What newer versions print as "GPU KV cache size": concurrency × the longest request."""
+        """Value that newer versions print as "GPU KV cache size": concurrency × the longest request."""
         return int(self.requests(blocks, length) * length)
 
     def slots(self, blocks: int) -> int:
-        """The same as older versions have it: an equal share of the blocks for each group."""
+        """Value that older versions print: an equal share of the blocks for each group."""
         return blocks // len(self.groups) * min(group.block for group in self.groups)
 
 
-def pool(found: Sequence[Layer], engine: Engine) -> Pool:
+def pool(found: Sequence[CachedLayer], engine: Engine) -> CachePool:
     """The pool of these layers (one stage's).
 
     Layers of one kind share one table of blocks, whatever they are wide. Otherwise all pages are made equally large:
@@ -208,17 +208,19 @@ def pool(found: Sequence[Layer], engine: Engine) -> Pool:
         widths = [page.bytes for page in pages]
         one = pages[0]._replace(bytes=max(widths) * len(widths) if engine.filled else sum(widths))
         state = one.kind == STATE
-        return Pool(engine, (Group(one, engine.block, len(pages)),), one.bytes * (1 if state else engine.block), 1)
+        return CachePool(
+            engine, (LayerGroup(one, engine.block, len(pages)),), one.bytes * (1 if state else engine.block), 1
+        )
     kinds = {page: pages.count(page) for page in pages}
     blocks, largest = _blocks(list(kinds), engine)
     least, most = min(kinds.values()), max(kinds.values())
     size = most if 2 * most < 3 * least else least
     groups = [
-        Group(page, block, size)
+        LayerGroup(page, block, size)
         for (page, count), block in zip(kinds.items(), blocks, strict=True)
         for _ in range(ceil_div(count, size))
     ]
-    return Pool(engine, tuple(groups), largest, size)
+    return CachePool(engine, tuple(groups), largest, size)
 
 
 def _blocks(pages: list[Page], engine: Engine) -> tuple[list[int], int]:
@@ -238,7 +240,7 @@ def _blocks(pages: list[Page], engine: Engine) -> tuple[list[int], int]:
     return [block if one else page_bytes // page.bytes for page, one in zip(pages, same, strict=True)], page_bytes
 
 
-def pools(tree: Component, engine: Engine, pipeline: int = 1) -> list[Pool]:
+def pools(tree: Component, engine: Engine, pipeline: int = 1) -> list[CachePool]:
     """The pool of each of ``pipeline`` stages of a tree that decodes; what fits into all of them fits.
 
     Layers that are left over go to stages before the last. Source: vLLM, ``get_pp_indices`` (distributed/utils.py).

@@ -22,7 +22,7 @@ from tfcalc.serving.weight_formats import (
     scaled,
     single,
 )
-from tfcalc.serving.weights import Recipe
+from tfcalc.serving.weights import WeightStorage
 
 LARGEST = 1 << 20
 
@@ -136,7 +136,7 @@ def _floats(given: Fields, bits: int, strategy: str, static: bool) -> Format:
 
 
 def _static(group: Fields) -> bool:
-    """Whether a scale of the inputs is stored: 4-bit floats have one even where the rest is dynamic (``local``)."""
+    """Return whether a scale of the inputs is stored: 4-bit floats have one even if the rest is dynamic (``local``)."""
     inputs = field(group, "input_activations")
     return bool(inputs) and inputs.get("dynamic") is not True
 
@@ -177,8 +177,8 @@ TEXT = "language_model"
 """The module that a ``text_config`` describes."""
 
 
-def stated_format(model: object) -> Recipe | None:
-    """How a model's config says that its weights are stored; None where it does not say.
+def stated_format(model: object) -> WeightStorage | None:
+    """Storage of the weights by a model's config; None where it does not say.
 
     A config without a ``quantization_config`` may still have a ``dtype``: then all weights are stored so. Raises
     InvalidModel for a method that is not known, or fields that fit none.
@@ -196,7 +196,7 @@ def stated_format(model: object) -> Recipe | None:
             raise InvalidModel(
                 f"{FIELD} {quoted(fields)} is not an object", 'write {"quant_method": "gptq", "bits": 4}'
             )
-    return Recipe(PLAIN[dtype], dtype) if dtype else None
+    return WeightStorage(PLAIN[dtype], dtype) if dtype else None
 
 
 def stated_dtype(data: Fields) -> str | None:
@@ -213,7 +213,7 @@ def stated_dtype(data: Fields) -> str | None:
     return None
 
 
-def _by_method(fields: Fields, dtype: str) -> Recipe:
+def _by_method(fields: Fields, dtype: str) -> WeightStorage:
     method = fields.get(METHOD)
     if method is None and ("load_in_4bit" in fields or "load_in_8bit" in fields):
         method = "bitsandbytes"
@@ -223,32 +223,34 @@ def _by_method(fields: Fields, dtype: str) -> Recipe:
     return METHODS[method.lower().replace("_", "-")](fields, dtype)
 
 
-def _bitsandbytes(fields: Fields, dtype: str) -> Recipe:
+def _bitsandbytes(fields: Fields, dtype: str) -> WeightStorage:
     """Source: transformers, BitsAndBytesConfig; its default of ``bnb_4bit_quant_type`` is fp4."""
     keep = checked(fields.get("llm_int8_skip_modules"), "llm_int8_skip_modules")
     if not flag(fields, "load_in_4bit"):
-        return Recipe(single("int8") if flag(fields, "load_in_8bit") else PLAIN[dtype], dtype, keep)
+        return WeightStorage(single("int8") if flag(fields, "load_in_8bit") else PLAIN[dtype], dtype, keep)
     kind = word(fields, "bnb_4bit_quant_type", ("nf4", "fp4"), "fp4")
-    return Recipe(bitsandbytes_4bit(kind, double=flag(fields, "bnb_4bit_use_double_quant")), dtype, keep)
+    return WeightStorage(bitsandbytes_4bit(kind, double=flag(fields, "bnb_4bit_use_double_quant")), dtype, keep)
 
 
-def _gptq(fields: Fields, dtype: str) -> Recipe:
+def _gptq(fields: Fields, dtype: str) -> WeightStorage:
     keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
-    return Recipe(gptq(size(fields, "bits", 4, (2, 3, 4, 8)), _group(fields)), dtype, keep)
+    return WeightStorage(gptq(size(fields, "bits", 4, (2, 3, 4, 8)), _group(fields)), dtype, keep)
 
 
-def _awq(fields: Fields, dtype: str) -> Recipe:
+def _awq(fields: Fields, dtype: str) -> WeightStorage:
     keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
     bits = size(fields, "bits", size(fields, "w_bit", 4, (4, 8)), (4, 8))
-    return Recipe(awq(bits, _group(fields, "q_group_size" if "q_group_size" in fields else "group_size")), dtype, keep)
+    return WeightStorage(
+        awq(bits, _group(fields, "q_group_size" if "q_group_size" in fields else "group_size")), dtype, keep
+    )
 
 
-def _auto_round(fields: Fields, dtype: str) -> Recipe:
+def _auto_round(fields: Fields, dtype: str) -> WeightStorage:
     packing = str(fields.get("packing_format", "auto_round:auto_gptq"))
     return (_awq if "awq" in packing else _gptq)(fields, dtype)
 
 
-def _fp8(fields: Fields, dtype: str) -> Recipe:
+def _fp8(fields: Fields, dtype: str) -> WeightStorage:
     """Source: transformers, FineGrainedFP8Config; vLLM, Fp8Config. DeepSeek-V4 keeps its experts in MXFP4 beside."""
     lists = ("modules_to_not_convert", "ignored_layers")
     keep = tuple(name for one in lists for name in checked(fields.get(one), one))
@@ -256,50 +258,52 @@ def _fp8(fields: Fields, dtype: str) -> Recipe:
     static = fields.get("activation_scheme") == "static"
     others = ((EXPERTS,), single("mxfp4")) if fields.get("expert_dtype") == "fp4" else None
     if block is None:
-        return Recipe(fp8(WHOLE, WHOLE, static=static), dtype, keep, "", (others,) if others else ())
+        return WeightStorage(fp8(WHOLE, WHOLE, static=static), dtype, keep, "", (others,) if others else ())
     if not (isinstance(block, list) and len(block) == 2 and all(type(one) is int and one > 0 for one in block)):
         raise InvalidModel(f"weight_block_size {quoted(block)} is not a pair of sizes", "write [128, 128]")
     scale = 8 if word(fields, "scale_fmt", ("float", "ue8m0"), "float") == "ue8m0" else 32
-    return Recipe(fp8(block[0], block[1], static=static, scale=scale), dtype, keep, "", (others,) if others else ())
+    return WeightStorage(
+        fp8(block[0], block[1], static=static, scale=scale), dtype, keep, "", (others,) if others else ()
+    )
 
 
-def _mxfp4(fields: Fields, dtype: str) -> Recipe:
+def _mxfp4(fields: Fields, dtype: str) -> WeightStorage:
     """Experts alone. Source: transformers, ``replace_with_mxfp4_linear``."""
     keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
-    return Recipe(single("mxfp4"), dtype, keep, EXPERTS)
+    return WeightStorage(single("mxfp4"), dtype, keep, EXPERTS)
 
 
-def _rows(name: str, bits: int, source: str, scale: int) -> Callable[[Fields, str], Recipe]:
-    def method(fields: Fields, dtype: str) -> Recipe:
+def _rows(name: str, bits: int, source: str, scale: int) -> Callable[[Fields, str], WeightStorage]:
+    def method(fields: Fields, dtype: str) -> WeightStorage:
         keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
-        return Recipe(scaled(name, bits, source, Piece("scale", scale, 1, WHOLE)), dtype, keep)
+        return WeightStorage(scaled(name, bits, source, Piece("scale", scale, 1, WHOLE)), dtype, keep)
 
     return method
 
 
-def _as_it_is(name: str) -> Callable[[Fields, str], Recipe]:
-    def method(fields: Fields, dtype: str) -> Recipe:
+def _as_it_is(name: str) -> Callable[[Fields, str], WeightStorage]:
+    def method(fields: Fields, dtype: str) -> WeightStorage:
         keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
-        return Recipe(single(name), dtype, keep)
+        return WeightStorage(single(name), dtype, keep)
 
     return method
 
 
-def _quanto(fields: Fields, dtype: str) -> Recipe:
+def _quanto(fields: Fields, dtype: str) -> WeightStorage:
     """Source: optimum.quanto, QTensor: a scale for each row; below 8 bits a scale and a shift for each group of 128."""
     keep = checked(fields.get("modules_to_not_convert"), "modules_to_not_convert")
     kind = word(fields, "weights", ("int8", "float8", "int4", "int2"), "int8")
     if kind in ("int8", "float8"):
-        return Recipe(scaled(f"quanto-{kind}", 8, "optimum.quanto", Piece("scale", 16, 1, WHOLE)), dtype, keep)
-    return Recipe(_flat(f"quanto-{kind}", int(kind[3:]), 128), dtype, keep)
+        return WeightStorage(scaled(f"quanto-{kind}", 8, "optimum.quanto", Piece("scale", 16, 1, WHOLE)), dtype, keep)
+    return WeightStorage(_flat(f"quanto-{kind}", int(kind[3:]), 128), dtype, keep)
 
 
-def _hqq(fields: Fields, dtype: str) -> Recipe:
+def _hqq(fields: Fields, dtype: str) -> WeightStorage:
     """Source: hqq.core.quantize, BaseQuantizeConfig: a 16-bit scale and zero for each group of the matrix."""
     given = field(field(fields, "quant_config"), "weight_quant_params")
     keep = checked(fields.get("skip_modules"), "skip_modules")
     bits = size(given, "nbits", 4, (1, 2, 4, 8))
-    return Recipe(_flat(f"hqq-{bits}bit", bits, _group(given, default=64) or 64), dtype, keep)
+    return WeightStorage(_flat(f"hqq-{bits}bit", bits, _group(given, default=64) or 64), dtype, keep)
 
 
 def _flat(name: str, bits: int, group: int) -> Format:
@@ -314,15 +318,15 @@ def _group(fields: Fields, name: str = "group_size", default: int = 128) -> int 
     return WHOLE if found == -1 else found
 
 
-def _compressed(fields: Fields, dtype: str) -> Recipe:
-    return Recipe(*compressed_tensors(fields, dtype))
+def _compressed(fields: Fields, dtype: str) -> WeightStorage:
+    return WeightStorage(*compressed_tensors(fields, dtype))
 
 
-def _modelopt(fields: Fields, dtype: str) -> Recipe:
-    return Recipe(*modelopt(fields, dtype))
+def _modelopt(fields: Fields, dtype: str) -> WeightStorage:
+    return WeightStorage(*modelopt(fields, dtype))
 
 
-METHODS: dict[str, Callable[[Fields, str], Recipe]] = {
+METHODS: dict[str, Callable[[Fields, str], WeightStorage]] = {
     "bitsandbytes": _bitsandbytes,
     "gptq": _gptq,
     "awq": _awq,
@@ -338,4 +342,4 @@ METHODS: dict[str, Callable[[Fields, str], Recipe]] = {
     "quanto": _quanto,
     "hqq": _hqq,
 }
-"""What ``quant_method`` may be."""
+"""Readers of ``quantization_config``, by ``quant_method``."""

@@ -23,21 +23,21 @@ from tfcalc.number_formats import (
     NUMBERS,
     NVFP4,
     STORED,
-    Block,
+    BlockFormat,
     NumberFormat,
 )
 from tfcalc.printable import quoted
-from tfcalc.serving.llama_quantize import ALSO, DEFAULTS, LOWEST, Facts, type_of
+from tfcalc.serving.llama_quantize import ALSO, DEFAULTS, LOWEST, ModelTraits, type_of
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 
 LINEAR = ("linear",)
-"""What quantization touches: linear maps alone; embeddings, output head, routers, norms, convolutions stay."""
+"""Kinds that most libraries quantize: linear maps alone, no embeddings, output head, routers, norms, convolutions."""
 
 TABLES = (*LINEAR, "output", "embedding")
-"""What llama.cpp quantizes: the vocabulary's two matrices as well."""
+"""Kinds that llama.cpp quantizes: the vocabulary's two matrices as well."""
 
 WHOLE = None
 """A piece that spans all rows, or all columns."""
@@ -57,7 +57,7 @@ class Piece(NamedTuple):
     run: int = 0
 
     def factors(self, rows: Num, columns: Num) -> tuple[Num, ...]:
-        """How many times ``bits``: a product."""
+        """Factors of the number of pieces."""
         if self.run:
             return (ceil_div(rows * columns, self.run),)
         sizes = ((rows, self.rows), (columns, self.columns))
@@ -82,17 +82,17 @@ class Format(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether every tensor of a model is stored so, quantized by nothing."""
+        """Return whether every tensor of a model is stored in it, without quantization."""
         return not self.kinds
 
     @property
     def bits(self) -> int:
-        """Of one number of a plain format."""
+        """Bits of one number of a plain format."""
         return self.pieces[0].bits
 
     @property
     def least_bits(self) -> int:
-        """Of one number of any matrix that is stored so, without its scales, rounded down.
+        """Bits of one number, without scales, rounded down.
 
         >>> from tfcalc.serving.weight_formats import single
         >>> [single(name).least_bits for name in ("nf4-dq", "int8", "bf16", "gptq-3bit", "mxfp4")]
@@ -137,13 +137,13 @@ def plain(numbers: NumberFormat) -> Format:
     return Format(name, numbers.source, (Piece("", numbers.bits),), kinds=())
 
 
-def blocks(name: str, of: Block) -> Piece:
+def blocks(name: str, of: BlockFormat) -> Piece:
     """The numbers of a row in whole blocks."""
     return Piece(name, of.bits, 1, of.numbers)
 
 
-def scales(name: str, of: Block) -> Piece:
-    """What the blocks of a row have beside their numbers."""
+def scales(name: str, of: BlockFormat) -> Piece:
+    """Scales of the blocks of a row."""
     return Piece(name, of.scales, 1, of.numbers)
 
 
@@ -226,12 +226,12 @@ def bitsandbytes_4bit(kind: str, block: int = 64, *, double: bool = False) -> Fo
 
 
 def scaled(name: str, bits: int, source: str, *scales: Piece) -> Format:
-    """Numbers of so many bits, and the scales beside them."""
+    """Format of numbers of ``bits`` bits, and scales beside them."""
     return Format(name, source, (Piece("", bits), *scales))
 
 
 def fp8(rows: int | None, columns: int | None, *, static: bool = False, scale: int = 32) -> Format:
-    """8-bit floats with a ``scale`` of so many bits for every ``rows`` × ``columns``; ``static`` inputs have one too.
+    """8-bit floats with a scale of ``scale`` bits for every ``rows`` × ``columns``; ``static`` inputs have one too.
 
     Source: transformers, FP8Linear (``weight_scale_inv``); vLLM, Fp8LinearMethod (``weight_scale``, ``input_scale``);
     arXiv 2412.19437, section 3.3.2, for blocks of 128 × 128.
@@ -257,7 +257,7 @@ INSTEAD = {
     "tq2_0": "q4_0",
     **dict.fromkeys(("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq4_xs"), "iq4_nl"),
 }
-"""What a row is stored as that the block does not divide; F16 where that is no remedy either.
+"""BlockFormat types for rows that the block does not divide; F16 where that does not help either.
 
 Source: src/llama-quant.cpp, ``tensor_type_fallback``.
 """
@@ -297,8 +297,8 @@ BY_NAME = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q6_k", "tq1_0", "tq2_0")
 """File types that ask nothing of a model's sizes, but whether it has 8 experts."""
 
 
-class Mixture(NamedTuple):
-    """Which block type each matrix is stored as: ``q4_k_m``.
+class MixedFormat(NamedTuple):
+    """File type of llama-quantize, which gives each matrix a block type: ``q4_k_m``.
 
     Source: llama.cpp, src/llama-quant.cpp; see :mod:`tfcalc.serving.llama_quantize`.
     """
@@ -311,17 +311,17 @@ class Mixture(NamedTuple):
 
     @property
     def by_layer(self) -> bool:
-        """Whether layers differ."""
+        """Return whether layers differ."""
         return self.name in BY_LAYER
 
-    def of(self, kind: str, tensor: str, layer: int, columns: object, facts: Facts) -> Format:
+    def of(self, kind: str, tensor: str, layer: int, columns: object, facts: ModelTraits) -> Format:
         """The block type of this matrix."""
         what = kind if kind in ("output", "embedding") else tensor
         return fitting(type_of(self.name, what, layer, facts), columns)
 
 
-def facts_of(tree: Component, name: str) -> Facts:
-    """What llama.cpp's rules for this file type ask of a model.
+def facts_of(tree: Component, name: str) -> ModelTraits:
+    """Properties of a model that llama.cpp's rules for this file type depend on.
 
     Raises InvalidModel for a family that it has other rules for, and where they ask for a size that is a symbol.
     """
@@ -348,7 +348,7 @@ def facts_of(tree: Component, name: str) -> Facts:
     queries = shapes["W_O"][0] if "W_O" in shapes else 0
     joined = (shapes["W_QKV"][1] - queries) // 2 if "W_QKV" in shapes else 0
     values = shapes["W_V"][1] if "W_V" in shapes else joined
-    return Facts(0 < 4 * values <= queries, experts, tied, layers)
+    return ModelTraits(0 < 4 * values <= queries, experts, tied, layers)
 
 
 def _check(part: Component, name: str) -> None:
@@ -398,7 +398,7 @@ def known_names() -> list[str]:
     return [*PLAIN, *QUANTIZED, *sorted(DEFAULTS), HALF.name, BRAIN.name, *PURE]
 
 
-def format_named(name: str) -> Format | Mixture:
+def format_named(name: str) -> Format | MixedFormat:
     """The format that a name means. Raises UsageError with the nearest name for others.
 
     ``gptq-3bit-g64`` and ``awq-g32`` state bits and group. ``q4_k_m``, ``q8_0`` … are llama-quantize's file types,
@@ -411,7 +411,7 @@ def format_named(name: str) -> Format | Mixture:
     file = asked.replace("-", "_").removeprefix("gguf_")
     file = ALSO.get(file, file)
     if file in DEFAULTS:
-        return Mixture(file)
+        return MixedFormat(file)
     return single(asked)
 
 

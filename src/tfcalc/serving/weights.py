@@ -1,4 +1,4 @@
-"""What a model's weights take: the tree of the tensors that are held, in a number format or quantized.
+"""Weights of a model as a tree of stored tensors, in a number format or quantized.
 
 Folded by :func:`tfcalc.core.measure.bytes_held`.
 """
@@ -15,9 +15,9 @@ from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
-from tfcalc.serving.llama_quantize import Facts
-from tfcalc.serving.module_names import Names, names_layers
-from tfcalc.serving.weight_formats import PLAIN, Format, Mixture, facts_of, fitting, single
+from tfcalc.serving.llama_quantize import ModelTraits
+from tfcalc.serving.module_names import ModulePatterns, names_layers
+from tfcalc.serving.weight_formats import PLAIN, Format, MixedFormat, facts_of, fitting, single
 from tfcalc.tape.groups import span
 
 TYPES_OF_TOKENS = "token_type"
@@ -26,14 +26,14 @@ MOST_LOOKED = 10_000_000
 """Characters of patterns times layers that they are tried at; 300 patterns for each of 200 layers are 2,400,000."""
 
 
-class Recipe(NamedTuple):
-    """How a model's weights are stored.
+class WeightStorage(NamedTuple):
+    """Storage of a model's weights.
 
     ``format`` is that of what it quantizes, but for the modules that ``keep`` names, and only inside components of this
     kind or name where ``inside`` is given. Modules that ``others`` name have another format; all else is in ``dtype``.
     """
 
-    format: Format | Mixture
+    format: Format | MixedFormat
     dtype: str = "bf16"
     keep: tuple[str, ...] = ()
     inside: str = ""
@@ -41,41 +41,41 @@ class Recipe(NamedTuple):
 
     @property
     def by_layer(self) -> bool:
-        """Whether layers of one kind can differ."""
+        """Return whether layers of one kind can differ."""
         patterns = (*self.keep, *(name for names, _ in self.others for name in names))
-        return names_layers(patterns) or (isinstance(self.format, Mixture) and self.format.by_layer)
+        return names_layers(patterns) or (isinstance(self.format, MixedFormat) and self.format.by_layer)
 
 
 def weights(
     tree: Component,
-    format: Format | Mixture,
+    format: Format | MixedFormat,
     *,
     dtype: str = "bf16",
     keep: Sequence[str] = (),
     inside: str = "",
     others: Sequence[tuple[tuple[str, ...], Format]] = (),
 ) -> Component:
-    """The tensors that the weights of ``tree`` are held as: the tree of those of its components that hold any.
+    """Tree of the tensors that the weights of ``tree`` are stored as, without empty components.
 
     A plain format stores every tensor; any other those that its library quantizes: the matrices of linear maps (of
     experts, one each), and with llama.cpp's those of the vocabulary. Embeddings, the output head, routers, norms,
     biases, convolutions and frozen tensors stay in ``dtype`` (llama.cpp's: fp32), like the modules that ``keep`` names.
-    A tied matrix is held once, and buffers are counted apart. Layers that differ are told apart (``layers[0-3,6]``).
+    A tied matrix is stored once, and buffers are counted apart. Layers that differ are listed (``layers[0-3,6]``).
 
     Source: bitsandbytes' replacement in transformers (``get_keys_to_not_convert``: the head and what is tied to it);
     vLLM, Fp8Config; AutoAWQ and GPTQModel (linear maps of the layers); llama.cpp, ``tensor_allows_quantization``.
     """
-    return hold(tree, Recipe(format, dtype, tuple(keep), inside, tuple(others)))
+    return hold(tree, WeightStorage(format, dtype, tuple(keep), inside, tuple(others)))
 
 
-def hold(tree: Component, recipe: Recipe) -> Component:
-    """The same, as a :class:`Recipe` states it."""
-    facts = facts_of(tree, recipe.format.name) if isinstance(recipe.format, Mixture) else Facts()
+def hold(tree: Component, recipe: WeightStorage) -> Component:
+    """Return the tree of stored tensors for this :class:`WeightStorage`."""
+    facts = facts_of(tree, recipe.format.name) if isinstance(recipe.format, MixedFormat) else ModelTraits()
     return _Holding(recipe, facts).component(tree, _Place())
 
 
 class _Place(NamedTuple):
-    """Where a component stands: the names of its modules, the kinds around it, the layer."""
+    """Position of a component: the names of its modules, the kinds around it, the layer."""
 
     names: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -98,11 +98,11 @@ class _Place(NamedTuple):
 
 
 class _Holding:
-    def __init__(self, recipe: Recipe, facts: Facts) -> None:
+    def __init__(self, recipe: WeightStorage, facts: ModelTraits) -> None:
         self.recipe, self.format, self.facts = recipe, recipe.format, facts
         self.by_layer = recipe.by_layer
-        self.keep = Names(recipe.keep)
-        self.others = [(Names(patterns), other) for patterns, other in recipe.others]
+        self.keep = ModulePatterns(recipe.keep)
+        self.others = [(ModulePatterns(patterns), other) for patterns, other in recipe.others]
         self.characters = self.keep.characters + sum(modules.characters for modules, _ in self.others)
         self.looked = 0
         self.formats: list[Format] = []  # of each matrix so far: layers whose matrices have the same are alike
@@ -168,7 +168,7 @@ class _Holding:
         for modules, other in self.others:
             if any(names in modules for names in place.spellings()):
                 return other
-        if isinstance(self.format, Mixture):
+        if isinstance(self.format, MixedFormat):
             return self.format.of(component.kind, tensor.name, place.layer, columns, self.facts)
         if self.format.block > 1:
             return fitting(self.format.name.removesuffix("-pure"), columns)

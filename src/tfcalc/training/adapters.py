@@ -33,7 +33,7 @@ class Adapter(NamedTuple):
 
 
 def adapted(tree: Component, adapter: Adapter) -> Component:
-    """The same tree with its own weights frozen, and a trained ``lora_A`` and ``lora_B`` beside each target.
+    """Return the tree with its own weights frozen, and a trained ``lora_A`` and ``lora_B`` beside each target.
 
     ====================  =======================================================================
     of each target        ``y = x W + (x A) B`` with A of i × r and B of r × o: ``r·(i + o)`` parameters
@@ -59,7 +59,7 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
 
 
 def drops(dropout: str) -> bool:
-    """Whether dropout of this probability does anything. Raises InvalidModel for what is none.
+    """Return whether dropout of this probability has an effect. Raises InvalidModel where it is no probability.
 
     >>> drops("0.05"), drops("0"), drops("")
     (True, False, False)
@@ -74,7 +74,7 @@ def drops(dropout: str) -> bool:
 
 
 def frozen_where(tree: Component, *patterns: str) -> Component:
-    """The same tree, untrained where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
+    """Return the tree, frozen where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 
     Names are without layer numbers (:func:`tfcalc.core.tensors.plain`). Of two modules that share a tensor name both.
     Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
@@ -90,7 +90,7 @@ def frozen_where(tree: Component, *patterns: str) -> Component:
 
 
 def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tuple[str, ...] = ()) -> Component:
-    """The same tree, whose ``chosen`` operations do not train their weights.
+    """Return the tree with the weights of ``chosen`` operations frozen.
 
     Their backward pass spares the product that makes the weights' gradient, and no more: x's gradient is needed where
     something below is trained, or where the embedding's output asks for one (transformers'
@@ -102,12 +102,12 @@ def frozen(tree: Component, chosen: Callable[[str, Component], bool], path: tupl
 
 
 def _is_trained(leaf: Component) -> bool:
-    """Whether it has weights, not all of which are frozen already: their gradient is spared once."""
+    """Return whether any of its weights is trained: the gradient of a frozen one is saved only once."""
     return any(not weight.frozen for weight in leaf.own.weights)
 
 
 def thawed(tree: Component) -> Component:
-    """The same tree with no weight marked as frozen: what it is made of, whoever trains it."""
+    """Return the tree with no weight marked as frozen."""
     weights = tuple(weight._replace(frozen=False) for weight in tree.own.weights)
     return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(thawed(part) for part in tree.parts))
 
@@ -129,7 +129,7 @@ def _untrained(leaf: Component) -> Cost:
 
 
 class _Place(NamedTuple):
-    """Where a part stands: the names that lead there, and whether it is one of the experts of a mixture."""
+    """Path of a part: the names that lead there, and whether it is one of the experts of a mixture."""
 
     names: tuple[str, ...] = ()
     of_experts: bool = False
@@ -147,7 +147,7 @@ def _with_adapter(part: Component, adapter: Adapter, above: _Place) -> Iterator[
     if not _is_linear(part) or not _is_target(place, part, adapter):
         yield _beside(part, adapter, place)
         return
-    yield part._replace(own=part.own._replace(last=False))  # B stands behind it, and keeps what it reads
+    yield part._replace(own=part.own._replace(last=False))  # B comes after it, and saves its input
     fan_in, fan_out = part.own.weights[0].shape
     tokens = total(product.rows for product in part.own.products)  # DeBERTa's run on positions, too
     ends = counted_on(Linear("lora_B", adapter.rank, fan_out), (tokens, adapter.rank))
@@ -170,7 +170,7 @@ def _with_adapter(part: Component, adapter: Adapter, above: _Place) -> Iterator[
 
 
 def _is_linear(part: Component) -> bool:
-    """Whether this is torch.nn.Linear, or a Conv1D as GPT-2 has.
+    """Return whether this is torch.nn.Linear, or GPT-2's Conv1D.
 
     Routers, and maps with an axis for heads, are parameters of their own in transformers.
     """
@@ -205,5 +205,5 @@ def _leaves(tree: Component, path: tuple[str, ...]) -> Iterator[tuple[tuple[str,
 
 
 def _name(path: tuple[str, ...]) -> str:
-    """As a checkpoint has it, without numbers; ``(ffn)`` is no module."""
+    """Name of a module in a checkpoint, without layer numbers; ``(ffn)`` is no module."""
     return plain(".".join(name for name in path if not name.startswith("(")))

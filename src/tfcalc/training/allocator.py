@@ -24,8 +24,8 @@ INTERVALS = 16
 """Powers of two, from 1 MiB to 64 GiB, between each of which there may be another number of divisions."""
 
 
-class Settings(NamedTuple):
-    """How the allocator is configured.
+class AllocatorSettings(NamedTuple):
+    """Configuration of the allocator (``PYTORCH_ALLOC_CONF``).
 
     ``divisions`` are ``roundup_power2_divisions``, one number for all powers of two or one for each of 16; ``limit``
     is what the driver has, in bytes; None is as much as is asked for.
@@ -39,9 +39,10 @@ class Settings(NamedTuple):
     limit: int | None = None
 
     def rounded(self, size: int) -> int:
-        """The bytes of the block for so many bytes (``round_size``).
+        """Size of the block for a request of ``size`` bytes (``round_size``).
 
-        >>> Settings().rounded(1), Settings().rounded(513), Settings(divisions=(4,)).rounded(1200 * 1024) // 1024
+        >>> plain, divided = AllocatorSettings(), AllocatorSettings(divisions=(4,))
+        >>> plain.rounded(1), plain.rounded(513), divided.rounded(1200 * 1024) // 1024
         (512, 1024, 1280)
         """
         divisions = self._divisions(size)
@@ -61,12 +62,12 @@ class Settings(NamedTuple):
         return self.large_segment if block < LARGE else rounded_up(block, LARGE_ROUNDING)
 
     def whole(self, block: int) -> bool:
-        """Whether a block is one of those that are never split (``max_split_size``)."""
+        """Return whether a block of this size is never split (``max_split_size``)."""
         return self.max_split_size is not None and block >= self.max_split_size
 
 
-DEFAULT = Settings()
-"""As PyTorch comes."""
+DEFAULT = AllocatorSettings()
+"""PyTorch's defaults."""
 
 
 def rounded_up(size: int, to: int) -> int:
@@ -75,7 +76,7 @@ def rounded_up(size: int, to: int) -> int:
 
 
 def rounded_in_powers(size: int, divisions: int) -> int:
-    """The next of so many steps from one power of two to that above it (``roundup_power2_next_division``).
+    """Round up to one of ``divisions`` equal steps between two powers of two (``roundup_power2_next_division``).
 
     >>> rounded_in_powers(1100, 4), rounded_in_powers(1024, 4), rounded_in_powers(1300, 4)
     (1280, 1024, 1536)
@@ -105,10 +106,10 @@ class SegmentEvent(NamedTuple):
 
 
 class Driver(Protocol):
-    """Where segments begin."""
+    """Addresses of new segments."""
 
     def address_of(self, size: int) -> int:
-        """That of a new segment of so many bytes."""
+        """Address of a new segment of ``size`` bytes."""
 
 
 class Ascending:
@@ -118,7 +119,7 @@ class Ascending:
         self.next = SMALL_SEGMENT
 
     def address_of(self, size: int) -> int:
-        """That behind all so far."""
+        """Address after all segments so far."""
         address = self.next
         self.next += rounded_up(size, SMALL_SEGMENT)
         return address
@@ -129,14 +130,14 @@ ADDRESS = 64
 
 
 class Block:
-    """So many bytes at an address: a whole segment, or a piece between its neighbours.
+    """Block of ``size`` bytes at an address: a whole segment, or a piece between its neighbours.
 
     It is ``in_use``, or free. Only in a segment that expands are there addresses without memory (not ``mapped``).
     """
 
     __slots__ = ("address", "in_use", "left", "mapped", "pool", "right", "size")
 
-    def __init__(self, pool: Pool, address: int, size: int, *, mapped: bool = True) -> None:
+    def __init__(self, pool: BlockPool, address: int, size: int, *, mapped: bool = True) -> None:
         self.pool, self.address, self.size = pool, address, size
         self.in_use = False
         self.mapped = mapped
@@ -145,11 +146,11 @@ class Block:
 
     @property
     def is_split(self) -> bool:
-        """Whether it is but a piece of its segment."""
+        """Return whether it is only a piece of its segment."""
         return self.left is not None or self.right is not None
 
     def first(self, size: int) -> Block:
-        """Cut off its first bytes, as a block of their own; it keeps the rest."""
+        """Split off its first ``size`` bytes as a block of their own; this block becomes the rest."""
         block = Block(self.pool, self.address, size, mapped=self.mapped)
         block.left, block.right = self.left, self
         if self.left is not None:
@@ -174,7 +175,7 @@ class Block:
         self.size += other.size
 
 
-class Pool:
+class BlockPool:
     """The free blocks for one stream, all small or all large, by their sizes and then by their addresses.
 
     Both are one number, by which they are ``free`` in order: a hundred thousand are looked up in a training step.
@@ -188,7 +189,7 @@ class Pool:
         """Addresses of expandable segments that have no memory."""
 
     def add(self, block: Block) -> None:
-        """It is free, or has no memory, from now on."""
+        """Add a block that has become free, or lost its memory."""
         if block.mapped:
             key = block.size << ADDRESS | block.address
             insort(self.free, key)
@@ -197,7 +198,7 @@ class Pool:
             insort(self.unmapped, (block.address, block))
 
     def remove(self, block: Block) -> None:
-        """It is not any more."""
+        """Remove a block that is to be used or merged."""
         if block.mapped:
             key = block.size << ADDRESS | block.address
             del self.free[bisect_left(self.free, key)], self.blocks[key]
@@ -205,7 +206,7 @@ class Pool:
             del self.unmapped[bisect_left(self.unmapped, (block.address,))]
 
     def at_least(self, size: int) -> int:
-        """The place of the smallest free block of so many bytes or more; of equals that at the lowest address."""
+        """Index of the smallest free block of at least ``size`` bytes; of equal ones the one at the lowest address."""
         return bisect_left(self.free, size << ADDRESS)
 
     def in_order(self) -> list[Block]:
@@ -214,7 +215,7 @@ class Pool:
 
 
 class OutOfMemory(Exception):
-    """Neither a free block nor the driver has so much."""
+    """Raised where neither a free block nor the driver has enough memory."""
 
 
 class CachingAllocator:
@@ -226,11 +227,11 @@ class CachingAllocator:
     (1024, 2097152)
     """
 
-    def __init__(self, settings: Settings = DEFAULT, driver: Driver | None = None) -> None:
+    def __init__(self, settings: AllocatorSettings = DEFAULT, driver: Driver | None = None) -> None:
         self.settings = settings
         self.driver = driver or Ascending()
-        self.large: dict[int, Pool] = {}
-        self.small: dict[int, Pool] = {}
+        self.large: dict[int, BlockPool] = {}
+        self.small: dict[int, BlockPool] = {}
         self.allocated = self.most_allocated = 0
         self.reserved = self.most_reserved = 0
         self.segment_events: list[SegmentEvent] = []
@@ -238,7 +239,7 @@ class CachingAllocator:
         self._keeps_whole = settings.max_split_size is not None
 
     def malloc(self, size: int, stream: int = 0) -> Block:
-        """A block for so many bytes, which are not 0. Raises OutOfMemory."""
+        """Return a block for ``size`` bytes, at least 1. Raises OutOfMemory."""
         size = self._rounded.get(size) or self._round(size)
         pool = (self.small if size <= SMALL else self.large).get(stream) or self._pool(size, stream)
         place = self._best(pool, size)
@@ -256,7 +257,7 @@ class CachingAllocator:
         return block
 
     def free(self, block: Block) -> None:
-        """It may be reused; with its free neighbours it is one block again."""
+        """Free a block, and merge it with its free neighbours."""
         block.in_use = False
         self.allocated -= block.size
         left, right = block.left, block.right
@@ -267,12 +268,12 @@ class CachingAllocator:
         block.pool.add(block)
 
     def empty_cache(self) -> None:
-        """Whatever can go back to the driver does so (``release_cached_blocks``)."""
+        """Return every free segment to the driver (``release_cached_blocks``)."""
         for block in self.free_blocks():
             self.release(block)
 
     def release(self, block: Block) -> None:
-        """A free segment goes back to the driver; not where only a piece of it is free."""
+        """Return a free segment to the driver; a piece of a segment stays."""
         if block.is_split:
             return
         block.pool.remove(block)
@@ -285,14 +286,14 @@ class CachingAllocator:
     # --- what segments that expand do otherwise
 
     def _splits(self, block: Block, size: int) -> bool:
-        """Whether what a block has beyond so many bytes, if that is a block, becomes another (``should_split``)."""
+        """Return whether the rest of a block beyond ``size`` bytes becomes a block of its own (``should_split``)."""
         return block.pool.small or (block.size - size > SMALL and not self.settings.whole(size))
 
-    def _best(self, pool: Pool, size: int) -> int:
+    def _best(self, pool: BlockPool, size: int) -> int:
         """The place of the free block that fits best; behind the last, where none does."""
         return bisect_left(pool.free, size << ADDRESS)  # as at_least, without another call
 
-    def _segment(self, pool: Pool, size: int) -> Block | None:
+    def _segment(self, pool: BlockPool, size: int) -> Block | None:
         """A new segment, if the driver has so much (``alloc_block``)."""
         needed = self.settings.segment_for(size)
         if not self._has(needed):
@@ -307,18 +308,18 @@ class CachingAllocator:
         rounded = self._rounded[size] = self.settings.rounded(size)
         return rounded
 
-    def _pool(self, size: int, stream: int) -> Pool:
+    def _pool(self, size: int, stream: int) -> BlockPool:
         """The first time that a stream is given such a block."""
         small = size <= SMALL
-        made = (self.small if small else self.large)[stream] = Pool(stream, small=small)
+        made = (self.small if small else self.large)[stream] = BlockPool(stream, small=small)
         return made
 
     def _too_large(self, block: int, size: int) -> bool:
-        """Whether a block of so many bytes is kept whole, and not for so few (``get_free_block``)."""
+        """Return whether a block that is never split is too large for a request of ``size`` (``get_free_block``)."""
         by = self.settings
         return by.whole(block) and (not by.whole(size) or block >= size + by.max_non_split_rounding)
 
-    def _new_block(self, pool: Pool, size: int) -> Block:
+    def _new_block(self, pool: BlockPool, size: int) -> Block:
         """Memory from the driver; where it has no more, after giving it back what is free."""
         block = self._segment(pool, size)
         if block is None and self._release_large(pool, size):
@@ -330,8 +331,8 @@ class CachingAllocator:
             raise OutOfMemory(f"{size:,} bytes, {self.allocated:,} allocated, {self.reserved:,} reserved")
         return block
 
-    def _release_large(self, pool: Pool, size: int) -> bool:
-        """Give back a free block that is kept whole and is large enough, or several together.
+    def _release_large(self, pool: BlockPool, size: int) -> bool:
+        """Return to the driver a free, never split block that is large enough, or several that are together.
 
         Source: ``release_available_cached_blocks``.
         """
@@ -351,7 +352,7 @@ class CachingAllocator:
     def _has(self, size: int) -> bool:
         return self.settings.limit is None or self.reserved + size <= self.settings.limit
 
-    def _told(self, action: str, address: int, size: int, pool: Pool) -> None:
+    def _told(self, action: str, address: int, size: int, pool: BlockPool) -> None:
         self.segment_events.append(SegmentEvent(action, address, size, pool.stream))
         self.reserved += size if action in ("segment_alloc", "segment_map") else -size
         self.most_reserved = max(self.most_reserved, self.reserved)
@@ -369,14 +370,14 @@ class ExpandableAllocator(CachingAllocator):
     def _splits(self, _block: Block, _size: int) -> bool:
         return True
 
-    def _best(self, pool: Pool, size: int) -> int:
+    def _best(self, pool: BlockPool, size: int) -> int:
         """A block that can grow counts as large as it can become."""
         place, free, blocks = pool.at_least(size), pool.free, pool.blocks
         while place + 1 < len(free) and _could_be(blocks[free[place + 1]]) < _could_be(blocks[free[place]]):
             place += 1
         return place
 
-    def _segment(self, pool: Pool, size: int) -> Block | None:
+    def _segment(self, pool: BlockPool, size: int) -> Block | None:
         """A block at the lowest addresses where there is room, behind a free one if there is one."""
         block: Block | None = self._room(pool, size)
         if block is not None and not block.mapped:
@@ -389,8 +390,8 @@ class ExpandableAllocator(CachingAllocator):
             pool.remove(block)
         return block
 
-    def _room(self, pool: Pool, size: int) -> Block:
-        """Free or unmapped blocks, one behind the other, for so many bytes (``find_expandable_block``): the first."""
+    def _room(self, pool: BlockPool, size: int) -> Block:
+        """First of adjacent free or unmapped blocks with ``size`` bytes in all (``find_expandable_block``)."""
         for _, block in pool.unmapped:
             first = block.left if block.left is not None and not block.left.in_use else block
             if _free_from(first, size):
@@ -399,11 +400,11 @@ class ExpandableAllocator(CachingAllocator):
         pool.add(found)
         return found
 
-    def _page(self, pool: Pool) -> int:
+    def _page(self, pool: BlockPool) -> int:
         return SMALL_SEGMENT if pool.small else self.settings.large_segment
 
     def _map(self, block: Block, size: int) -> Block | None:
-        """Give its first pages memory, at least so many bytes; with its free neighbours they are one block."""
+        """Map its first pages, at least ``size`` bytes, and merge them with free neighbours."""
         pool = block.pool
         size = rounded_up(size, self._page(pool))
         if not self._has(size):
@@ -448,7 +449,7 @@ def _could_be(block: Block) -> int:
 
 
 def _free_from(block: Block | None, size: int) -> bool:
-    """Whether there are so many bytes of addresses from here on that nothing uses."""
+    """Return whether at least ``size`` bytes of addresses from here on are free or unmapped."""
     while block is not None and not block.in_use and size > 0:
         size -= block.size
         block = block.right
@@ -456,7 +457,7 @@ def _free_from(block: Block | None, size: int) -> bool:
 
 
 def _base(block: Block) -> int:
-    """Where its segment begins."""
+    """Address at which its segment begins."""
     while block.left is not None:
         block = block.left
     return block.address

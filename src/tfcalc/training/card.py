@@ -1,4 +1,4 @@
-"""What a card shows of a training run, beyond what is allocated: bands, each learned from published measurements.
+"""Memory of a training run as a card shows it, beyond what is allocated: bands from published measurements.
 
 ==============  ==============================================================================================
 ``allocated``   ``torch.cuda.max_memory_allocated``: this model, with its error
@@ -19,14 +19,14 @@ MIB = 2**20
 
 
 class Band(NamedTuple):
-    """From ``low`` to ``high``: times a prediction, or bytes."""
+    """Range from ``low`` to ``high``: factors of a prediction, or bytes."""
 
     low: float
     high: float
 
 
 class Figure(NamedTuple):
-    """So many bytes, and the least and most that they may turn out to be."""
+    """Estimate in bytes, with its lower and upper end."""
 
     bytes: int
     low: int
@@ -43,7 +43,7 @@ class OnCard(NamedTuple):
 
 @cache
 def bands() -> dict[str, Band]:
-    """By line; of several measurements from the least to the most."""
+    """Bands by line of the table; where a line has several measurements, from the smallest to the largest."""
     found: dict[str, Band] = {}
     with TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -71,7 +71,7 @@ def on_card(allocated: int, reserved: int, context: int) -> OnCard:
 
 
 def allocatable(usable: int) -> int:
-    """How much may be allocated where a process can use so many bytes: fragments, and errors of the model, need room.
+    """Largest allocation for a process that can use ``usable`` bytes, with room for fragmentation and model error.
 
     >>> allocatable(125)
     100

@@ -1,4 +1,4 @@
-"""What FSDP gathers together: each layer, and as one what is in no layer; packed weights stay packed.
+"""Units that FSDP gathers: each layer, and one for everything outside of layers; packed weights stay packed.
 
 Source: transformers wraps each layer (``TRANSFORMER_BASED_WRAP`` of accelerate's FSDP plugin), and the model around
 them, as torchtune does; torch.distributed.fsdp.

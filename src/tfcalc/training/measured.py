@@ -1,4 +1,4 @@
-"""How far what tfcalc says is saved was from what PyTorch saved, class by class, on random small models.
+"""Relative errors of tfcalc's saved bytes against PyTorch's, for each class, on random small models.
 
 ``make measured TYPE=…`` appends lines to measured.csv: eager attention in fp32, and PyTorch's own choice of a kernel in
 bf16; of several random configs the worst.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).with_name("measured.csv")
 MOST = 0.25
-"""Beyond it an estimate is of no use, as is one of a class whose layers kept unequal bytes (an infinite error)."""
+"""Largest error at which an estimate is given; a class whose equal layers saved unequal bytes has an infinite one."""
 
 
 @cache

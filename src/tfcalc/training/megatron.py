@@ -14,14 +14,14 @@ from tfcalc.workload import Workload
 
 
 def kept_on_device(piece: Module, tree: Component, run: Workload) -> list[Kept]:
-    """What backward needs when forward has ended, of each kind of layer once; ``tree`` says what is trained."""
+    """Tensors saved for backward at the end of forward, each kind of layer once; ``tree`` says what is trained."""
     running = ModuleProgram(with_dropout(piece), run, NUMERICS, Megatron(), every_layer=False)
     running(tree)
     return list(running.tape.kept.values())
 
 
 def chunks_in_flight(at: Layout) -> Num:
-    """How many times a chunk of layers is held, each for a micro-batch of its own.
+    """Number of micro-batches for which a chunk of layers has saved tensors at once.
 
     1F1B: ``p − S`` on stage S (Korthikanti et al. 2022, appendix C; section 4.2.3 has p on the first). Interleaved:
     ``pm + p − 1 − 2S`` with m chunks a stage; on the first, times L/pm layers, it is the paper's ``L(1 + (p − 1)/pm)``.
@@ -37,7 +37,7 @@ def chunks_in_flight(at: Layout) -> Num:
 
 
 def in_flight(saved: Component, stack: str, at: Layout) -> Component:
-    """What one micro-batch leaves of a stage, as often as it is there.
+    """Saved tensors of one micro-batch on a stage, times the micro-batches in flight.
 
     The layers of this ``stack`` in chunks; the embedding of the first stage for p micro-batches, interleaved or not,
     and what is behind the layers of the last for one (section 4.3).
@@ -55,7 +55,7 @@ def _part(part: Component, stack: str, at: Layout) -> Component:
 
 
 def _of_stack(part: Component, stack: str) -> bool:
-    """Whether these are layers of it, all or those at some places."""
+    """Return whether these are layers of the stack, all of them or some."""
     return part.name.partition("[")[0] == stack
 
 

@@ -1,4 +1,4 @@
-"""The tensors that a tree stores, one by one, and trees of what is held beside each of them."""
+"""Stored tensors of a tree, one by one, and trees of what training allocates for each of them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Weight(NamedTuple):
 
     @property
     def sized(self) -> Weight:
-        """The same, of numbers."""
+        """Copy with the shape in numbers."""
         return self._replace(shape=self.numbers)
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         return int(product(self.numbers))  # type: ignore[call-overload, no-any-return]
 
 
-Beside = Callable[[Weight], tuple[Held, ...]]
-"""What is held for one stored tensor."""
+PerWeight = Callable[[Weight], tuple[Held, ...]]
+"""Tensors that are allocated for one stored tensor."""
 
 
-def held(tree: Component, beside: Beside, sized: Component | None = None) -> Component:
-    """The same tree of what is held for each stored tensor, a tied one where it is stored; empty parts are left out.
+def held(tree: Component, beside: PerWeight, sized: Component | None = None) -> Component:
+    """Tree of the tensors that are allocated for each stored tensor, a tied one once; empty parts are left out.
 
     Where the tree is one of symbols, ``sized`` is the same of numbers. Passes and active copies are left out too: what
     is run many times is stored once.
@@ -87,7 +87,7 @@ def outer_modules(tree: Component) -> frozenset[str]:
 
 
 def tensor_count(tree: Component, *, trained: bool = True) -> Num:
-    """How many tensors are stored, each layer's and each expert's by itself; only those that are ``trained``, or all.
+    """Number of stored tensors, each layer's and each expert's by itself; only those that are ``trained``, or all.
 
     Source: each is a torch.nn.Parameter; a tied one is the same object twice, and counts once.
     """
@@ -101,7 +101,7 @@ def largest_tensor(tree: Component, sized: Component | None = None) -> Weight:
 
 
 def packed(tree: Component) -> Component:
-    """The same tree with query, key and value as one tensor each of weights and biases: ``in_proj``.
+    """Return the tree with query, key and value joined into one weight and one bias: ``in_proj``.
 
     Source: torch.nn.MultiheadAttention stores ``in_proj_weight`` (3h × h) and ``in_proj_bias`` where all three read
     vectors of one width.

@@ -1,4 +1,4 @@
-"""The peak of a training step: in which phase it is, and what is live then. Only what is live at once is added up."""
+"""Peak of a training step: its phase, and what is live then. Only what is live at once is added up."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tfcalc.tape.memory_tracker import MemorySnapshot
 FORWARD, LOSS, BACKWARD, STEP = "forward", "loss", "backward", "step"
 
 
-class Standing(NamedTuple):
-    """Bytes that are there all the time: the states, buffers, workspaces, what the loop holds, DDP's buckets."""
+class ResidentBytes(NamedTuple):
+    """Bytes allocated during the whole step: states, buffers, workspaces, outputs of the loop, DDP's buckets."""
 
     weights: int
     master: int
@@ -23,7 +23,7 @@ class Standing(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The highest moment of a phase: what stands, gradients, what backward still needs, and the rest.
+    """Peak of one phase: resident bytes, gradients, saved tensors that backward still needs, and temporary buffers.
 
     ``gathered`` are weights of other devices. ``live`` is what is on the tape: activations, temporary, and the
     gradients that it has made.
@@ -44,7 +44,7 @@ class Phase(NamedTuple):
 
 
 def phases(
-    standing: Standing,
+    standing: ResidentBytes,
     gradients: int,
     moments: Mapping[str, MemorySnapshot],
     gathered: int,
@@ -53,12 +53,12 @@ def phases(
     there: bool,
     stepped: bool = False,
 ) -> list[Phase]:
-    """Forward, loss, backward and optimizer step, each at its highest moment.
+    """Forward, loss, backward and optimizer step, each at its peak.
 
     ====================  =====================================================================
-    forward, loss         what stands + activations so far + temporary
-    backward              what stands + gradients so far + activations still needed + temporary
-    step                  what stands + all gradients + the step's temporary
+    forward, loss         resident + activations so far + temporary
+    backward              resident + gradients so far + activations still needed + temporary
+    step                  resident + all gradients + the step's temporary
     ====================  =====================================================================
 
     Gradients are ``there`` all the time where they are added up over micro-batches, or have buffers of their own;
@@ -85,5 +85,5 @@ def phases(
 
 
 def highest(found: list[Phase]) -> Phase:
-    """The phase that holds most; of equals the first."""
+    """Phase with the highest peak; of equal ones the first."""
     return max(found, key=lambda phase: phase.total)

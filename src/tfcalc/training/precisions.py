@@ -26,17 +26,17 @@ class Precision(NamedTuple):
 
     @property
     def gathered(self) -> str:
-        """What FSDP gathers weights in, as torch calls it: that of products, which autocast makes copies for later."""
+        """Dtype, in torch's words, in which FSDP gathers weights: that of products; autocast makes its copies later."""
         return NUMBERS["fp32" if self.autocast else self.compute].torch
 
     @property
     def cast_when_gathered(self) -> bool:
-        """Whether it is FSDP that makes of stored weights what layers compute with (``MixedPrecisionPolicy``)."""
+        """Return whether FSDP casts stored weights to the compute dtype (``MixedPrecisionPolicy``)."""
         return self.weights > self.computed and not self.autocast
 
     @property
     def reduced(self) -> str:
-        """What FSDP reduces gradients in, as torch calls it: that in which they are kept."""
+        """Dtype, in torch's words, in which FSDP reduces gradients: the one they are stored in."""
         return NUMBERS["fp32" if self.gradients == NUMBERS["fp32"].bits else self.compute].torch
 
     @property
@@ -46,12 +46,12 @@ class Precision(NamedTuple):
 
     @property
     def stored(self) -> str:
-        """The format of the weights."""
+        """Number format of the weights."""
         return FP32.name if self.weights == FP32.bits else self.compute
 
     @property
     def adapted(self) -> str:
-        """The format that adapters have beside such weights.
+        """Number format of adapters beside such weights.
 
         Under autocast, and beside fp32 weights, that is fp32: peft casts adapters of 16-bit models up. All else runs in
         one format, and so do they (Lightning's bf16-true, torchtune, DeepSpeed's and Megatron-LM's master weights).
@@ -61,7 +61,7 @@ class Precision(NamedTuple):
         return FP32.name if self.autocast else self.stored
 
     def of_adapters(self, dtype: str) -> Precision:
-        """The same of what is trained, where that is adapters in this format: an optimizer changes them as they are."""
+        """Precision of adapters in this format; the optimizer updates them directly, without master weights."""
         bits = NUMBERS[dtype].bits
         same = bits == self.weights
         return self if same else self._replace(weights=bits, gradients=bits, master=0, moments=bits)
@@ -98,7 +98,7 @@ PRECISIONS = {
         Precision("fp16-master-fp32-grads", 16, 32, 32, 32, "fp16"),
     )
 }
-"""Those that have a name; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
+"""Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
 
 SPELLINGS = {
     # torch.amp and transformers' Trainer (--bf16, --fp16)
@@ -114,7 +114,7 @@ SPELLINGS = {
     "mixed-fp16": "fp16-master",
     "mixed-fp32-grads": "bf16-master-fp32-grads",
 }
-"""What others call some of them."""
+"""Names that other libraries have for some of them."""
 
 
 def precision(name: str) -> Precision:

@@ -1,4 +1,4 @@
-"""What the caching allocator reserves in training: its simulation, run on the allocations of a step in their order."""
+"""Memory reserved in training: the caching allocator's simulation, run on the allocations of a step in order."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.traced import value_of
 from tfcalc.tape.allocations import Allocation
-from tfcalc.training.allocator import DEFAULT, Block, CachingAllocator, ExpandableAllocator, Settings
+from tfcalc.training.allocator import DEFAULT, AllocatorSettings, Block, CachingAllocator, ExpandableAllocator
 from tfcalc.training.states import Placed
 
 STEPS = 2
-"""So many run: the first makes the optimizer's states, and from the second on all is as in that before."""
+"""Steps that are simulated: the first allocates the optimizer's states, later ones repeat the second."""
 STACKED = "experts"
 
 
 class Reserved(NamedTuple):
-    """At their highest: bytes of the segments that PyTorch has of the driver, and of the blocks in use."""
+    """Peaks in bytes: of the segments that PyTorch has from the driver, and of the blocks in use."""
 
     reserved: int
     allocated: int
@@ -28,14 +28,14 @@ def reserved(
     states: Placed,
     beside: Sequence[Component],
     events: Sequence[Allocation],
-    settings: Settings = DEFAULT,
+    settings: AllocatorSettings = DEFAULT,
     *,
     there: bool,
     steps: int = STEPS,
 ) -> Reserved:
-    """Run so many steps whose forward and backward pass are these ``events``. Raises OutOfMemory under a limit.
+    """Simulate ``steps`` steps whose forward and backward pass are ``events``. Raises OutOfMemory under a limit.
 
-    What is ``beside`` the states stands from the beginning: buffers, workspaces, what the loop does not free. Gradients
+    ``beside`` the states are allocated from the beginning: buffers, workspaces, what the loop does not free. Gradients
     are ``there`` all the time where they have buffers of their own; otherwise the events make them.
 
     ======================  ======================================================================
@@ -66,7 +66,7 @@ def reserved(
 
 
 def sizes(tree: Component) -> Iterator[int]:
-    """The bytes of each tensor that a tree holds, one after the other, copies too.
+    """Bytes of each tensor of a tree, in order, copies too.
 
     Experts are stacked: what each of them holds is a part of one tensor.
     """
@@ -85,7 +85,7 @@ def _all(allocator: CachingAllocator, tree: Component) -> list[Block]:
 
 
 def _run(allocator: CachingAllocator, events: Sequence[Allocation]) -> list[Block]:
-    """Forward and backward: what is there at the end."""
+    """Run forward and backward; return the blocks that are live at the end."""
     live: dict[int, Block] = {}
     malloc, free = allocator.malloc, allocator.free
     for tensor, size, stream in events:

@@ -1,4 +1,4 @@
-"""Which piece of each tensor a device has: ZeRO's flat buffers, PyTorch's FSDP."""
+"""Sharding: the piece of each tensor that a device has, by ZeRO's flat buffers or PyTorch's FSDP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfcalc.printable import quoted
 
 STAGES = (0, 1, 2, 3)
 LAYOUTS = ("flat", "zero", "fsdp1", "fsdp2")
-"""How tensors are cut, each filled up to equal pieces.
+"""Ways to cut tensors into pieces, padded to equal sizes.
 
 ``flat``: all as one buffer (ZeRO's paper; Megatron-LM's distributed optimizer).
 ``zero``: DeepSpeed. Stages 1 and 2 one buffer, filled up to a multiple of 2·N
@@ -39,7 +39,7 @@ class Placement(NamedTuple):
 
     @property
     def by_units(self) -> bool:
-        """Whether PyTorch gathers weights, layer by layer, and shares out their gradients."""
+        """Return whether PyTorch gathers weights layer by layer, and scatters their gradients (FSDP)."""
         return self.stage == 3 and self.layout.startswith("fsdp")
 
     def check(self) -> None:
@@ -85,7 +85,7 @@ def pieces(tree: Component, placement: Placement) -> Component:
 
 
 def units(tree: Component, placement: Placement) -> Iterator[tuple[str, Num, Num]]:
-    """What is gathered together in stage 3: its name, its numbers, and how many of them are trained.
+    """Units that stage 3 gathers at once: name, number of elements, and how many of these are trained.
 
     A layer, or what is in no layer (FSDP); in DeepSpeed a module with weights of its own ("largest_layer_params").
     """
@@ -161,7 +161,7 @@ def _rows(weight: Tensor, devices: Num) -> tuple[Num, ...]:
 
 
 def _units(component: Component, times: Num = 1) -> Iterator[tuple[Component, Num]]:
-    """The outermost layers, and how many there are of each."""
+    """Outermost layers, each with its number of copies."""
     for part in component.parts:
         if part.kind == LAYER:
             yield part, times * part.copies
@@ -170,6 +170,6 @@ def _units(component: Component, times: Num = 1) -> Iterator[tuple[Component, Nu
 
 
 def without_layers(component: Component) -> Component:
-    """What is in no layer."""
+    """Return the tree without its layers."""
     parts = tuple(without_layers(part) for part in component.parts if part.kind != LAYER)
     return component._replace(parts=parts)

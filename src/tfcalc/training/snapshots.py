@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tfcalc.errors import TfcalcError
-from tfcalc.training.allocator import DEFAULT, Block, CachingAllocator, ExpandableAllocator, SegmentEvent, Settings
+from tfcalc.training.allocator import (
+    DEFAULT,
+    AllocatorSettings,
+    Block,
+    CachingAllocator,
+    ExpandableAllocator,
+    SegmentEvent,
+)
 
 GROWS = ("segment_alloc", "segment_map")
 SHRINKS = ("segment_free", "segment_unmap")
@@ -34,7 +41,7 @@ class _Recorded:
 class Replay:
     """A device's trace, done again by the simulated ``allocator``."""
 
-    def __init__(self, settings: Settings = DEFAULT) -> None:
+    def __init__(self, settings: AllocatorSettings = DEFAULT) -> None:
         self.driver = _Recorded()
         kind = ExpandableAllocator if settings.expandable_segments else CachingAllocator
         self.allocator = kind(settings, self.driver)
@@ -79,8 +86,8 @@ class Replay:
         return self.allocator.reserved == before
 
 
-def replay(trace: Iterable[Mapping[str, object]], settings: Settings = DEFAULT) -> CachingAllocator:
-    """What the allocator holds after a device's trace, which begins before the first allocation. Raises ReplayError.
+def replay(trace: Iterable[Mapping[str, object]], settings: AllocatorSettings = DEFAULT) -> CachingAllocator:
+    """Allocator after a device's trace, which begins before the first allocation. Raises ReplayError.
 
     >>> told = {"addr": 0, "size": 2097152, "stream": 0}
     >>> replay([{"action": "segment_alloc", **told}, {"action": "alloc", **told, "size": 37632}]).allocated

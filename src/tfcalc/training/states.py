@@ -19,7 +19,7 @@ from tfcalc.training.precisions import Precision
 from tfcalc.training.sharding import Placement, pieces, trained_numbers, units
 
 
-class States(NamedTuple):
+class ModelStates(NamedTuple):
     """The four states of training, each a tree with the model's shape whose leaves hold tensors."""
 
     weights: Component
@@ -33,10 +33,10 @@ class States(NamedTuple):
         return total(state.total(bytes_held) for state in self)
 
     def base(self, accumulation: int = 1) -> tuple[Component, ...]:
-        """What is there when a forward pass starts.
+        """ModelStates that are allocated when a forward pass starts.
 
-        Gradients are freed after each step, and are not there; but where they are accumulated over several
-        micro-batches, they are from the second on.
+        Gradients are freed after each step; but where they are accumulated over several
+        micro-batches, they are live from the second on.
         """
         if accumulation < 1:
             raise InvalidModel(f"gradients accumulated over {accumulation} micro-batches", "give 1 or more")
@@ -50,8 +50,8 @@ def model_states(
     *,
     frozen_bits: int | None = None,
     sized: Component | None = None,
-) -> States:
-    """The states of a model's tree by this precision; ``sized`` is the same tree of numbers, where this is of symbols.
+) -> ModelStates:
+    """Model states of a tree in this precision; ``sized`` is the tree in numbers, where this one is in symbols.
 
     ====================  =================================================================
     weights               P·bits; those that are frozen P_f·``frozen_bits``
@@ -60,10 +60,10 @@ def model_states(
     optimizer             what the optimizer keeps for each trained tensor
     ====================  =================================================================
 
-    A tied tensor is held once. Source: PyTorch's ``Module.parameters``; Rajbhandari et al. 2020 (ZeRO, arXiv
+    A tied tensor counts once. Source: PyTorch's ``Module.parameters``; Rajbhandari et al. 2020 (ZeRO, arXiv
     1910.02054), section 3.1, "2Ψ + 2Ψ + KΨ".
     """
-    return States(
+    return ModelStates(
         weights(tree, precision, frozen_bits=frozen_bits),
         gradients(tree, precision),
         master(tree, precision),
@@ -87,7 +87,7 @@ def gradients(tree: Component, precision: Precision) -> Component:
 
 
 def largest_gradient(tree: Component, precision: Precision, sized: Component | None = None) -> Component:
-    """That of the largest tensor, where each is freed before the next is complete."""
+    """Gradient of the largest tensor, where each is freed before the next is complete."""
     if not in_order(tree):
         return Component("gradients", "memory")
     weight = largest_tensor(tree, sized)
@@ -105,7 +105,7 @@ def master(tree: Component, precision: Precision) -> Component:
 def optimizer_states(
     tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:
-    """What the optimizer keeps for each tensor that is trained; its counters of steps among them."""
+    """Optimizer states of each trained tensor, counters of steps included."""
 
     def beside(weight: Weight) -> tuple[Held, ...]:
         return () if weight.frozen else optimizer.state(weight, precision.moments)
@@ -120,7 +120,7 @@ def optimizer_states(
 def paged_states(
     tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:
-    """What of the states is in unified memory."""
+    """Optimizer states in unified memory."""
 
     def beside(weight: Weight) -> tuple[Held, ...]:
         return () if weight.frozen or optimizer.paged is None else optimizer.paged(weight, precision.moments)
@@ -131,7 +131,7 @@ def paged_states(
 def step_temporary(
     tree: Component, precision: Precision, optimizer: Optimizer, *, sized: Component | None = None
 ) -> Component:
-    """What the optimizer's step needs beside the states, at its worst moment.
+    """Peak of the optimizer step's temporary memory.
 
     That is a copy of all tensors that are updated together, or the scratch of the worst single one, whichever is more;
     and where gradients of fewer bits change fp32 master weights, an fp32 copy of the gradients.
@@ -153,7 +153,7 @@ def step_temporary(
 
 
 def step_alone(weight: Weight, precision: Precision, optimizer: Optimizer) -> tuple[Held, ...]:
-    """What the step of one tensor needs beside the states, where it is taken by itself, in backward."""
+    """Temporary memory of one tensor's step, where it is taken by itself, in backward."""
     copied = (Held(f"copy of {weight.name}", weight.shape, precision.moments),) if optimizer.copied(weight) else ()
     return (*copied, *optimizer.scratch(None, weight, precision.moments))
 
@@ -192,19 +192,19 @@ def _trained(tree: Component, name: str, called: str, bits: int) -> Component:
 
 NOTHING = Component("nothing", "memory")
 HOSTED = {"none": (), "optimizer": (1, 2, 3), "all": (0, 1, 2, 3)}
-"""Which of the states are in the host's memory."""
+"""Indices of the states that are in the host's memory, by offload."""
 
 
 class Placed(NamedTuple):
-    """What a ``device`` holds, what the ``host`` holds for it, what is ``gathered`` for a while, and a step's need.
+    """States on the ``device`` and on the ``host``, ``gathered`` tensors, and a ``step``'s temporary memory.
 
     Where the optimizer's part is offloaded, the ``step`` needs its memory on the host. What is paged is with the host,
     though it is on the device while there is room. ``communication`` are buffers beside the states that gradients are
     reduced in.
     """
 
-    device: States
-    host: States
+    device: ModelStates
+    host: ModelStates
     gathered: Component
     step: Component
     communication: Component = NOTHING
@@ -219,7 +219,7 @@ def placed(
     frozen_bits: int | None = None,
     sized: tuple[Component, Placement] | None = None,
 ) -> Placed:
-    """The states of a model's tree as one device holds them.
+    """Model states of a tree on one device.
 
     ========  ==========================================================  ===================
     stage     device                                                      mixed, AdamW (ZeRO)
@@ -241,18 +241,18 @@ def placed(
     if sized is not None:
         same = sized[0] is tree and sized[1] is placement
         numbers = piece if same else pieces(*sized) if placement.stage else sized[0]
-    states = States(
+    states = ModelStates(
         weights(piece if placement.stage == 3 else tree, precision, frozen_bits=frozen_bits),
         gradients(piece if placement.stage >= 2 else tree, precision),
         master(piece, precision),
         optimizer_states(piece, precision, optimizer, sized=numbers),
     )
     away = HOSTED[placement.offload]
-    host = States(*(state if place in away else _emptied(state) for place, state in enumerate(states)))
+    host = ModelStates(*(state if place in away else _emptied(state) for place, state in enumerate(states)))
     if optimizer.paged is not None:
         host = host._replace(optimizer=paged_states(piece, precision, optimizer, sized=numbers))
     return Placed(
-        States(*(_emptied(state) if place in away else state for place, state in enumerate(states))),
+        ModelStates(*(_emptied(state) if place in away else state for place, state in enumerate(states))),
         host,
         gathered(tree, precision, placement, sized=sized),
         step_temporary(piece, precision, optimizer, sized=numbers),
@@ -262,7 +262,7 @@ def placed(
 def gathered(
     tree: Component, precision: Precision, placement: Placement, *, sized: tuple[Component, Placement] | None = None
 ) -> Component:
-    """Beside the pieces of stage 3: the largest unit's whole weights as they are computed with, and their gradients.
+    """Overheads the pieces of stage 3: the largest unit's whole weights as they are computed with, and their gradients.
 
     What FSDP gathers is on the tape (:mod:`tfcalc.tape.sharded`).
 
@@ -305,11 +305,11 @@ SMALL, LARGE = 2 * 4096 * KIB + 8 * 16 * KIB, 8 * 4096 * KIB
 LARGE_SINCE = ("9.", "10.", "12.")
 """The compute capabilities, by their beginnings, of GPUs that have the large one: Hopper and Blackwell."""
 THREADS = ("forward", "backward")
-"""What the threads run that have a handle each: the program's own, and autograd's."""
+"""Threads with a cuBLAS handle each: the program's own runs forward, autograd's runs backward."""
 
 
-class Beside(NamedTuple):
-    """What stands beside the states: buffers and token ids, cuBLAS's workspaces, and outputs that the loop holds."""
+class Overheads(NamedTuple):
+    """Memory beside the states: buffers and token ids, cuBLAS's workspaces, and outputs that the loop holds."""
 
     buffers: Component
     workspaces: Component = NOTHING
@@ -317,7 +317,7 @@ class Beside(NamedTuple):
 
 
 def workspaces(capability: str) -> Component:
-    """Those that PyTorch gives to cuBLAS and cuBLASLt, which share them, from the first product to the last.
+    """Workspaces that PyTorch gives to cuBLAS and cuBLASLt, which share them, from the first product to the last.
 
     They are blocks of its allocator, one for each handle and stream, and each thread has a handle of its own. Where
     nothing is known of the GPU, they are taken for small ones.
@@ -331,7 +331,7 @@ def workspaces(capability: str) -> Component:
 
 
 def outputs(made: Sequence[Found]) -> Component:
-    """What a model returns, as long as a variable of the training loop refers to it: all the time.
+    """Outputs of the model, which a variable of the training loop keeps live all the time.
 
     In backward and in the optimizer's step it is that of this step; in forward, until the model returns and the
     variable is given its new value, that of the step before.

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 class Trainer(NamedTuple):
-    """What is done with gradients, and with what is saved for backward.
+    """Options of the training loop: what happens to gradients, and to tensors saved for backward.
 
-    ``gradients_stay``: they are tensors of their own, rather than added to buffers that are there all the time.
+    ``gradients_stay``: they are tensors of their own, rather than added to permanent buffers.
     ``stepped``: what the step of a parameter needs, which backward takes. ``offloads``: what layers that run again have
     read waits for it in the host's memory. FSDP gathers ``units``.
     """
@@ -43,8 +43,8 @@ class Trainer(NamedTuple):
         return tape
 
 
-class Step(NamedTuple):
-    """``phases`` are forward, loss and backward, each with its highest moment; ``saved`` is kept when forward ends.
+class StepMemory(NamedTuple):
+    """Peaks of the ``phases`` forward, loss and backward; ``saved`` are bytes saved when forward ends.
 
     ``returned`` are the tensors that the model gives to its caller beside the loss. ``apart`` are the phases where
     gradients are added to buffers elsewhere, if the step can tell.
@@ -66,7 +66,7 @@ def step(
     tracker: MemoryTracker | None = None,
     *,
     ends_alone: bool = True,
-) -> Step:
+) -> StepMemory:
     """Run forward and backward, layer by layer: what is live beside the parameters, their gradients included.
 
     Another ``tracker`` may look on, and every layer run for it, not those at the ends alone.
@@ -85,7 +85,7 @@ def step(
     tape.backward(loss)
     tracker.begin("step")
     apart = tracker.phases_apart if tracker.apart and trainer.units is None else None
-    return Step(tracker.phases, saved, tape.returned, apart)
+    return StepMemory(tracker.phases, saved, tape.returned, apart)
 
 
 def envelope(
@@ -96,7 +96,7 @@ def envelope(
     code: Code,
     trainer: Trainer,
 ) -> tuple[list[Polynomial], Sequence[Found]]:
-    """What is live at each moment of forward and backward that may be the highest: closed forms in the run's sizes.
+    """Closed forms of the live bytes at each moment of forward and backward that may be the peak.
 
     And what the model returns.
     """
@@ -111,7 +111,7 @@ def envelope(
 
 
 def every_kept(tree: Component, model: Model, run: Workload, numerics: Numerics, *, experts: str) -> list[Kept]:
-    """What backward needs when forward has ended, of every layer by itself; ``experts`` run by this code."""
+    """Tensors saved for backward at the end of forward, of every layer by itself; ``experts`` run by this code."""
     running = program(model, run, numerics, "auto")
     running.run_experts_by(experts)
     loss = running(tree)
@@ -127,7 +127,7 @@ def kept(
     code: Code,
     trainer: Trainer = Trainer(),  # noqa: B008  # a value
 ) -> list[Kept]:
-    """What backward needs when forward has ended, of each kind of layer once; sizes may remember their formulas."""
+    """Tensors saved for backward at the end of forward, of each kind of layer once; sizes may be traced."""
     running = program(model, run, numerics, *code, every_layer=False)
     tape = trainer.on(running.tape)
     running(tree)
@@ -153,7 +153,7 @@ class _Module:
 
 
 def activations(kept: Iterable[Kept], kinds: Mapping[str, str]) -> Component:
-    """The tensors that autograd keeps, under the modules that keep them; equal layers are one with copies.
+    """Tree of the tensors that autograd saves, by module; equal layers are one with copies.
 
     ``kinds`` says of a module's name what it is (``attention``, ``ffn``, …).
 

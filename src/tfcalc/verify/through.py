@@ -15,7 +15,7 @@ from tfcalc.workload import Workload
 
 
 def params_through(config: Mapping[str, object], *, depth: int | None = None) -> Report:
-    """What transformers counts, as a tree by the parameters' names; it has numbers, and no formulas.
+    """Tree of transformers' own count, by the parameters' names; it has numbers and no formulas.
 
     Raises Unavailable where transformers is not installed or cannot build it.
     """

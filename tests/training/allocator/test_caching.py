@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.training.allocator import CachingAllocator, OutOfMemory, Settings
+from tfcalc.training.allocator import AllocatorSettings, CachingAllocator, OutOfMemory
 
 MIB = 2**20
 
@@ -95,7 +95,7 @@ def test_blocks_of_another_stream_are_not_reused() -> None:
 
 def test_cached_blocks_go_back_where_the_driver_has_no_more() -> None:
     """20 + 16 of 40 MiB are reserved; 24 more fit once the free 20 are given back."""
-    allocator = CachingAllocator(Settings(limit=40 * MIB))
+    allocator = CachingAllocator(AllocatorSettings(limit=40 * MIB))
     first = allocator.malloc(20 * MIB)
     allocator.malloc(16 * MIB)
     allocator.free(first)
@@ -106,7 +106,7 @@ def test_cached_blocks_go_back_where_the_driver_has_no_more() -> None:
 
 def test_fragments_do_not_go_back() -> None:
     """Of a segment of 20 MiB 5 are in use between 5 and 10 that are free; 20 + 12 is more than 30."""
-    allocator = CachingAllocator(Settings(limit=30 * MIB))
+    allocator = CachingAllocator(AllocatorSettings(limit=30 * MIB))
     first, _ = allocator.malloc(5 * MIB), allocator.malloc(5 * MIB)
     allocator.free(first)
     with pytest.raises(OutOfMemory, match="5,242,880 allocated, 20,971,520 reserved"):
@@ -114,7 +114,7 @@ def test_fragments_do_not_go_back() -> None:
 
 
 def test_blocks_beyond_max_split_size_stay_whole() -> None:
-    allocator = CachingAllocator(Settings(max_split_size=40 * MIB))
+    allocator = CachingAllocator(AllocatorSettings(max_split_size=40 * MIB))
     allocator.free(allocator.malloc(50 * MIB))
     allocator.malloc(8 * MIB)
     assert actions(allocator) == [("segment_alloc", 50), ("segment_alloc", 20)]
@@ -123,7 +123,7 @@ def test_blocks_beyond_max_split_size_stay_whole() -> None:
 
 def test_a_whole_block_is_not_taken_for_much_less() -> None:
     """62 is not below 42 + 20 (``max_non_split_rounding``)."""
-    allocator = CachingAllocator(Settings(max_split_size=40 * MIB))
+    allocator = CachingAllocator(AllocatorSettings(max_split_size=40 * MIB))
     allocator.free(allocator.malloc(62 * MIB))
     allocator.malloc(42 * MIB)
     assert actions(allocator) == [("segment_alloc", 62), ("segment_alloc", 42)]
@@ -131,7 +131,7 @@ def test_a_whole_block_is_not_taken_for_much_less() -> None:
 
 def test_whole_blocks_go_back_first_and_only_as_many_as_are_needed() -> None:
     """Of 50, 60 and 12 MiB, all free, of 130: for 70 more the largest two that are kept whole suffice."""
-    allocator = CachingAllocator(Settings(max_split_size=40 * MIB, limit=130 * MIB))
+    allocator = CachingAllocator(AllocatorSettings(max_split_size=40 * MIB, limit=130 * MIB))
     for block in [allocator.malloc(size * MIB) for size in (50, 60, 12)]:
         allocator.free(block)
     allocator.malloc(70 * MIB)
@@ -152,4 +152,4 @@ def test_whole_blocks_go_back_first_and_only_as_many_as_are_needed() -> None:
     ],
 )
 def test_divisions_of_powers_of_two(divisions: tuple[int, ...], asked: int, block: int) -> None:
-    assert Settings(divisions=divisions).rounded(asked) == block
+    assert AllocatorSettings(divisions=divisions).rounded(asked) == block

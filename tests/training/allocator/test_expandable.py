@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.training.allocator import ExpandableAllocator, OutOfMemory, Settings
+from tfcalc.training.allocator import AllocatorSettings, ExpandableAllocator, OutOfMemory
 
 MIB = 2**20
 
@@ -62,7 +62,7 @@ def test_a_segment_without_memory_is_gone() -> None:
 
 def test_pages_move_where_the_driver_has_no_more() -> None:
     """40 MiB of 60 are free, in the small pool and at the lower end of the large one; both are needed for 50."""
-    allocator = ExpandableAllocator(Settings(limit=60 * MIB))
+    allocator = ExpandableAllocator(AllocatorSettings(limit=60 * MIB))
     low, high = allocator.malloc(40 * MIB), allocator.malloc(15 * MIB)
     allocator.free(low)
     with pytest.raises(OutOfMemory):

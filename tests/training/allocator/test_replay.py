@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.training.allocator import Settings
+from tfcalc.training.allocator import AllocatorSettings
 from tfcalc.training.snapshots import ReplayError, replay
 
 MIB = 2**20
@@ -75,7 +75,7 @@ EXPANDED = [
 
 
 def test_expandable_segments() -> None:
-    allocator = replay(EXPANDED, Settings(expandable_segments=True))
+    allocator = replay(EXPANDED, AllocatorSettings(expandable_segments=True))
     assert (allocator.allocated, allocator.reserved) == (15 * MIB, 40 * MIB)
 
 
