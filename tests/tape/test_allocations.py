@@ -136,15 +136,15 @@ def test_a_step_by_hand() -> None:
     best in the 12 of the first. 134 are reserved, 30 + 24 + 24 + 40 = 118 in use at most.
     """
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
-    assert reserved(placed, (), STEP, there=False, steps=1) == Reserved(94 * MIB, 94 * MIB)
-    assert reserved(placed, (), STEP, there=False, steps=2) == Reserved(134 * MIB, 118 * MIB)
-    assert reserved(placed, (), STEP, there=False, steps=3) == Reserved(134 * MIB, 118 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=1) == Reserved(94 * MIB, 94 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=2) == Reserved(134 * MIB, 118 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=3) == Reserved(134 * MIB, 118 * MIB)
 
 
 def test_expandable_segments_by_hand() -> None:
     """118 MiB on six pages of 20."""
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
-    found = reserved(placed, (), STEP, AllocatorSettings(expandable_segments=True), there=False)
+    found = reserved(placed, (), STEP, AllocatorSettings(expandable_segments=True), gradients_resident=False)
     assert found == Reserved(120 * MIB, 118 * MIB)
 
 
@@ -152,9 +152,9 @@ def test_what_another_stream_has_freed_is_not_taken() -> None:
     """40 that are free on one stream are asked of the driver once more on another."""
     gathered = [(0, 40 * MIB, 1), (0, 0, 0)]
     logits = [(2, 40 * MIB, 0), (2, 0, 0)]
-    assert reserved(states(NOTHING), (), [*gathered, *logits], there=False).reserved == 80 * MIB
+    assert reserved(states(NOTHING), (), [*gathered, *logits], gradients_resident=False).reserved == 80 * MIB
     alone = [(tensor, size, 0) for tensor, size, _ in gathered]
-    assert reserved(states(NOTHING), (), [*alone, *logits], there=False).reserved == 40 * MIB
+    assert reserved(states(NOTHING), (), [*alone, *logits], gradients_resident=False).reserved == 40 * MIB
 
 
 def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:

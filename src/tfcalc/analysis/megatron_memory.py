@@ -52,7 +52,7 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     stays = gradients_stay(by, placement) or plan.grad_accum != 1
     gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
     standing = standing_of(states, beside)
-    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)
+    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, gradients_resident=stays)
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
     live = alive(states, states.device.gradients, saved, beside, passing, peak)

@@ -252,7 +252,7 @@ class Peaks:
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
-        return reserved(states, beside, events, AllocatorSettings(limit=limit), there=stays(plan))
+        return reserved(states, beside, events, AllocatorSettings(limit=limit), gradients_resident=stays(plan))
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """What a step allocates and frees, of a run and a plan that are resolved."""
@@ -349,4 +349,4 @@ def phases_of(plan: Training, states: Placed, beside: Overheads, ran: StepMemory
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     standing = standing_of(states, beside)
     there, in_backward = stays(plan), plan.optimizer_in_backward
-    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
+    return phases(standing, gradients, ran.phases, gathered, scratch, gradients_resident=there, stepped=in_backward)

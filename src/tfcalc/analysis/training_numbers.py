@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.training.peak import Phase
     from tfcalc.training.states import Overheads, Placed
-    from tfcalc.training.step import Step as Ran
+    from tfcalc.training.step import StepMemory
     from tfcalc.workload import Workload
 
 
@@ -76,7 +76,7 @@ class TrainingNumbers:
         return self.peaks.standing(self.run, self.plan)
 
     @property
-    def _ran(self) -> Ran:
+    def _ran(self) -> StepMemory:
         return self.peaks.step(self.run, self.plan, noting=self.noting)
 
     @cached_property

@@ -50,7 +50,7 @@ def phases(
     gathered: int,
     step_temporary: int,
     *,
-    there: bool,
+    gradients_resident: bool,
     stepped: bool = False,
 ) -> list[Phase]:
     """Forward, loss, backward and optimizer step, each at its peak.
@@ -61,14 +61,14 @@ def phases(
     step                  resident + all gradients + the step's temporary
     ====================  =====================================================================
 
-    Gradients are ``there`` all the time where they are added up over micro-batches, or have buffers of their own;
-    otherwise backward makes them, and they are freed after the step. Where parameters have been ``stepped`` in
-    backward, there is no other step.
+    ``gradients_resident``: gradients are live during the whole step, as they are accumulated over micro-batches, or
+    have permanent buffers; otherwise backward allocates them, and they are freed after the step. Where parameters have
+    been ``stepped`` in backward, there is no other step.
 
     Source: torch.distributed._tools.mem_tracker.MemTracker has these phases in a steady state: the optimizer's states
     exist, gradients are freed after each step.
     """
-    base, before = sum(standing), gradients if there else 0
+    base, before = sum(standing), gradients if gradients_resident else 0
     found = [
         Phase(
             name,

@@ -30,13 +30,13 @@ def reserved(
     events: Sequence[Allocation],
     settings: AllocatorSettings = DEFAULT,
     *,
-    there: bool,
+    gradients_resident: bool,
     steps: int = STEPS,
 ) -> Reserved:
     """Simulate ``steps`` steps whose forward and backward pass are ``events``. Raises OutOfMemory under a limit.
 
-    ``beside`` the states are allocated from the beginning: buffers, workspaces, what the loop does not free. Gradients
-    are ``there`` all the time where they have buffers of their own; otherwise the events make them.
+    ``beside`` are allocated from the beginning: buffers, workspaces, what the loop does not free. So are gradients that
+    have permanent buffers (``gradients_resident``); otherwise the events allocate them.
 
     ======================  ======================================================================
     before the first step   weights, what is beside them, master weights, what is gathered or
@@ -52,7 +52,7 @@ def reserved(
     allocator = (ExpandableAllocator if settings.expandable_segments else CachingAllocator)(settings)
     device = states.device
     standing = [device.weights, *beside, device.master, states.communication, states.gathered]
-    for tree in (*standing, *((device.gradients,) if there else ())):
+    for tree in (*standing, *((device.gradients,) if gradients_resident else ())):
         _all(allocator, tree)
     for step in range(steps):
         left = _run(allocator, events)
