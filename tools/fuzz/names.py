@@ -75,7 +75,7 @@ def _patterns(draw: random.Random) -> None:
     listed: list[object] = [text] * draw.choice((1, 1, 1, 2)) if draw.random() < 0.9 else [text, draw.choice((7, None))]
     found = parsed("patterns", listed, lambda: module_names.checked(listed, "ignore"), exits=(3,))
     if found is not None:
-        fits = parsed("patterns", listed, lambda: MODULE in module_names.Names(found), exits=(3,))
+        fits = parsed("patterns", listed, lambda: MODULE in module_names.ModulePatterns(found), exits=(3,))
         holds("a pattern fits or does not", type(fits) is bool, listed)
 
 
