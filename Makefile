@@ -39,7 +39,7 @@ defaults: # the index of families and what transformers declares; needs transfor
 	$(TOOL) tools.defaults --write
 
 measured: # make measured TYPE=olmo3: how far the saved bytes are from PyTorch's, appended; needs transformers
-	$(TOOL) tests.verify.compare_memory $(TYPE) --draws 3 --write src/tfcalc/execution/measured.csv
+	$(TOOL) tests.verify.compare_memory $(TYPE) --draws 3 --write src/tfcalc/training/measured.csv
 
 presets: # what a list of the presets says of each
 	$(TOOL) tools.presets --write

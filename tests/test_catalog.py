@@ -11,9 +11,9 @@ from tests.conftest import Program
 from tfcalc import Workload, catalog, memory, params
 from tfcalc.core.measure import buffer_elements, bytes_held
 from tfcalc.errors import Unavailable, UnknownModel
-from tfcalc.footprint.formats.quantization_config import stated_format
-from tfcalc.footprint.formats.weights import hold
 from tfcalc.model_names import spelled
+from tfcalc.serving.quantization_config import stated_format
+from tfcalc.serving.weights import hold
 from tfcalc.units import parse_bytes
 from tools import presets
 

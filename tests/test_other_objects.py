@@ -16,7 +16,7 @@ import sympy
 
 import tfcalc
 from tfcalc.core.polynomial import symbol
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 
 OBJECTS = {
     "numpy's int": np.int64(512),

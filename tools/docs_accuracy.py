@@ -18,7 +18,7 @@ from tests.verify.test_against_transformers import NO_DEFAULT
 from tests.verify.test_flops_against_transformers import UNEQUAL
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.family import find
-from tfcalc.execution.measured import MOST, errors
+from tfcalc.training.measured import MOST, errors
 
 LEAST_SHOWN = 5e-5
 """What two decimals of a percentage show."""

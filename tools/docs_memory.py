@@ -8,11 +8,11 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.notation import write
 from tfcalc.core.traced import formula_of, traced
-from tfcalc.footprint.formats.names import PLAIN, QUANTIZED
-from tfcalc.footprint.serving.cache_formats import FORMATS
-from tfcalc.footprint.training.optimizers import OPTIMIZERS
-from tfcalc.footprint.training.precisions import PRECISIONS
-from tfcalc.footprint.training.stored import Weight
+from tfcalc.serving.caches import FORMATS
+from tfcalc.serving.weight_formats import PLAIN, QUANTIZED
+from tfcalc.training.optimizers import OPTIMIZERS
+from tfcalc.training.parameters import Weight
+from tfcalc.training.precisions import PRECISIONS
 
 SIDE = 4096
 """Of the square matrix by which bits per weight are stated."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tfcalc.answers.params import parameter_count
 from tfcalc.catalog import FOLDER, INDEX, Listed, preset
-from tfcalc.footprint.formats.quantization_config import stated_format
+from tfcalc.serving.quantization_config import stated_format
 
 
 def listed() -> Iterator[Listed]:

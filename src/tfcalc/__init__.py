@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.exercises import quiz
     from tfcalc.families.transformer import Transformer
-    from tfcalc.footprint.plans import Serving, Training
-    from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.plans import Serving, Training, training_preset
     from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
 
@@ -56,8 +55,8 @@ _HOME = {
     "Conventions": "conventions",
     "Diff": "analysis.diff_report",
     "HFModel": "configs.published",
-    "Serving": "footprint.plans",
-    "Training": "footprint.plans",
+    "Serving": "plans",
+    "Training": "plans",
     "fits": "answers.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
@@ -88,7 +87,7 @@ _HOME = {
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why.answer",
-    "training_preset": "footprint.training_presets",
+    "training_preset": "plans",
     "Why": "analysis.why.answer",
     "why": "analysis.why.why",
 }

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.footprint.formats.quantization_config import stated_dtype, stated_format
-from tfcalc.footprint.training.adapters import drops
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import BF16, COMPUTED, FP32
+from tfcalc.serving.quantization_config import stated_dtype, stated_format
+from tfcalc.training.adapters import drops
+from tfcalc.training.precisions import precision
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
-    from tfcalc.footprint.formats.weights import Recipe
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
+    from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload
 
 AUTO = "auto"
@@ -52,7 +52,7 @@ def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
     return (note,) if note else ()
 
 
-def own_format(model: Model) -> Recipe | None:
+def own_format(model: Model) -> WeightStorage | None:
     """How the checkpoint stores its weights, where its config states it; None otherwise."""
     return stated_format(model) if isinstance(model, HFModel) else None
 
@@ -86,7 +86,7 @@ def resolve_training(
 
     Raises InvalidModel for a plan with a field that cannot be.
     """
-    from tfcalc.footprint.training.optimizers import optimizer  # which nothing but training asks for
+    from tfcalc.training.optimizers import optimizer  # which nothing but training asks for
 
     check_sizes(plan)
     if plan.precision == AUTO:

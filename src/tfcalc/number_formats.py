@@ -1,7 +1,7 @@
 """Number formats, each stated once: its bits, what torch and others call it, and blocks of numbers that share scales.
 
-How a library packs a matrix is in :mod:`tfcalc.footprint.formats`, how a cache is stored in
-:mod:`tfcalc.footprint.serving`.
+How a library packs a matrix is in :mod:`tfcalc.serving.weight_formats`, how a cache is stored in
+:mod:`tfcalc.serving.caches`.
 """
 
 from typing import NamedTuple
@@ -61,7 +61,7 @@ MULTIPLIED = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 """What accelerators multiply: tf32 is no way to store a number, fp8 either of the two."""
 
 
-class Block(NamedTuple):
+class BlockFormat(NamedTuple):
     """So many ``numbers`` of a row that are stored together: in ``bits``, and ``scales`` bits beside them."""
 
     numbers: int
@@ -69,15 +69,15 @@ class Block(NamedTuple):
     scales: int = 0
 
 
-MXFP4 = Block(32, 32 * FP4.bits, 8)
-MXFP8 = Block(32, 32 * FP8.bits, 8)
+MXFP4 = BlockFormat(32, 32 * FP4.bits, 8)
+MXFP8 = BlockFormat(32, 32 * FP8.bits, 8)
 """OCP Microscaling v1.0, section 5.1: a power of two as the scale of 32 numbers."""
 
-NVFP4 = Block(16, 16 * FP4.bits, FP8.bits)
+NVFP4 = BlockFormat(16, 16 * FP4.bits, FP8.bits)
 """NVIDIA's: an fp8 scale of 16 numbers, and an fp32 one of the tensor."""
 
 LLAMA_CPP = {
-    name: Block(numbers, 8 * size)
+    name: BlockFormat(numbers, 8 * size)
     for name, numbers, size in (
         ("q1_0", 128, 18),
         ("q4_0", 32, 18),

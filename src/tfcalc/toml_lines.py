@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key or a table stands, which no parser of the standard library says."""
+"""Lines of keys and tables in a TOML text, which no parser of the standard library gives."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Statement(NamedTuple):
 
     @property
     def is_header(self) -> bool:
-        """Whether it begins a table."""
+        """Return whether it begins a table."""
         return self.text.startswith("[")
 
     @property
     def table(self) -> dict[str, object]:
-        """What it says by itself."""
+        """Value of this statement alone."""
         import tomllib
 
         return tomllib.loads(self.text)

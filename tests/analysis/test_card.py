@@ -11,9 +11,9 @@ from tfcalc.analysis.card import in_a_line, lines, read
 from tfcalc.analysis.gpus import common
 from tfcalc.analysis.peaks import Peaks
 from tfcalc.answers.verdict import Fit
-from tfcalc.footprint.training.card import Figure, OnCard, allocatable, bands, on_card
-from tfcalc.footprint.training.reserved import Reserved
 from tfcalc.hardware import CONTEXT
+from tfcalc.training.card import Figure, OnCard, allocatable, bands, on_card
+from tfcalc.training.reserved import Reserved
 
 GIB = 2**30
 

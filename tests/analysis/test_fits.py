@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.analysis.test_training_memory import plan as recorded_plan
 from tests.conftest import recorded
 from tests.examples import examples
-from tests.execution.test_training_rows import RECOMPUTED, model, named, workload
+from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
 from tfcalc.analysis.budget import Budget, of_card, stated
 from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
@@ -21,7 +21,7 @@ from tfcalc.answers.fits import fits
 from tfcalc.answers.memory import memory
 from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 
 ROWS = [
     row

@@ -16,7 +16,7 @@ from tfcalc.analysis.largest import MOST, largest
 from tfcalc.analysis.peaks import training_peak
 from tfcalc.analysis.serving_memory import served
 from tfcalc.catalog import from_config
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 
 Need = Callable[[int], int]
 STARTS = st.sampled_from([1, 3, 8, 512, 4096])

@@ -11,8 +11,8 @@ from tests.verify.random_configs import load
 from tfcalc import InvalidModel, Workload, catalog, flops, memory
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
-from tfcalc.execution.measured import known
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
+from tfcalc.training.measured import known
 
 TYPES = model_types()
 STEP = Workload(phase="train", batch_size=2, seq_len=20)

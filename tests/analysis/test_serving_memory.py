@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Conventions, InvalidModel, UsageError, Workload, load, memory
 from tfcalc.configs.published import HFModel
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 RUN, GIB = Workload(), 2**30

@@ -16,8 +16,7 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbols
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
-from tfcalc.footprint.serving.cache_formats import cache_format
-from tfcalc.footprint.serving.caches import cache
+from tfcalc.serving.caches import cache, cache_format
 
 PRESETS = ("llama-3-8b", "gpt2", "mixtral-8x7b", "t5-small", "gemma-2-2b", "falcon-7b")
 TRAIN = Workload(phase="train")

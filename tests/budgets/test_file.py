@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.budgets.files import GOOD, MISTAKES, WHOLE
-from tfcalc.budgets.file import BudgetFile, find, read_budgets
-from tfcalc.budgets.limits import Amount
+from tfcalc.budgets.file import BudgetFile, find
+from tfcalc.budgets.limits import Limit
+from tfcalc.budgets.read import read_budgets
 from tfcalc.cli.budget_options import known_options
 from tfcalc.errors import BadFile
 
@@ -33,14 +34,14 @@ def test_everything_that_a_file_may_say_is_read() -> None:
     first, second, third = file.budgets
     assert first.models == ("chat*",)
     assert (first.scenario, first.metric) == ("tune", "memory.peak_bytes")
-    assert first.limits == {"max": Amount("24GiB", 24 * 2**30, False)}
-    assert first.warn == Amount("20GiB", 20 * 2**30, False)
+    assert first.limits == {"max": Limit("24GiB", 24 * 2**30, False)}
+    assert first.warn == Limit("20GiB", 20 * 2**30, False)
     assert (first.severity, first.why, first.expires) == ("error", "one RTX 4090", date(2027, 1, 31))
     assert second.models == ("chat", "base")
     assert second.limits == {
-        "max": Amount("1.4B", 1_400_000_000, False),
-        "min": Amount("1000", 1000, False),
-        "max_increase": Amount("10%", 10.0, True),
+        "max": Limit("1.4B", 1_400_000_000, False),
+        "min": Limit("1000", 1000, False),
+        "max_increase": Limit("10%", 10.0, True),
     }
     assert (second.scenario, second.warn, second.why, second.expires) == (None, None, "", None)
     assert (third.severity, third.expires) == ("warning", date(2030, 2, 28))

@@ -12,10 +12,10 @@ import pytest
 import tfcalc
 from tests.budgets.sample import CACHE, CHAT, FILES, config, sample
 from tests.cli.conftest import Quick
+from tfcalc.budgets.config_diff import changed_field, differences, line_of
 from tfcalc.budgets.file import ModelEntry
-from tfcalc.budgets.hold import Told, bound, growth, over
+from tfcalc.budgets.limit_check import AmountFormat, percent_change, threshold, violated
 from tfcalc.budgets.limits import amount
-from tfcalc.budgets.moved import culprit, differences, line_of
 from tfcalc.budgets.sources import Source
 from tfcalc.cli.asking import Asker
 from tfcalc.configs.published import HFModel
@@ -109,24 +109,24 @@ def test_the_day_is_that_of_a_reproducible_build(quick: Quick, tmp_path: Path) -
 def test_growth_is_compared_exactly() -> None:
     """A tenth of 10^18 + 1 is no float."""
     base = 10**18 + 1
-    allowed = bound("max_increase", amount("10%", "max_increase", "bytes"), base)
+    allowed = threshold("max_increase", amount("10%", "max_increase", "bytes"), base)
     assert allowed == Fraction(11 * base, 10)
-    assert not over("max_increase", 11 * 10**17 + 1, allowed)
-    assert over("max_increase", 11 * 10**17 + 2, allowed)
+    assert not violated("max_increase", 11 * 10**17 + 1, allowed)
+    assert violated("max_increase", 11 * 10**17 + 2, allowed)
 
 
 @pytest.mark.parametrize(("rule", "value", "fails"), [("max_increase", 1, True), ("max_increase", 0, False)])
 def test_from_nothing_every_growth_is_too_much(rule: str, value: int, fails: bool) -> None:
     """A percentage of 0 is 0."""
-    assert over(rule, value, bound(rule, amount("50%", rule, "bytes"), 0)) is fails
-    assert not over(rule, 5, bound(rule, amount(5, rule, ""), 0))
+    assert violated(rule, value, threshold(rule, amount("50%", rule, "bytes"), 0)) is fails
+    assert not violated(rule, 5, threshold(rule, amount(5, rule, ""), 0))
 
 
 def test_what_shrinks_may_be_negative() -> None:
     """Headroom of -100 may fall by 10 % of 100."""
-    allowed = bound("max_decrease", amount("10%", "max_decrease", ""), -100)
+    allowed = threshold("max_decrease", amount("10%", "max_decrease", ""), -100)
     assert allowed == -110
-    assert over("max_decrease", -111, allowed)
+    assert violated("max_decrease", -111, allowed)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_what_shrinks_may_be_negative() -> None:
     ],
 )
 def test_two_different_numbers_never_look_the_same(base: int, value: int, said: str) -> None:
-    assert Told("bytes").change(base, value) == said
+    assert AmountFormat("bytes").change(base, value) == said
 
 
 def test_a_fraction_of_a_per_cent() -> None:
-    assert (growth(1_000_000, 1_001_000), growth(1_000_000, 999_999)) == ("+0.1 %", "-1")
+    assert (percent_change(1_000_000, 1_001_000), percent_change(1_000_000, 999_999)) == ("+0.1 %", "-1")
 
 
 def test_the_line_of_a_field() -> None:
@@ -161,10 +161,10 @@ def test_the_fields_that_changed() -> None:
 
 def test_the_field_that_moves_a_number() -> None:
     before, now = {"a": 1, "b": {"c": 1}, "d": 1}, {"a": 2, "b": {"c": 2}}
-    assert culprit(before, now, lambda fields: fields["b"] == {"c": 2}) == ("b", "c")
-    assert culprit(before, now, lambda fields: "d" not in fields) == ("d",)
-    assert culprit(before, now, lambda _: False) == ("a",)
-    assert culprit(before, before, lambda _: True) is None
+    assert changed_field(before, now, lambda fields: fields["b"] == {"c": 2}) == ("b", "c")
+    assert changed_field(before, now, lambda fields: "d" not in fields) == ("d",)
+    assert changed_field(before, now, lambda _: False) == ("a",)
+    assert changed_field(before, before, lambda _: True) is None
 
 
 BROKEN = {

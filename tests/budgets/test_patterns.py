@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tfcalc.budgets.before import NOTHING, Nothing
-from tfcalc.budgets.file import read_budgets
+from tfcalc.budgets.baseline import NO_BASELINE, NoBaseline
 from tfcalc.budgets.numbers import Numbers
-from tfcalc.budgets.patterns import Names
-from tfcalc.budgets.run import Run
+from tfcalc.budgets.patterns import NamePatterns
+from tfcalc.budgets.read import read_budgets
+from tfcalc.budgets.run import BudgetRun
 from tfcalc.budgets.sources import Fields, Source
 
 NAMES = ["base", "chat", "chat-8b", "chat-70b", "Chat", "a.b", "[a]", "a", "ab*", "über", "übers", "chat\u00e9"]
@@ -44,11 +44,11 @@ PATTERNS = [
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_stands_for_what_the_shell_takes_it_for_and_for_itself(pattern: str) -> None:
     expected = sorted(name for name in NAMES if name == pattern or fnmatchcase(name, pattern))
-    assert list(Names(NAMES).of(pattern)) == expected
+    assert list(NamePatterns(NAMES).of(pattern)) == expected
 
 
 def test_models_of_several_patterns_are_in_the_order_of_the_file() -> None:
-    assert Names(NAMES).of_any(["chat-*", "base", "chat*", "nothing"]) == [
+    assert NamePatterns(NAMES).of_any(["chat-*", "base", "chat*", "nothing"]) == [
         *("base", "chat", "chat-8b", "chat-70b", "chat\u00e9")
     ]
 
@@ -66,7 +66,7 @@ def test_a_pattern_is_compiled_once_and_tried_where_it_may_stand(monkeypatch: py
     limits = "".join(f'[[budget]]\nmodel = {patterns}\nmetric = "total_params"\nmax = {n + 1}\n' for n in range(500))
     file = read_budgets(models + limits, "tfcalc.toml")
     assert sum(len(budget.models) for budget in file.budgets) == 500 * 20
-    names = Names(file.models)
+    names = NamePatterns(file.models)
     for budget in file.budgets:
         assert names.of_any(budget.models) == [f"m{number:03d}" for number in range(200)]
     assert compiled == patterns
@@ -86,7 +86,7 @@ def test_an_answer_is_asked_once_for_all_its_budgets() -> None:
         for number in range(50)
     )
     file = read_budgets(models + limits, "tfcalc.toml")
-    run = Run(file, Path(), Numbers(ask, file.scenarios), Nothing("", NOTHING))
+    run = BudgetRun(file, Path(), Numbers(ask, file.scenarios), NoBaseline("", NO_BASELINE))
     assert len(run.checked(date(2026, 1, 1)).checks) == 3 * 100
     # a and c are the same model by two names
     assert asked == [("params", "gpt2"), ("params", "llama-3-8b")]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tfcalc.budgets import found
-from tfcalc.budgets.found import configs, names
+from tfcalc.budgets import config_search
+from tfcalc.budgets.config_search import configs, names
 from tfcalc.budgets.limits import amount
 from tfcalc.budgets.starter import BYTES, COUNTS, above
 
@@ -33,8 +33,8 @@ def test_configs_are_found_below_a_folder(tmp_path: Path) -> None:
     put(tmp_path, "list.json", '["model_type"]')
     put(tmp_path, "number.json", '{"model_type": 1}')
     put(tmp_path, "nested.json", '{"text": {"model_type": "gpt2"}}')
-    put(tmp_path, "data.json", '{"model_type": "gpt2", "x": "' + "y" * found.LARGEST + '"}')
-    put(tmp_path, "/".join(["d"] * (found.DEEPEST + 1)) + "/config.json")
+    put(tmp_path, "data.json", '{"model_type": "gpt2", "x": "' + "y" * config_search.LARGEST + '"}')
+    put(tmp_path, "/".join(["d"] * (config_search.DEEPEST + 1)) + "/config.json")
     looked = configs(tmp_path)
     assert [config.path for config in looked.configs] == ["config.json", "a/deep/er/model.json", "b/config.json"]
     assert not looked.more
@@ -50,9 +50,9 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_there_may_be_more_than_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     for number in range(3):
         put(tmp_path, f"{number}.json")
-    monkeypatch.setattr(found, limit, 3)
+    monkeypatch.setattr(config_search, limit, 3)
     assert (len(configs(tmp_path).configs), configs(tmp_path).more) == (3, False)
-    monkeypatch.setattr(found, limit, 2)
+    monkeypatch.setattr(config_search, limit, 2)
     assert (len(configs(tmp_path).configs), configs(tmp_path).more) == (2, True)
 
 

@@ -12,7 +12,7 @@ import tfcalc
 from tests.cli.conftest import Quick
 from tfcalc import Training, UsageError, Workload
 from tfcalc.dimensions import check_sizes
-from tfcalc.footprint.training_presets import training_preset, training_presets
+from tfcalc.plans import training_preset, training_presets
 
 MODEL = "llama-3.2-1b"
 

@@ -19,7 +19,7 @@ from tfcalc.cli.main import main
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.conventions import Conventions
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.workload import Workload
 
 BASES = {

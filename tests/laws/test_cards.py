@@ -14,7 +14,7 @@ from tfcalc.answers.fits import memory_within
 from tfcalc.answers.overview import METHODS, Overview, overview
 from tfcalc.catalog import load, names
 from tfcalc.defaults import compute_dtype
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 
 SERVING = "serving"
 

@@ -11,20 +11,20 @@ from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_o
 from tfcalc import InvalidModel, Workload
 from tfcalc.analysis.standing import buffers_of, states_of
 from tfcalc.analysis.training_plan import numerics, trained
+from tfcalc.backends.program import Code
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num
 from tfcalc.core.traced import formula_of
-from tfcalc.execution.measured import known, trainable
-from tfcalc.execution.programs import Code
-from tfcalc.execution.training import kept
-from tfcalc.footprint.plans import Training
-from tfcalc.footprint.serving.caches import ALLOCATIONS, cache
-from tfcalc.footprint.training.optimizers import OPTIMIZERS
-from tfcalc.footprint.training.precisions import precision
+from tfcalc.plans import Training
+from tfcalc.serving.caches import ALLOCATIONS, cache
 from tfcalc.symbols import remembering
 from tfcalc.tape.value import Kept
+from tfcalc.training.measured import known, trainable
+from tfcalc.training.optimizers import OPTIMIZERS
+from tfcalc.training.precisions import precision
+from tfcalc.training.step import kept
 
 TYPES = model_types()
 TRAINABLE = trainable()

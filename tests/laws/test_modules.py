@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.verify.random_configs import load
-from tfcalc.configs.config import Config, Reading
+from tfcalc.configs.config import Config, ConfigRecord
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.family import Family, find
 from tfcalc.errors import TfcalcError
@@ -62,7 +62,7 @@ def written(value: object, seen: dict[int, tuple[object, str]]) -> str:
 
 def hashed(family: Family, config: dict[str, Any], head: str) -> str:
     """The hash of what a family builds of a config, with the sizes, the assumptions and the fields that were read."""
-    reading = Reading(find, {})
+    reading = ConfigRecord(find, {})
     try:
         read = Config(config, config["model_type"], family.defaults, family.aliases, head, reading)
         module = family.module(read, head)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
+from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
 from tfcalc.core.cost import Cached, Elementwise
-from tfcalc.execution.programs import program
 from tfcalc.families import kit
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm

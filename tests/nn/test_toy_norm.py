@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
+from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Cost, Elementwise
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.tensors import tensors
-from tfcalc.execution.programs import program
 from tfcalc.families import kit
 from tfcalc.families.windows import both, windows
 from tfcalc.nn.context import Context

@@ -15,12 +15,12 @@ from tfcalc.analysis.training_memory import training_step
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import elementwise_flops, matmul_flops, params
-from tfcalc.footprint.plans import Training
 from tfcalc.nn.counted import counted
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
+from tfcalc.plans import Training
 
 RANKS = recorded("megatron/params_per_rank.jsonl")
 NAMES = {"gpt-2": "gpt2"}

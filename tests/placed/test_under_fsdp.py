@@ -6,7 +6,7 @@ import pytest
 
 from tfcalc import Workload, load, memory
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 
 RUN = Workload(phase="train", batch_size=2, seq_len=1024, recompute="full", kernel="flash")
 PLAN = Training(precision="bf16-fsdp", zero="3", layout="fsdp2", gpus=4, tensor_parallel=8, sequence_parallel=True)

@@ -12,15 +12,14 @@ from tfcalc.analysis.training_plan import code_of, numerics, trained, units
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.training import Trainer, step
-from tfcalc.footprint.allocator.settings import Settings
-from tfcalc.footprint.training.placement import NOTHING, Placed
-from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.reserved import Reserved, reserved, sizes
-from tfcalc.footprint.training.states import States
 from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
 from tfcalc.tape.memory_tracker import Turn
 from tfcalc.tape.repeated import repeated
+from tfcalc.training.allocator import AllocatorSettings
+from tfcalc.training.precisions import precision
+from tfcalc.training.reserved import Reserved, reserved, sizes
+from tfcalc.training.states import NOTHING, ModelStates, Placed
+from tfcalc.training.step import Trainer, step
 
 MIB = 2**20
 
@@ -115,8 +114,8 @@ def test_each_copy_has_tensors_of_its_own() -> None:
 
 
 def states(weights: Component, optimizer: Component = NOTHING, step: Component = NOTHING) -> Placed:
-    device = States(weights, NOTHING, NOTHING, optimizer)
-    return Placed(device, States(NOTHING, NOTHING, NOTHING, NOTHING), NOTHING, step)
+    device = ModelStates(weights, NOTHING, NOTHING, optimizer)
+    return Placed(device, ModelStates(NOTHING, NOTHING, NOTHING, NOTHING), NOTHING, step)
 
 
 STEP = [
@@ -137,15 +136,15 @@ def test_a_step_by_hand() -> None:
     best in the 12 of the first. 134 are reserved, 30 + 24 + 24 + 40 = 118 in use at most.
     """
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
-    assert reserved(placed, (), STEP, there=False, steps=1) == Reserved(94 * MIB, 94 * MIB)
-    assert reserved(placed, (), STEP, there=False, steps=2) == Reserved(134 * MIB, 118 * MIB)
-    assert reserved(placed, (), STEP, there=False, steps=3) == Reserved(134 * MIB, 118 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=1) == Reserved(94 * MIB, 94 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=2) == Reserved(134 * MIB, 118 * MIB)
+    assert reserved(placed, (), STEP, gradients_resident=False, steps=3) == Reserved(134 * MIB, 118 * MIB)
 
 
 def test_expandable_segments_by_hand() -> None:
     """118 MiB on six pages of 20."""
     placed = states(component(30 * MIB), component(12 * MIB, 12 * MIB))
-    found = reserved(placed, (), STEP, Settings(expandable_segments=True), there=False)
+    found = reserved(placed, (), STEP, AllocatorSettings(expandable_segments=True), gradients_resident=False)
     assert found == Reserved(120 * MIB, 118 * MIB)
 
 
@@ -153,9 +152,9 @@ def test_what_another_stream_has_freed_is_not_taken() -> None:
     """40 that are free on one stream are asked of the driver once more on another."""
     gathered = [(0, 40 * MIB, 1), (0, 0, 0)]
     logits = [(2, 40 * MIB, 0), (2, 0, 0)]
-    assert reserved(states(NOTHING), (), [*gathered, *logits], there=False).reserved == 80 * MIB
+    assert reserved(states(NOTHING), (), [*gathered, *logits], gradients_resident=False).reserved == 80 * MIB
     alone = [(tensor, size, 0) for tensor, size, _ in gathered]
-    assert reserved(states(NOTHING), (), [*alone, *logits], there=False).reserved == 40 * MIB
+    assert reserved(states(NOTHING), (), [*alone, *logits], gradients_resident=False).reserved == 40 * MIB
 
 
 def test_fsdp_gathers_and_reduces_on_streams_of_its_own() -> None:

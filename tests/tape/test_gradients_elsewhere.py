@@ -9,8 +9,8 @@ import pytest
 from tfcalc import Training, Workload, load
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.peaks import Peaks, step_of
-from tfcalc.execution.training import Step
 from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.training.step import StepMemory
 
 STEPS: dict[str, tuple[str, Workload, Training]] = {
     "a tied table": ("gpt2", Workload(seq_len=64), Training()),
@@ -24,7 +24,7 @@ STEPS: dict[str, tuple[str, Workload, Training]] = {
 }
 
 
-def stepped(name: str, run: Workload, plan: Training) -> tuple[Step, Peaks, Workload, Training]:
+def stepped(name: str, run: Workload, plan: Training) -> tuple[StepMemory, Peaks, Workload, Training]:
     peaks = Peaks(load(name))
     run, plan = peaks.resolved(asked_run(peaks.model, run.replaced(phase="train")), plan)
     return step_of(peaks.tree(run, plan), peaks.model, run, plan), peaks, run, plan

@@ -7,9 +7,8 @@ from itertools import product
 import pytest
 
 from tfcalc import Workload, from_config, load
+from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.core.component import Component
-from tfcalc.execution.modules import ModuleProgram
-from tfcalc.execution.programs import program
 from tfcalc.tape.numerics import Numerics
 
 SIZES = {

@@ -12,7 +12,7 @@ import pytest
 from tests.verify.compare import configs
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
-from tfcalc.footprint.serving.caches import cache
+from tfcalc.serving.caches import cache
 from tfcalc.workload import Workload
 
 pytestmark = pytest.mark.torch

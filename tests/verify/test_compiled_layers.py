@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.execution.test_training_rows import NUMERICS
+from tests.training.test_training_rows import NUMERICS
 from tfcalc import Workload
+from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.configs.published import HFModel
-from tfcalc.execution.modules import ModuleProgram
-from tfcalc.execution.programs import program
-from tfcalc.footprint.training.adapters import Adapter, adapted
+from tfcalc.training.adapters import Adapter, adapted
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.execution.measured import errors as recorded
+from tfcalc.training.measured import errors as recorded
 
 pytestmark = pytest.mark.torch
 

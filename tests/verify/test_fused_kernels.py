@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.execution.test_training_rows import NUMERICS
+from tests.training.test_training_rows import NUMERICS
 from tfcalc import Workload
+from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
-from tfcalc.execution.programs import program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]

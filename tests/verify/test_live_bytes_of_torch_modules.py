@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tfcalc import Transformer, Workload
-from tfcalc.execution.programs import program
+from tfcalc.backends.program import program
 from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

@@ -16,9 +16,9 @@ from transformers.integrations import moe  # noqa: E402
 
 from tests.verify.random_configs import coin, grouped, load  # noqa: E402
 from tfcalc import Workload  # noqa: E402
+from tfcalc.backends.program import program  # noqa: E402
 from tfcalc.configs.published import HFModel  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
-from tfcalc.execution.programs import program  # noqa: E402
 from tfcalc.tape.numerics import Numerics  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import language_model, step, without_data  # noqa: E402

@@ -22,7 +22,7 @@ from tests.verify.saved import Measured, measured, several  # noqa: E402
 from tfcalc.verify.cuda_autocast import FLOAT32, FLOAT32_OUT, LOWER_PRECISION, NORMS, PROMOTED, registered  # noqa: E402
 from tfcalc.verify.cuda_choices import cuda_choices  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
-from tfcalc.verify.step import Step, step, without_data  # noqa: E402
+from tfcalc.verify.step import CountedStep, step, without_data  # noqa: E402
 
 RECIPES = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "autocast"}
 CONFIGS: dict[str, dict[str, Any]] = recorded("zoo.models.json")  # type: ignore[assignment]
@@ -51,7 +51,7 @@ def long_enough(model: str, length: int) -> dict[str, Any]:
     return config
 
 
-def trained(row: Mapping[str, Any]) -> Step:
+def trained(row: Mapping[str, Any]) -> CountedStep:
     """The step that was recorded: ids that are their labels, a decoder reads half as many."""
     return step(
         long_enough(row["model"], row["seq"]),

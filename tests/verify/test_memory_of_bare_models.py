@@ -6,7 +6,7 @@ import pytest
 
 from tfcalc import Workload, memory
 from tfcalc.configs.published import HFModel
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 
 pytestmark = pytest.mark.torch
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tfcalc import Transformer, Workload
+from tfcalc.backends.program import ModuleProgram
 from tfcalc.backends.torch_nn import TorchNN
 from tfcalc.core.number import total
-from tfcalc.execution.modules import ModuleProgram
 from tfcalc.tape.numerics import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

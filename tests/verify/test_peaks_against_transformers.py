@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 from tfcalc import Workload, memory
 from tfcalc.configs.published import HFModel
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 
 pytestmark = pytest.mark.torch
 

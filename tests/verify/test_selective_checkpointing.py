@@ -17,7 +17,7 @@ from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint
 from tests.verify.peaks import Bytes, from_now, most, now
 from tfcalc import Workload, memory
 from tfcalc.configs.published import HFModel
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 
 pytestmark = pytest.mark.torch
 

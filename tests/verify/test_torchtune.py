@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.execution.test_training_rows import NUMERICS
+from tests.training.test_training_rows import NUMERICS
 from tfcalc import Workload, memory
+from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
-from tfcalc.execution.programs import program
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]

@@ -7,12 +7,12 @@ import random
 from tfcalc import catalog
 from tfcalc.analysis.targets import find
 from tfcalc.errors import is_one_of
-from tfcalc.footprint.formats import module_names
-from tfcalc.footprint.training.adapters import Adapter, adapted, drops, frozen_where
 from tfcalc.hardware import MOST_GPUS, accelerators, named, parse_gpu
 from tfcalc.hub import is_id
 from tfcalc.reader import is_place
 from tfcalc.revisions import at_ref
+from tfcalc.serving import module_names
+from tfcalc.training.adapters import Adapter, adapted, drops, frozen_where
 from tools.fuzz.configs import PRESETS
 from tools.fuzz.material import GPUS, TARGETS, TEXTS, WORDS
 from tools.fuzz.mutations import edited
@@ -75,7 +75,7 @@ def _patterns(draw: random.Random) -> None:
     listed: list[object] = [text] * draw.choice((1, 1, 1, 2)) if draw.random() < 0.9 else [text, draw.choice((7, None))]
     found = parsed("patterns", listed, lambda: module_names.checked(listed, "ignore"), exits=(3,))
     if found is not None:
-        fits = parsed("patterns", listed, lambda: MODULE in module_names.Names(found), exits=(3,))
+        fits = parsed("patterns", listed, lambda: MODULE in module_names.ModulePatterns(found), exits=(3,))
         holds("a pattern fits or does not", type(fits) is bool, listed)
 
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from tfcalc import settings_file
 from tfcalc.budgets import metric
-from tfcalc.budgets.file import BudgetFile, read_budgets
+from tfcalc.budgets.file import BudgetFile
 from tfcalc.budgets.limits import RULES, amount, warning
+from tfcalc.budgets.read import read_budgets
 from tfcalc.cli.budget_options import known_options
 from tools.fuzz.material import SIZES, WORDS
 from tools.fuzz.mutations import edited

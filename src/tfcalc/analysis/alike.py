@@ -12,15 +12,15 @@ from tfcalc.core.component import Component
 from tfcalc.core.guarded import Guards
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.symbols import guarding
 from tfcalc.tape.moments import Moments, SizedTracker
+from tfcalc.training.precisions import precision
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.placement import Placed
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.tape.memory_tracker import Found
+    from tfcalc.training.states import Placed
     from tfcalc.workload import Workload
 
 

@@ -7,9 +7,8 @@ from tfcalc.core.cost import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.peak import Phase
-from tfcalc.footprint.training.placement import Placed
+from tfcalc.training.peak import Phase
+from tfcalc.training.states import Overheads, Placed
 
 TEMPORARY, RELEASED, MISSING = "τ", "ρ", "μ"
 LETTERS = {
@@ -21,7 +20,7 @@ LETTERS = {
 
 
 def alive(
-    states: Placed, gradients: Component, saved: Component, beside: Beside, passing: Component, peak: Phase
+    states: Placed, gradients: Component, saved: Component, beside: Overheads, passing: Component, peak: Phase
 ) -> Component:
     """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
     whole = states.device

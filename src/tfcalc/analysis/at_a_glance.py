@@ -10,8 +10,8 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Share
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report import Entry
     from tfcalc.workload import Workload
 

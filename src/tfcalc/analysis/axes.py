@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError, nearest
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.symbols import spellings
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.footprint.training.card import allocatable
 from tfcalc.hardware import Accelerator, named, parse_gpu
+from tfcalc.training.card import allocatable
 from tfcalc.units import parse_bytes, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.plans import Serving, Training
 
 UTILIZATION = 0.9
 """The part of a GPU's memory that an engine with a paged cache takes (vLLM's ``gpu_memory_utilization``)."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.footprint.training.card import Figure, OnCard, bands, on_card
 from tfcalc.hardware import CONTEXT
+from tfcalc.training.card import Figure, OnCard, bands, on_card
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.peaks import Peaks
-    from tfcalc.footprint.plans import Training
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 

@@ -17,13 +17,13 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.divisors import divisors
 from tfcalc.defaults import AUTO, resolve_training
 from tfcalc.dimensions import Described, choice, described, facet, text
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import COMPUTED
 from tfcalc.report import exact
+from tfcalc.training.precisions import precision
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")

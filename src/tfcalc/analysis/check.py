@@ -28,8 +28,8 @@ from tfcalc.symbols import own_letters, spellings, values, with_symbols
 from tfcalc.workload import PAIRS, Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
 
 MOST_OTHERS = 3
 """Other parts that would explain a difference as well, of those that are named."""

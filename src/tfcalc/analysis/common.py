@@ -19,8 +19,8 @@ from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.fine_tuning import Tuning
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
 
 FLOPS = "FLOPs"
 """What an error calls them."""
@@ -100,7 +100,7 @@ def check_arguments(model: Model, workload: Workload | None, conventions: Conven
 
 def check_plans(training: Training | None, serving: Serving | None) -> None:
     """The same for the plans that memory is asked by."""
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.plans import Serving, Training
 
     for given, kind in ((training, Training), (serving, Serving)):
         if not isinstance(given, kind | None):

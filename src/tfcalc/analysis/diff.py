@@ -26,7 +26,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, params
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
 from tfcalc.workload import Workload
 

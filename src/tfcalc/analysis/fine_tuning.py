@@ -10,12 +10,12 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.footprint.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.printable import quoted
+from tfcalc.training.adapters import Adapter, adapted, frozen_where
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 TUNING = ("lora", "lora_targets", "dora", "freeze")
 """The fields of a plan of training that decide what is trained; all others are a matter of memory."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.budget import of_accelerator
 from tfcalc.analysis.standing import bytes_in
-from tfcalc.footprint.plans import Serving
-from tfcalc.footprint.training.beside import workspaces
 from tfcalc.hardware import Accelerator, accelerators
+from tfcalc.plans import Serving
+from tfcalc.training.states import workspaces
 
 if TYPE_CHECKING:
     from tfcalc.analysis.peaks import Peaks
-    from tfcalc.footprint.plans import Training
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 COMMON = (

@@ -16,7 +16,7 @@ from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, in_bytes
 from tfcalc.core.number import Num, total
-from tfcalc.footprint.numbers import of_formulas, of_numbers
+from tfcalc.core.tensors import of_formulas, of_numbers
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors

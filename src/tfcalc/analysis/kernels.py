@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfcalc.backends.cache import Cache
+from tfcalc.backends.program import ModuleProgram
+from tfcalc.backends.sdpa import chosen
 from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.execution.modules import ModuleProgram
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.kernels import Kernel
 from tfcalc.tape.numerics import Numerics

@@ -9,24 +9,23 @@ from tfcalc.analysis.standing import TrainingStep, buffers_of, bytes_in, standin
 from tfcalc.analysis.training_plan import gradients_stay, placement_of, trained
 from tfcalc.core.component import Component
 from tfcalc.errors import InvalidModel, one_of
-from tfcalc.execution.megatron import kept_on_device
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.activations import activations
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.in_flight import in_flight
-from tfcalc.footprint.training.peak import STEP, highest, phases
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import FewerGroups, Stage
 from tfcalc.placed.rules import on_device
+from tfcalc.plans import TRAINER
 from tfcalc.symbols import remembering
 from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.training.megatron import in_flight, kept_on_device
+from tfcalc.training.peak import STEP, highest, phases
+from tfcalc.training.precisions import precision
+from tfcalc.training.states import Overheads
+from tfcalc.training.step import activations
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 RECOMPUTED = ("none", "selective", "full")
@@ -46,14 +45,14 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     tree = held_on_device(piece, run_, plan)
     saved = saved_on_device(piece, tree, run_, layout_of(plan_))
     by, placement = precision(plan.precision), placement_of(plan)
-    states, beside = states_of(tree, sized, plan), Beside(buffers_of(tree, run_, by))
+    states, beside = states_of(tree, sized, plan), Overheads(buffers_of(tree, run_, by))
     moment = MemorySnapshot()
     moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
     stays = gradients_stay(by, placement) or plan.grad_accum != 1
     gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
     standing = standing_of(states, beside)
-    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, there=stays)
+    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, gradients_resident=stays)
     peak = highest(found)
     passing = states.step if peak.name == STEP else Component("temporary", "temporary")
     live = alive(states, states.device.gradients, saved, beside, passing, peak)

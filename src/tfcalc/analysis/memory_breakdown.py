@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
-from tfcalc.footprint.numbers import of_formulas, of_numbers
+from tfcalc.core.tensors import of_formulas, of_numbers
 from tfcalc.report import Entry, breakdown
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfcalc.core.component import Component
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.report import Report
     from tfcalc.workload import Workload
 
@@ -45,8 +45,8 @@ def weights_bytes(model: Model, tree: Component, format: str = "") -> int:
     if not format and not (own and own.format.name not in DTYPES):
         return value_of(tree.total(held_bytes(NUMBERS[own_dtype(model)].bits)))
     from tfcalc.analysis.serving_memory import buffers_of, weight_recipe
-    from tfcalc.footprint.formats.weights import hold
-    from tfcalc.footprint.plans import Serving
+    from tfcalc.plans import Serving
+    from tfcalc.serving.weights import hold
 
     recipe = weight_recipe(model, Serving(weights=format))
     return value_of(hold(tree, recipe).total(bytes_held)) + value_of(buffers_of(tree, recipe).total(bytes_held))
@@ -81,8 +81,7 @@ def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
 def cache_growth(model: Model, workload: Workload, plan: Serving) -> Growth:
     """The same layer by layer, for as many tokens as all of them store together. Raises InvalidModel."""
     from tfcalc.analysis.serving_memory import at_work
-    from tfcalc.footprint.serving.cache_formats import cache_format
-    from tfcalc.footprint.serving.caches import Allocation, Mixer, held, mixers
+    from tfcalc.serving.caches import Allocation, Mixer, cache_format, held, mixers
 
     workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
     requests = at_work(workload, plan)

@@ -17,7 +17,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.items import stored
 from tfcalc.errors import UsageError
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.opening import Constant, Rule, Way, given, total

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.serving_memory import at_work
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.serving.caches import PAGED
-from tfcalc.footprint.serving.paging import Engine, layers, pool
+from tfcalc.serving.caches import PAGED
+from tfcalc.serving.paging import Engine, layers, pool
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 

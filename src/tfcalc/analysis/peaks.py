@@ -25,34 +25,31 @@ from tfcalc.analysis.training_plan import (
     stored_as,
     units,
 )
+from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
 from tfcalc.core.guarded import Guards
 from tfcalc.core.measure import params
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.execution.training import Step, Trainer, step
-from tfcalc.footprint.formats.formats import Format
-from tfcalc.footprint.formats.names import format_named
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.beside import Beside
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.peak import Phase, highest, phases
-from tfcalc.footprint.training.placement import Placed
-from tfcalc.footprint.training.precisions import precision
-from tfcalc.footprint.training.states import step_alone
-from tfcalc.footprint.training.stored import as_stored, outer_modules
+from tfcalc.plans import TRAINER
+from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.symbols import guarding
 from tfcalc.tape.allocations import AllocationRecorder, Noted
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Stepped
 from tfcalc.tape.value import Leaf
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.parameters import as_stored, outer_modules
+from tfcalc.training.peak import Phase, highest, phases
+from tfcalc.training.precisions import precision
+from tfcalc.training.states import Overheads, Placed, step_alone
+from tfcalc.training.step import StepMemory, Trainer, step
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.reserved import Reserved
     from tfcalc.model import Model
+    from tfcalc.plans import Training
+    from tfcalc.training.reserved import Reserved
     from tfcalc.workload import Workload
 
 
@@ -71,7 +68,7 @@ class Peaks:
     def __init__(self, model: Model) -> None:
         self.model = model
         self._values = model.values()
-        self.steps: dict[Key, Step] = {}
+        self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
         self.states: dict[Training, Placed] = {}
@@ -163,13 +160,13 @@ class Peaks:
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
 
-    def phases(self, run: Workload, plan: Training, ran: Step) -> tuple[list[Phase], Beside]:
+    def phases(self, run: Workload, plan: Training, ran: StepMemory) -> tuple[list[Phase], Overheads]:
         """The phases of a step that ran, and what stands beside the states."""
         _, states, buffers = self.standing(run, plan)
         beside = beside_of(buffers, plan, ran.returned)
         return phases_of(plan, states, beside, ran), beside
 
-    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> Step:
+    def step(self, run: Workload, plan: Training, *, noting: bool = False) -> StepMemory:
         """The step of a run and a plan that were checked, which runs once; ``noting`` its allocations or not."""
         key = self.key(run, plan)
         if key[-1] and not noting and key not in self.steps:
@@ -192,7 +189,7 @@ class Peaks:
         """What the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 
-    def knows(self, run: Workload, plan: Training, ran: Step, noted: Noted) -> None:
+    def knows(self, run: Workload, plan: Training, ran: StepMemory, noted: Noted) -> None:
         """This step has run."""
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
@@ -225,12 +222,12 @@ class Peaks:
             return on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
-            return sum(standing_of(states, Beside(buffers)))
-        return highest(phases_of(plan, states, Beside(buffers), Step({}, 0))).total
+            return sum(standing_of(states, Overheads(buffers)))
+        return highest(phases_of(plan, states, Overheads(buffers), StepMemory({}, 0))).total
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
-        from tfcalc.footprint.allocator.caching import OutOfMemory
+        from tfcalc.training.allocator import OutOfMemory
 
         try:
             self.reserved(run, plan, memory)
@@ -240,9 +237,9 @@ class Peaks:
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
-        from tfcalc.footprint.allocator.settings import Settings  # a simulation that few answers show
-        from tfcalc.footprint.training.reserved import reserved
         from tfcalc.tape.repeated import repeated
+        from tfcalc.training.allocator import AllocatorSettings  # a simulation that few answers show
+        from tfcalc.training.reserved import reserved
 
         run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)
@@ -255,7 +252,7 @@ class Peaks:
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
-        return reserved(states, beside, events, Settings(limit=limit), there=stays(plan))
+        return reserved(states, beside, events, AllocatorSettings(limit=limit), gradients_resident=stays(plan))
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """What a step allocates and frees, of a run and a plan that are resolved."""
@@ -322,7 +319,7 @@ def step_of(
     tracker: MemoryTracker | None = None,
     *,
     ends_alone: bool = True,
-) -> Step:
+) -> StepMemory:
     """The step on a tape."""
     formats = numerics(precision(plan.precision), plan)
     return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
@@ -333,10 +330,10 @@ def trainer_of(tree: Component, plan: Training) -> Trainer:
     return Trainer(not stays(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
-def phases_of(plan: Training, states: Placed, beside: Beside, ran: Step) -> list[Phase]:
+def phases_of(plan: Training, states: Placed, beside: Overheads, ran: StepMemory) -> list[Phase]:
     """What ran on the tape, over what stands."""
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     standing = standing_of(states, beside)
     there, in_backward = stays(plan), plan.optimizer_in_backward
-    return phases(standing, gradients, ran.phases, gathered, scratch, there=there, stepped=in_backward)
+    return phases(standing, gradients, ran.phases, gathered, scratch, gradients_resident=there, stepped=in_backward)

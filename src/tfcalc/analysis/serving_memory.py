@@ -15,24 +15,21 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.measured import error_of
-from tfcalc.execution.serving import activations, forward, live_forms
-from tfcalc.footprint.formats.formats import plain
-from tfcalc.footprint.formats.mixture import Mixture
-from tfcalc.footprint.formats.names import PLAIN, format_named
-from tfcalc.footprint.formats.weights import Recipe, hold
-from tfcalc.footprint.serving.cache_formats import cache_format
-from tfcalc.footprint.serving.caches import PAGED, cache
 from tfcalc.number_formats import COMPUTED, NUMBERS
+from tfcalc.serving.caches import PAGED, cache, cache_format
+from tfcalc.serving.inference import activations, forward, live_forms
+from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
+from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.symbols import remembering
 from tfcalc.tape.numerics import Numerics
+from tfcalc.training.measured import error_of
 from tfcalc.workload import EITHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 PREFILL, DECODE = "prefill", "decode"
@@ -57,7 +54,7 @@ class Served:
     weights: Component
     cache: Component
     buffers: Component
-    recipe: Recipe
+    recipe: WeightStorage
     run: Callable[[], Iterable[PhasePeak]]
 
     @cached_property
@@ -164,9 +161,9 @@ def _stepping(requests: Workload) -> Workload:
     return requests.replaced(kernel=EITHER) if requests.kernel == "math" else requests
 
 
-def tree_for(recipe: Recipe, model: Model, run: Workload, tree: Component) -> Component:
+def tree_for(recipe: WeightStorage, model: Model, run: Workload, tree: Component) -> Component:
     """The tree whose weights are stored; llama.cpp's mixtures choose by sizes, and want plain numbers."""
-    return model.tree(run) if isinstance(recipe.format, Mixture) else tree
+    return model.tree(run) if isinstance(recipe.format, MixedFormat) else tree
 
 
 def at_work(run: Workload, plan: Serving) -> Workload:
@@ -175,26 +172,26 @@ def at_work(run: Workload, plan: Serving) -> Workload:
     return run.replaced(phase=DECODE, batch_size=plan.concurrency, cached=context, recompute="none", logits="last")
 
 
-def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> Recipe:
+def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> WeightStorage:
     """How the weights are stored: as asked for, in ``dtype``, or as the checkpoint has them."""
     if plan.weights:
         asked = format_named(plan.weights)
         beside = compute_dtype(model) if dtype == AUTO else dtype
-        return Recipe(asked, asked.name if asked.name in PLAIN else beside)
+        return WeightStorage(asked, asked.name if asked.name in PLAIN else beside)
     if dtype == AUTO and (stored := own_format(model)):
         return stored
     chosen = plain(NUMBERS[own_dtype(model) if dtype == AUTO else dtype])
-    return Recipe(chosen, chosen.name)
+    return WeightStorage(chosen, chosen.name)
 
 
-def buffers_of(tree: Component, recipe: Recipe) -> Component:
+def buffers_of(tree: Component, recipe: WeightStorage) -> Component:
     """What is held beside the weights: in their format, 16 bits at least."""
     numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
     held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
     return Component("buffers", "buffers", Cost(held=held))
 
 
-def _moments(model: Model, requests: Workload, plan: Serving, recipe: Recipe) -> Iterator[PhasePeak]:
+def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStorage) -> Iterator[PhasePeak]:
     """Reading the prompts, and making a token: with transformers' caches for all requests together.
 
     An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
@@ -222,7 +219,7 @@ def _code_is_known(model: Model) -> TypeGuard[HFModel]:
     return True
 
 
-def _formats(recipe: Recipe) -> Numerics:
+def _formats(recipe: WeightStorage) -> Numerics:
     compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
     return Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
 

@@ -14,7 +14,7 @@ from tfcalc.analysis.totals import ACTIVE, PARAMS, TOTAL, Groups, Operand, Quant
 from tfcalc.answers.overview import LENGTH, NONE
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.units import short, short_bytes
@@ -22,8 +22,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.opened_comparison import OfComparison
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 LEAST, MOST = 2, 8
 """Models that are compared at once."""

@@ -13,22 +13,29 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_of
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.footprint.formats.names import format_named, single
-from tfcalc.footprint.formats.weights import weights
-from tfcalc.footprint.plans import TRAINER
-from tfcalc.footprint.training.adapters import thawed
-from tfcalc.footprint.training.beside import Beside, outputs, workspaces
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.peak import Phase, Standing
-from tfcalc.footprint.training.placement import NOTHING, Placed, ddp_buckets, placed
-from tfcalc.footprint.training.precisions import Precision, precision
-from tfcalc.footprint.training.states import largest_gradient
 from tfcalc.number_formats import INT64
+from tfcalc.plans import TRAINER
+from tfcalc.serving.weight_formats import format_named, single
+from tfcalc.serving.weights import weights
+from tfcalc.training.adapters import thawed
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.peak import Phase, ResidentBytes
+from tfcalc.training.precisions import Precision, precision
+from tfcalc.training.states import (
+    NOTHING,
+    Overheads,
+    Placed,
+    ddp_buckets,
+    largest_gradient,
+    outputs,
+    placed,
+    workspaces,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfcalc.footprint.plans import Training
+    from tfcalc.plans import Training
     from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
@@ -52,7 +59,7 @@ class Step(Protocol):
         ...
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> Overheads:
         """What stands beside them."""
         ...
 
@@ -84,7 +91,7 @@ class TrainingStep(NamedTuple):
     peak: Phase
     saved: Component
     placed: Placed
-    beside: Beside
+    beside: Overheads
     passing: Component
     saved_on_host: Component = NOTHING
     logits: int = 0
@@ -118,7 +125,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     if not plan.base_weights:
         return made
     if placement.by_units:
-        from tfcalc.footprint.training.fsdp import packed_pieces  # of those that ask for it
+        from tfcalc.training.fsdp import packed_pieces  # of those that ask for it
 
         shared = packed_pieces(tree, by, placement, single(plan.base_weights))
         return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))
@@ -136,11 +143,11 @@ def _adapters_in(tree: Component, bits: int) -> Component:
     return tree._replace(own=tree.own._replace(held=held), parts=parts)
 
 
-def standing_of(states: Placed, beside: Beside) -> Standing:
+def standing_of(states: Placed, beside: Overheads) -> ResidentBytes:
     """What is there all the time, in bytes."""
     device = states.device
     held = (device.weights, device.master, device.optimizer, *beside, states.communication)
-    return Standing(*(bytes_in(each) for each in held))
+    return ResidentBytes(*(bytes_in(each) for each in held))
 
 
 def bytes_in(tree: Component) -> int:
@@ -151,14 +158,14 @@ def bytes_in(tree: Component) -> int:
     return value_of(found * tree.copies)
 
 
-def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Beside:
+def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Overheads:
     """What stands beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
     blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
     if plan.loop == TRAINER:
-        return Beside(buffers, blas)
+        return Overheads(buffers, blas)
     if not made:
         raise InvalidModel(f"--loop {plan.loop} has no effect where no logits are made", "leave it out")
-    return Beside(buffers, blas, outputs(made))
+    return Overheads(buffers, blas, outputs(made))
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:

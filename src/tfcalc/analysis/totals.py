@@ -19,11 +19,11 @@ from tfcalc.analysis.serving_memory import at_work
 from tfcalc.answers.flops import flops
 from tfcalc.answers.memory import memory
 from tfcalc.answers.params import params
-from tfcalc.footprint.plans import Serving
+from tfcalc.plans import Serving
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 KINDS = {"ffn": "feed-forward", "ssm": "state-space", "output": "output head", "norm": "norms"}

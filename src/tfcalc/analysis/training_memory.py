@@ -30,19 +30,18 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
-from tfcalc.execution.training import envelope, kept
-from tfcalc.footprint.training.activations import activations
-from tfcalc.footprint.training.beside import outputs
-from tfcalc.footprint.training.peak import STEP, Phase, highest
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import guarding, remembering
 from tfcalc.tape.memory_tracker import LENT, Found, PeakRecorder
 from tfcalc.tape.moments import SizedRecorder
+from tfcalc.training.peak import STEP, Phase, highest
+from tfcalc.training.precisions import precision
+from tfcalc.training.states import outputs
+from tfcalc.training.step import activations, envelope, kept
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.workload import Workload
 
 

@@ -10,19 +10,17 @@ from tfcalc.analysis.standing import bytes_in
 from tfcalc.analysis.training_memory import check_step, saved_of
 from tfcalc.analysis.training_plan import MEGATRON, check_code, piece_of
 from tfcalc.defaults import resolve_training
-from tfcalc.footprint.training.beside import outputs
-from tfcalc.footprint.training.peak import highest
-from tfcalc.footprint.training.placement import NOTHING
+from tfcalc.training.peak import highest
+from tfcalc.training.states import NOTHING, outputs
 
 if TYPE_CHECKING:
     from tfcalc.analysis.standing import Step
     from tfcalc.core.component import Component
-    from tfcalc.execution.training import Step as Ran
-    from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.beside import Beside
-    from tfcalc.footprint.training.peak import Phase
-    from tfcalc.footprint.training.placement import Placed
     from tfcalc.model import Model
+    from tfcalc.plans import Training
+    from tfcalc.training.peak import Phase
+    from tfcalc.training.states import Overheads, Placed
+    from tfcalc.training.step import StepMemory
     from tfcalc.workload import Workload
 
 
@@ -54,7 +52,7 @@ class TrainingNumbers:
         return self._phases[0]
 
     @property
-    def beside(self) -> Beside:
+    def beside(self) -> Overheads:
         """What stands beside the states."""
         return self._phases[1]
 
@@ -78,11 +76,11 @@ class TrainingNumbers:
         return self.peaks.standing(self.run, self.plan)
 
     @property
-    def _ran(self) -> Ran:
+    def _ran(self) -> StepMemory:
         return self.peaks.step(self.run, self.plan, noting=True)
 
     @cached_property
-    def _phases(self) -> tuple[list[Phase], Beside]:
+    def _phases(self) -> tuple[list[Phase], Overheads]:
         return self.peaks.phases(self.run, self.plan, self._ran)
 
     @cached_property

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.fine_tuning import tuned
+from tfcalc.backends.program import Code, compilable
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
-from tfcalc.execution.measured import error_of
-from tfcalc.execution.programs import Code, compilable
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.formats.names import PLAIN, format_named
-from tfcalc.footprint.training.adapters import drops
-from tfcalc.footprint.training.optimizers import optimizer
-from tfcalc.footprint.training.precisions import Precision, precision
-from tfcalc.footprint.training.sharding import Placement
-from tfcalc.footprint.training.stored import packed
 from tfcalc.nn.model import WithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
+from tfcalc.serving.weight_formats import PLAIN, format_named
 from tfcalc.tape.numerics import Numerics
+from tfcalc.training.adapters import drops
+from tfcalc.training.measured import error_of
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.parameters import packed
+from tfcalc.training.precisions import Precision, precision
+from tfcalc.training.sharding import Placement
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
 
@@ -106,8 +106,8 @@ def units(tree: Component, plan: Training) -> Units | None:
     placement = placement_of(plan)
     if not placement.by_units:
         return None
-    from tfcalc.footprint.formats.names import single
-    from tfcalc.footprint.training.fsdp import units_of  # of those that ask for it
+    from tfcalc.serving.weight_formats import single
+    from tfcalc.training.fsdp import units_of  # of those that ask for it
 
     base = single(plan.base_weights) if plan.base_weights else None
     return units_of(tree, precision(plan.precision), placement, base, accumulates=plan.grad_accum != 1)

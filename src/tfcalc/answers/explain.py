@@ -25,8 +25,8 @@ from tfcalc.report.paths import dotted
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.opening import Openable
 

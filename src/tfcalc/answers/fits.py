@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tfcalc.analysis.peaks import Peaks
     from tfcalc.analysis.serving_memory import Served
     from tfcalc.answers.training_memory import TrainingMemory
-    from tfcalc.footprint.plans import Serving, Training
-    from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
+    from tfcalc.training.card import OnCard
     from tfcalc.workload import Workload
 
 MARGIN = 5
@@ -123,7 +123,7 @@ def memory_within(
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
-        from tfcalc.footprint.plans import Training
+        from tfcalc.plans import Training
 
         workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
@@ -346,7 +346,7 @@ class _Serving(Case["Serving"]):
         return of_serving(self.run, self.plan)
 
     def sizes(self) -> list[Size]:
-        from tfcalc.footprint.serving.caches import PAGED
+        from tfcalc.serving.caches import PAGED
 
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
         return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]

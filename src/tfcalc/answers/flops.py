@@ -32,8 +32,8 @@ from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
     from tfcalc.analysis.fine_tuning import Tuning
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.report.opening import Way
     from tfcalc.workload import Workload
 

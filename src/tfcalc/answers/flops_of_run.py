@@ -21,8 +21,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
-    from tfcalc.footprint.plans import Training as TrainingPlan
     from tfcalc.model import Model
+    from tfcalc.plans import Training as TrainingPlan
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
 

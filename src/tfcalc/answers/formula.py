@@ -30,8 +30,8 @@ from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
 
 
 def formula(

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.core.cost import Cost
     from tfcalc.core.items import Item
-    from tfcalc.footprint.formats.weights import Recipe
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Sheet
+    from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload
 
 PARTS = total("components[].bytes")
@@ -429,10 +429,10 @@ class InFormat(AtRest):
         self.name = name
 
     @cached_property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> WeightStorage:
         """How the weights are stored."""
         from tfcalc.analysis.serving_memory import weight_recipe
-        from tfcalc.footprint.plans import Serving
+        from tfcalc.plans import Serving
 
         return weight_recipe(self.model_, Serving(weights=self.name))
 
@@ -440,7 +440,7 @@ class InFormat(AtRest):
     def _stored(self) -> tuple[Component, Component]:
         """Weights and buffers, as trees of tensors."""
         from tfcalc.analysis.serving_memory import buffers_of, tree_for
-        from tfcalc.footprint.formats.weights import hold
+        from tfcalc.serving.weights import hold
         from tfcalc.symbols import remembering
 
         model, run = self.model_, self.question.run
@@ -579,7 +579,7 @@ def memory_of(
     check_plans(training, serving)
     if training is not None or (workload is not None and workload.training):
         from tfcalc.answers.training_memory import TrainingMemory
-        from tfcalc.footprint.plans import Training
+        from tfcalc.plans import Training
 
         if serving is not None:
             raise UsageError("training and serving cannot be combined", "choose one")

@@ -31,13 +31,13 @@ from tfcalc.core.items import stored
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.defaults import compute_dtype
-from tfcalc.footprint.plans import Serving, Training
-from tfcalc.footprint.training.card import bands
+from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
 from tfcalc.report.declared import HEAD, Answer, Key, Record, integer, number, optional, record, shared, text
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.training.card import bands
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 

@@ -27,8 +27,8 @@ from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Measure, Node
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.report.opening import Way
     from tfcalc.workload import Workload
 

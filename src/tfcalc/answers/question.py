@@ -13,8 +13,8 @@ from tfcalc.report.opened import Opened
 from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, split
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.report import Report
     from tfcalc.report.declared import Answer
     from tfcalc.report.explanation import Explanation

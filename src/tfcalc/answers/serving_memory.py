@@ -16,18 +16,18 @@ from tfcalc.answers.memory import PARTS, Memory, Term
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
-from tfcalc.footprint.serving.caches import PAGED
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import found
+from tfcalc.serving.caches import PAGED
 from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
-    from tfcalc.footprint.plans import Serving
     from tfcalc.model import Model
+    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
 NOT_COUNTED = "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"

@@ -24,23 +24,23 @@ from tfcalc.answers.memory import PARTS, Memory, Term
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype, resolve_training
-from tfcalc.footprint.training.optimizers import notes_on_optimizer, optimizer
-from tfcalc.footprint.training.precisions import precision
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.symbols import legend
+from tfcalc.training.optimizers import notes_on_optimizer, optimizer
+from tfcalc.training.precisions import precision
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
-    from tfcalc.footprint.plans import Training
-    from tfcalc.footprint.training.card import OnCard
     from tfcalc.model import Model
+    from tfcalc.plans import Training
     from tfcalc.report.sheet import Sheet
+    from tfcalc.training.card import OnCard
     from tfcalc.workload import Workload
 
 PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
@@ -512,7 +512,7 @@ def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
 
 def _preset(name: str) -> Iterator[str]:
     """What a preset stands for, from where, and what of it is not modelled."""
-    from tfcalc.footprint.training_presets import training_preset  # few ask for one
+    from tfcalc.plans import training_preset  # few ask for one
 
     found = training_preset(name)
     yield f"preset {name} stands for {found.flags}, where nothing else was given"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.paged import PagedCache
     from tfcalc.answers.fits import Case
     from tfcalc.answers.memory import Memory
-    from tfcalc.footprint.training.card import OnCard
+    from tfcalc.training.card import OnCard
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
 TIGHT = " (tight)"

@@ -1,4 +1,4 @@
-"""A quantity at many points at once: one run for all points at which the same is decided, and its closed forms there.
+"""Evaluation of a quantity at many points: one run for all points with the same branches, and its closed forms there.
 
 A run gets sizes that remember what was decided by them (:mod:`tfcalc.core.guarded`): heads that divide the width, a
 sequence that fills a window. What comes out is a closed form that holds wherever all would be decided in the same way.
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-    """Of 64-bit integers, or of Python's own where these are too narrow."""
+    """64-bit integers, or Python's own where these are too narrow."""
 
 AT_ONCE = 1 << 14
 """Points, so that all forms at them fit into a processor's cache."""
 BLOCK = 1 << 17
-"""Points that are looked at together, so that what is computed on the way takes little memory beside them."""
+"""Points that are evaluated together, so that intermediate results take little memory."""
 MOST = (1 << 63) - 1
-"""What a 64-bit integer holds; beyond it Python's own are used."""
+"""Largest 64-bit integer; beyond it Python's own are used."""
 RUNS, OF_A_RUN = 3_000, 40
-"""Runs of one sweep, and what each spends beside its operations: it takes a millisecond (parameters) to some tenths of
-a second (training)."""
+"""Limit of runs of one sweep, and the effort of each beside its operations: a millisecond (parameters) to some tenths
+of a second (training)."""
 FEW = 3
-"""Numbers that a size may be compared with before it is taken for one that decides by itself."""
+"""Numbers that a size may be compared with before each of its values gets a run of its own."""
 
 Forms = Callable[[Mapping[str, Num]], "Sequence[Polynomial]"]
-"""All that may be the answer at these sizes, of which it is the highest. Raises InvalidModel."""
+"""Forms at these sizes, of which the answer is the highest. Raises InvalidModel."""
 Single = Callable[[Mapping[str, int]], object]
-"""The answer at sizes that are ints."""
+"""Answer at sizes that are ints."""
 
 
-class Refused(NamedTuple):
-    """Why there is no answer at so many ``points``, in the words of the ``first`` of them."""
+class RefusedPoints(NamedTuple):
+    """Reason why ``points`` points have no answer, in the words of the ``first`` of them."""
 
     error: InvalidModel
     first: int
@@ -53,11 +53,11 @@ class Refused(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """The ``values`` at all points, whether each is ``valid``, why others are not, and the letters of all forms."""
+    """Values at all points, whether each is ``valid``, why others are not, and the letters of all forms."""
 
     values: Array
     valid: NDArray[np.bool_]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedPoints, ...]
     letters: frozenset[str]
 
 
@@ -70,7 +70,7 @@ def evaluate(
     why: Single | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluated:
-    """The highest of the forms at each of ``count`` points, whose sizes are given by name.
+    """Evaluate the highest of the forms at each of ``count`` points, whose sizes are given by name.
 
     Args:
         forms_at: the forms at one point, by its sizes: ints for those that are ``apart``, others remember.
@@ -133,11 +133,11 @@ def _asked(forms_at: Forms, sizes: Mapping[str, Num]) -> tuple[Sequence[Polynomi
 
 
 class _Found:
-    """What is known of the points so far."""
+    """Values and refusals of the points so far."""
 
     def __init__(self, values: Array, valid: NDArray[np.bool_]) -> None:
         self.values, self.valid = values, valid
-        self.refused: list[Refused] = []
+        self.refused: list[RefusedPoints] = []
         self.letters: set[str] = set()
 
     def put(self, places: Array, forms: Sequence[Polynomial], points: Mapping[str, Array]) -> None:
@@ -150,11 +150,11 @@ class _Found:
 
     def refuse(self, places: Array, error: InvalidModel) -> None:
         self.valid[places] = False
-        self.refused.append(Refused(error, int(places[0]), len(places)))
+        self.refused.append(RefusedPoints(error, int(places[0]), len(places)))
 
 
 class _Pinned:
-    """Sizes that decide by their very number, such as a count of layers: each of its values has a run of its own.
+    """Sizes that branch on their exact value, such as a number of layers: each of its values has a run of its own.
 
     That a size is compared with one number (a batch of 1) makes no such size.
     """
@@ -163,7 +163,7 @@ class _Pinned:
         self.values: dict[str, set[int]] = {}
 
     def often(self, guards: Guards) -> frozenset[str]:
-        """Those that did so in this run, and with other numbers in several before."""
+        """Sizes that did so in this run, and with other numbers in several before."""
         for (form, relation), outcome in guards.decided.items():
             number = -form.terms.get((), 0)
             for letter in form.free_symbols if relation == EQUAL and outcome else ():
@@ -175,7 +175,7 @@ class _Pinned:
 def _in_own_words(
     error: InvalidModel, why: Callable[[Mapping[str, int]], object] | None, ints: Mapping[str, int]
 ) -> InvalidModel:
-    """The refusal as a single answer has it."""
+    """Refusal in the words of a single answer."""
     try:
         if why is not None:
             why(ints)
@@ -206,7 +206,7 @@ def _wide(points: Mapping[str, Array], places: Array, forms: Sequence[Polynomial
 
 
 def reach(form: Polynomial | int, largest: Mapping[str, int]) -> int:
-    """What no number exceeds that is met on the way to a form's value, where sizes are at most so large.
+    """Bound of all intermediate numbers of a form's value, where sizes are at most ``largest``.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, a = symbols("h a")
@@ -233,7 +233,7 @@ def _reach_of_atom(atom: Atom, largest: Mapping[str, int]) -> int:
 
 
 def highest(forms: Sequence[Polynomial], points: Mapping[str, Array], count: int) -> Array:
-    """The most of these forms at each point, which are so many that each power is computed once."""
+    """Maximum of these forms at each point; each power is computed once for all forms."""
     dtype = next((array.dtype for array in points.values()), np.dtype(np.int64))
     if max(reach(form, {name: int(array.max()) for name, array in points.items()}) for form in forms) > MOST:
         dtype = np.dtype(object)
@@ -252,7 +252,7 @@ def highest(forms: Sequence[Polynomial], points: Mapping[str, Array], count: int
 
 
 def _most(factors: Array, values: list[Array]) -> Array:
-    """The highest of the sums of values times factors; numpy multiplies whole numbers faster one by one."""
+    """Maximum of the sums of values times factors, row by row: numpy has no fast matrix product of integers."""
     best: Array | None = None
     for row in factors:
         total = sum(value * factor for value, factor in zip(values, row, strict=True) if factor)

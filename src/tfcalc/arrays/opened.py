@@ -1,4 +1,4 @@
-"""Where the numbers of a sweep come from: each point is a single answer."""
+"""Origins of the numbers of a sweep: each point is a single answer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OfSwept(Opener):
         self.names = list(answer.table.columns)
 
     def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a size, of the quantity at one point, or of how many points there are."""
+        """Origin of a size, of the quantity at one point, or of the number of points."""
         table = self.answer.table
         match steps:
             case ("points",):
@@ -39,7 +39,7 @@ class OfSwept(Opener):
         return None
 
     def _point(self, point: int) -> Way:
-        """The single answer with the sizes of this point."""
+        """Single answer with the sizes of this point."""
         table, question = self.answer.table, self.answer.question
         sizes = {name: int(column[point]) for name, column in table.columns.items() if name != table.key}
         one = question.placed_at(sizes)

@@ -1,4 +1,4 @@
-"""What a sweep asks at each of its points: the closed forms there, and the same as a single answer."""
+"""SweepQuestion of a sweep at each of its points: the closed forms there, and the single answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.footprint.plans import Serving, Training
-from tfcalc.footprint.serving.caches import PAGED
+from tfcalc.plans import Serving, Training
+from tfcalc.serving.caches import PAGED
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 OF_A_STEP = 300
-"""What a point spends that is a report of training, beside its operations."""
+"""Effort of a point that is a report of training, beside its operations."""
 QUANTITIES = {
     "params": "parameters",
     "trainable": "parameters that are trained",
@@ -35,11 +35,11 @@ QUANTITIES = {
     "memory": "bytes at rest, at the peak of a training step, or in serving",
     "cache": "bytes of the caches in serving",
 }
-"""What can be swept."""
+"""Quantities that can be swept."""
 
 
 @dataclass(frozen=True)
-class Question:
+class SweepQuestion:
     """A quantity of a model on a workload, by definitions and plans; ``weights`` is the format of a model at rest.
 
     ``runs`` says what is run of a model: where no length is given, as long a sequence as that model reads.
@@ -67,11 +67,11 @@ class Question:
 
     @property
     def at_rest(self) -> bool:
-        """Whether it is the memory of a model that nothing is done with."""
+        """Return whether it is the memory of a model at rest."""
         return self.of == "memory" and self.training is None and self.serving is None
 
-    def at(self, axes: Sequence[Axis], sizes: Mapping[str, Num]) -> Question:
-        """The same with these sizes, by the names of their axes."""
+    def at(self, axes: Sequence[Axis], sizes: Mapping[str, Num]) -> SweepQuestion:
+        """Return the question at these sizes, by the names of their axes."""
         model = self.model.replaced(**placed(axes, MODEL, sizes))
         run = self.runs(model).replaced(**placed(axes, RUN, sizes))
         training, serving = placed(axes, TRAINING, sizes), placed(axes, SERVING, sizes)
@@ -91,7 +91,7 @@ class Question:
         return frozenset(axis.name for axis in axes if axis.of in of or self._unseen(axis))
 
     def _unseen(self, axis: Axis) -> bool:
-        """Whether something rests on a size of the model before the model reads it, so that nothing remembers it.
+        """Return whether something depends on the size before the model reads it, so that it is not traced.
 
         That is the longest sequence, which is run by default, and the number of layers of kinds that are listed.
         """
@@ -113,7 +113,7 @@ class Question:
 
     @property
     def by_itself(self) -> bool:
-        """Whether every point is a single answer: formats and code that choose by numbers, and nothing else."""
+        """Return whether every point needs a run of its own: formats and code that choose by numbers."""
         if self.at_rest:
             own = own_format(self.model) if self.conventions.dtype == "auto" else None
             return bool(self.weights) or (own is not None and not own.format.plain)
@@ -177,8 +177,8 @@ class Question:
         """The single answer with these sizes, by name."""
         return self.placed_at(sizes).report()
 
-    def placed_at(self, sizes: Mapping[str, int]) -> Question:
-        """The same with these sizes, by name."""
+    def placed_at(self, sizes: Mapping[str, int]) -> SweepQuestion:
+        """Return the plan or the workload with these sizes, by name."""
         found = axes(sizes, self.model, self.workload, self.training is not None, self.serving is not None)
         return self.at(found, dict(sizes))
 

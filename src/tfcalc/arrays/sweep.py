@@ -17,10 +17,10 @@ from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tfcalc.arrays.questions import Question
+    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.table import Table
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 
@@ -80,10 +80,10 @@ def sweep(
 
 
 MOST_UNITS = 240_000
-"""What may be spent (:mod:`tfcalc.core.effort`) on the runs of one sweep: some seconds."""
+"""Limit of effort (:mod:`tfcalc.core.effort`) of the runs of one sweep: some seconds."""
 
 
-def answered(question: Question, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
+def answered(question: SweepQuestion, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:
     """The question at each point of the sizes. Raises as :func:`sweep`."""
     from tfcalc.arrays.evaluation import evaluate
     from tfcalc.arrays.points import broadcast
@@ -128,13 +128,13 @@ def asked(
     serving: Serving | None,
     weights: str | None,
     runs: Callable[[Model], Workload] | None = None,
-) -> Question:
-    """What is asked; a plan or a workload that changes nothing of it is refused.
+) -> SweepQuestion:
+    """Make the question; a plan or a workload without effect on it is refused.
 
     ``runs`` says what is run of a model with other sizes, where that is not the ``workload``.
     """
-    from tfcalc.arrays.questions import QUANTITIES, Question
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
+    from tfcalc.plans import Serving, Training
 
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
@@ -163,7 +163,7 @@ def asked(
         refuse_idle_in_flops(model, run)
     if trains:
         refuse_idle(run, TRAINING, "on the memory of training")
-    question = Question(of, model, run, run_of, conventions or Conventions(), training, serving, weights)
+    question = SweepQuestion(of, model, run, run_of, conventions or Conventions(), training, serving, weights)
     question.check()
     if workload is not None and (of in ("params", "trainable") or question.at_rest):
         raise UsageError(f"a workload changes nothing in a sweep of {of}", "leave the workload out, or sweep flops")

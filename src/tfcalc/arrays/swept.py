@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tfcalc.arrays.opened import OfSwept
-    from tfcalc.arrays.questions import Question
+    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.table import Table
 
 LARGEST_TABLE = 10_000
@@ -56,20 +56,20 @@ class Swept:
     conventions: Mapping[str, object]
     heading: str
     units: str
-    question: Question
+    question: SweepQuestion
 
     @property
     def axes(self) -> dict[str, int]:
-        """How many values each size has, of those that were swept."""
+        """Number of values of each swept size."""
         return {name: len(np.unique(column)) for name, column in self.table.columns.items() if name != self.table.key}
 
     @property
     def words(self) -> str:
-        """What is answered, in words."""
+        """Quantity in words."""
         return WORDS[self.table.key]
 
     def opener(self) -> OfSwept:
-        """Where its numbers come from."""
+        """Origins of its numbers."""
         from tfcalc.arrays.opened import OfSwept
 
         return OfSwept(self)

@@ -12,12 +12,12 @@ from tfcalc.errors import Unavailable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tfcalc.arrays.evaluation import Refused
+    from tfcalc.arrays.evaluation import RefusedPoints
 
     Array = NDArray[Any]
 
 EXACT = 1 << 53
-"""Up to here every whole number is a float, too."""
+"""Bound of integers that floats represent exactly."""
 
 
 class Table:
@@ -47,7 +47,7 @@ class Table:
         values: Array,
         valid: NDArray[np.bool_],
         shape: tuple[int, ...],
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedPoints] = (),
     ) -> None:
         self.of, self.key, self.units = of, key, dict(units)
         self.valid, self.shape, self.refused = valid, shape, tuple(refused)
@@ -56,7 +56,7 @@ class Table:
 
     @property
     def unit(self) -> str:
-        """What the answers are: ``params``, ``flops`` or ``bytes``."""
+        """Unit of the answers: ``params``, ``flops`` or ``bytes``."""
         return self.units[self.key]
 
     @property
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         return len(self.valid)
 
     def __getitem__(self, name: str) -> Array:
@@ -86,7 +86,7 @@ class Table:
         return records if dtype is None else records.astype(dtype)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The same for whatever takes Arrow's columns, by pyarrow."""
+        """Arrow stream, by pyarrow."""
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> Any:

@@ -1,7 +1,7 @@
 """The cache of a model that generates: what each layer's attention keeps, and the new memory that a step takes.
 
 After transformers' ``cache_utils``. Unlike the numbers of a cache by themselves
-(:mod:`tfcalc.footprint.serving.caches`), these are tensors on a trace: a copy that makes room for one more token stands
+(:mod:`tfcalc.serving.caches`), these are tensors on a trace: a copy that makes room for one more token stands
 beside the old one for a moment.
 """
 

@@ -6,12 +6,14 @@ Source: torch 2.13, torch.nn.functional.multi_head_attention_forward without wei
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfcalc.backends.attention import KEPT_BY_EFFICIENT, KEPT_BY_FLASH, math
 from tfcalc.backends.norms import fused_rms_norm
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, total
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -23,6 +25,9 @@ from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import padded
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
+
+if TYPE_CHECKING:
+    from tfcalc.families.transformer import Transformer
 
 
 class TorchNN(Transformers):
@@ -119,3 +124,36 @@ def _attended(attention: Attention, q: Tensor, k: Tensor, v: Tensor, ctx: Contex
     if ctx.run.kernel == "efficient":
         return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], KEPT_BY_EFFICIENT)
     return math(q, k, v, None, attention.but(causal=False), ctx)
+
+
+DROPPED = 0.1
+"""nn.Transformer's default probability of dropout, for all places."""
+
+POSITIONS = ("none", "sinusoidal", "learned")
+"""Positions that are added outside of the layers."""
+
+
+def check_supported(model: Transformer) -> None:
+    """Raise InvalidModel for a model that torch.nn.Transformer cannot be."""
+    heads = model.n_heads
+    others = {"n_kv_heads": heads, "value_dim": model.size("head_dim")}
+    for name, same in others.items():
+        if model.size(name) != same:
+            raise InvalidModel(
+                f"{name} {model.size(name)} in torch.nn.Transformer, which has one head width", f"use {same}"
+            )
+    if model.size("head_dim") * heads != model.d_model:
+        raise InvalidModel(
+            f"head_dim {model.size('head_dim')} in torch.nn.Transformer with d_model {model.d_model} and {heads} heads",
+            "leave head_dim out: it is d_model / heads",
+        )
+    if model.positions not in POSITIONS:
+        fact = (
+            f"memory of a run with positions {model.positions!r} is not counted: torch.nn.Transformer has none of them"
+        )
+        raise InvalidModel(fact, f"choose {', '.join(POSITIONS)}")
+    if model.pattern != "dense":
+        fact = (
+            f"memory of a run with pattern {model.pattern!r} is not counted: torch.nn.Transformer has no such attention"
+        )
+        raise InvalidModel(fact, "choose dense")

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfcalc import settings_file
-from tfcalc.budgets.limits import Amount
-
-if TYPE_CHECKING:
-    from tfcalc.budgets.keys import KnownOptions
+from tfcalc.budgets.limits import Limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +39,8 @@ class Budget:
     models: tuple[str, ...]
     scenario: str | None
     metric: str
-    limits: Mapping[str, Amount]
-    warn: Amount | None
+    limits: Mapping[str, Limit]
+    warn: Limit | None
     severity: str
     why: str
     expires: date | None
@@ -66,14 +62,3 @@ def find(folder: Path) -> Path | None:
     """The settings file that is nearest above ``folder``. Raises BadFile where it cannot be read."""
     found = settings_file.find(folder)
     return found.path if found else None
-
-
-def read_budgets(text: str, path: str, known: KnownOptions | None = None) -> BudgetFile:
-    """The budgets in the ``text`` of a file of this name.
-
-    Where ``known`` options are given, another at the top of the file, in a model or in a scenario is refused, and each
-    is called by its one name. Raises BadFile with the place of the mistake and what would do.
-    """
-    from tfcalc.budgets.read import read
-
-    return read(text, path, known)

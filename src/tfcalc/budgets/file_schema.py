@@ -13,7 +13,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
 
 Schema = dict[str, object]
-Schemas = Mapping[str, Schema]
+OptionSchema = Mapping[str, Schema]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NUMBER = r"\s*\+?\d[\d_,]*(\.\d*)?([eE][+-]?\d{1,3})?\s*"
@@ -22,11 +22,11 @@ RELATIVE_PATH = r"^(?![/\\~]|.:[/\\])(?=.*\S)[^\x00-\x1f\x7f]*$"
 
 
 class OptionSchemas(NamedTuple):
-    """What each option may be, by its keys: at the file's top, of a model, and of a scenario."""
+    """Schemas of the options, by key: at the file's top, of a model, and of a scenario."""
 
-    top: Schemas
-    model: Schemas
-    scenario: Schemas
+    top: OptionSchema
+    model: OptionSchema
+    scenario: OptionSchema
 
 
 def schema(options: OptionSchemas) -> Schema:
@@ -47,7 +47,7 @@ def schema(options: OptionSchemas) -> Schema:
     }
 
 
-def _object(properties: Schemas) -> Schema:
+def _object(properties: OptionSchema) -> Schema:
     """A table with these keys and no others; one of several words may be written with - as with _."""
     dashed = {f"^{name.replace('_', '-')}$": value for name, value in properties.items() if "_" in name}
     return {
@@ -76,7 +76,7 @@ def _conventions() -> dict[str, Schema]:
     return found
 
 
-def _model(options: Schemas) -> Schema:
+def _model(options: OptionSchema) -> Schema:
     own: dict[str, Schema] = {key.name: _described(key) | {"type": "string", "pattern": r"\S"} for key in MODEL}
     own["config"]["pattern"] = RELATIVE_PATH
     sources = {"not": {"required": [key.name for key in MODEL]}}
@@ -103,7 +103,7 @@ def _having(names: Iterable[str]) -> list[Schema]:
 
 
 def _value(key: Key) -> Schema:
-    """What a key may be."""
+    """Schema of a key's value."""
     text: Schema = {"type": "string", "pattern": r"\S"}
     if key.known:
         return {"enum": list(key.known), "default": key.known[0]}

@@ -1,4 +1,4 @@
-"""A limit as people write it: ``24GiB``, ``1.4B``, ``10%``; read exactly, in the unit of what it limits."""
+"""Limits as people write them: ``24GiB``, ``1.4B``, ``10%``; read exactly, in the unit of the metric."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RELATIVE = (MAX_INCREASE, MAX_DECREASE)
 """The rules that compare with an earlier value; only these know percentages."""
 
 COUNTED = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
-"""The units of metrics, and how one says them."""
+"""Names of the units of metrics."""
 FORMS = {
     "params": "write 1.4B, 125M, 4_096 or 124439808",
     "flops": "write 2T, 1.5e12, 4_096 or 136160477184",
@@ -27,8 +27,8 @@ FORMS = {
 LARGEST_PERCENTAGE = 1_000_000
 
 
-class Amount(NamedTuple):
-    """A limit as it was written, and as it was read.
+class Limit(NamedTuple):
+    """Limit as it was written, and as it was read.
 
     ``value`` is in the unit of the metric; of a percentage it is the per cent (10.0). It is rounded only where that
     decides nothing: no whole number lies between 1.1 GiB and the value of ``max = "1.1GiB"``.
@@ -39,46 +39,46 @@ class Amount(NamedTuple):
     percent: bool
 
 
-def amount(written: object, rule: str, unit: str) -> Amount:
-    """What ``rule = written`` says of a metric in ``unit``: "params", "flops", "bytes", or "" where it has none.
+def amount(written: object, rule: str, unit: str) -> Limit:
+    """Read ``rule = written`` for a metric in ``unit``: "params", "flops", "bytes", or "" where it has none.
 
     Raises UsageError, with the text, where it is no number, or one of another unit.
 
     >>> amount("24GiB", "max", "bytes")
-    Amount(text='24GiB', value=25769803776, percent=False)
+    Limit(text='24GiB', value=25769803776, percent=False)
     >>> amount("1.4B", "max", "params").value, amount(4096, "equals", "params").value, amount("10%", "max_increase", "")
-    (1400000000, 4096, Amount(text='10%', value=10.0, percent=True))
+    (1400000000, 4096, Limit(text='10%', value=10.0, percent=True))
     """
     return _amount(written, rule, unit, rule)
 
 
-def warning(written: object, rule: str, unit: str) -> Amount:
-    """What ``warn = written`` says beside a limit by ``rule``: beyond this value, there is a warning.
+def warning(written: object, rule: str, unit: str) -> Limit:
+    """Read ``warn = written`` beside a limit by ``rule``: beyond this value there is a warning.
 
     >>> warning("20GiB", "max", "bytes")
-    Amount(text='20GiB', value=21474836480, percent=False)
+    Limit(text='20GiB', value=21474836480, percent=False)
     """
     return _amount(written, "warn", unit, rule)
 
 
-def _amount(written: object, called: str, unit: str, rule: str) -> Amount:
+def _amount(written: object, called: str, unit: str, rule: str) -> Limit:
     if isinstance(written, bool) or not isinstance(written, int | float | str):
         raise UsageError(f"{called} {quoted(written)} is not a number", FORMS[unit])
     text = written.strip() if isinstance(written, str) else f"{written}"
     try:
         if text.endswith("%"):
-            return Amount(text, _percentage(text, rule, unit), percent=True)
+            return Limit(text, _percentage(text, rule, unit), percent=True)
         value = _value(written, unit)
         if value < 0:
             raise UsageError(f"{shortened(text, 40)} is below 0", _positive(rule))
         if value.denominator == 1:
-            return Amount(text, int(value), percent=False)
+            return Limit(text, int(value), percent=False)
         if not unit:
-            return Amount(text, float(value), percent=False)
+            return Limit(text, float(value), percent=False)
         if rule == EQUALS:
             below = math.floor(value)
             raise UsageError(f"{text} is not a whole number", f"the nearest are {below} and {below + 1}")
-        return Amount(text, math.ceil(value) if rule == MIN else math.floor(value), percent=False)
+        return Limit(text, math.ceil(value) if rule == MIN else math.floor(value), percent=False)
     except UsageError as error:
         raise UsageError(f"{called} {error.message}", error.hint) from None
 

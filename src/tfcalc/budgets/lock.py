@@ -13,7 +13,7 @@ from tfcalc.plain_data import whole_number
 from tfcalc.printable import shortened
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.hold import Value
+    from tfcalc.budgets.limit_check import Value
     from tfcalc.budgets.numbers import Number
 
 NAME = "tfcalc.lock.json"
@@ -22,15 +22,15 @@ LARGEST = 4 << 20
 LONGEST_VERSION = 40
 DIGITS = 16
 ABSURD = 10**30
-"""No number of an answer is as large."""
+"""Bound of all numbers of answers."""
 REMEDY = "restore it from git, or delete it and run tfcalc budget --update"
 
 Key = tuple[str, str, str]
 """Model, scenario ("" for none) and metric."""
 
 
-class Record(NamedTuple):
-    """A recorded ``value``, and digests of the ``definitions`` it rests on and of the model's own ``fields``.
+class LockRecord(NamedTuple):
+    """Recorded ``value``, and digests of the ``definitions`` it depends on and of the model's own ``fields``.
 
     ``reason`` is why it was last raised.
     """
@@ -45,17 +45,17 @@ class Record(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """By which it is found."""
+        """Key of the record."""
         return self.model, self.scenario or "", self.metric
 
 
 class Lock(NamedTuple):
-    """The recorded values, the ``version`` of tfcalc that counted them, and what was pinned and asked then."""
+    """Recorded values, the ``version`` of tfcalc that counted them, and the conventions and scenarios of then."""
 
     version: str
     conventions: Mapping[str, object]
     scenarios: Mapping[str, Mapping[str, object]]
-    records: Mapping[Key, Record]
+    records: Mapping[Key, LockRecord]
 
     def text(self) -> str:
         """The file: sorted, a line for each value, the same bytes for the same values."""
@@ -76,22 +76,22 @@ def _sorted(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def digest(value: object) -> str:
-    """A few digits that differ where the values do."""
+    """Short hash of a value."""
     from hashlib import sha256
 
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:DIGITS]
 
 
-def record(key: Key, number: Number, options: Mapping[str, object], reason: str = "") -> Record:
-    """What is recorded of a number, which was asked for with these ``options`` of a scenario."""
+def record(key: Key, number: Number, options: Mapping[str, object], reason: str = "") -> LockRecord:
+    """Record of a number that was computed with these ``options`` of a scenario."""
     model, scenario, metric = key
     definitions = digest([number.conventions, dict(options)])
-    return Record(model, scenario or None, metric, number.value, definitions, digest(number.model), reason)
+    return LockRecord(model, scenario or None, metric, number.value, definitions, digest(number.model), reason)
 
 
 def read(path: Path, name: str) -> Lock:
-    """The recorded values of a file that is called ``name``. Raises BadFile where it cannot be read, or is none."""
+    """Read the recorded values of a file that is called ``name``. Raises BadFile where it cannot be read."""
     try:
         raw = content(path, LARGEST)
     except (OSError, ValueError) as error:
@@ -115,7 +115,7 @@ def _parsed(table: Any) -> Lock:
     if table["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"its schema_version is {table['schema_version']!r}, not {SCHEMA_VERSION}")
     version, conventions, scenarios = table["tfcalc"], table["conventions"], table["scenarios"]
-    records = [Record(**one) for one in table["values"]]
+    records = [LockRecord(**one) for one in table["values"]]
     tables = [conventions, scenarios, *scenarios.values()]
     if not isinstance(version, str) or not all(isinstance(one, dict) for one in tables):
         raise TypeError("its tfcalc, conventions or scenarios are of another type")
@@ -136,5 +136,5 @@ def _parsed(table: Any) -> Lock:
     return Lock(shortened(version, LONGEST_VERSION), conventions, scenarios, {one.key: one for one in records})
 
 
-def _short(one: Record) -> str:
+def _short(one: LockRecord) -> str:
     return f"{one.model!r:.80} {one.metric!r:.80}"

@@ -12,7 +12,7 @@ from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Scenario
-    from tfcalc.budgets.hold import Value
+    from tfcalc.budgets.limit_check import Value
     from tfcalc.budgets.metric import Metric
     from tfcalc.budgets.sources import Ask, Fields, Source
 

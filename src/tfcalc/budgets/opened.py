@@ -10,21 +10,21 @@ from tfcalc.budgets.metric import read
 from tfcalc.report.opening import Opener, Way, count, found, given
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Check, Checked
+    from tfcalc.budgets.checks import BudgetReport, LimitCheck
     from tfcalc.budgets.update import Updated
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.opening import Openable
     from tfcalc.report.paths import Step
 
-Ask = Callable[["Check", "tuple[str, ...]"], "Openable"]
+Ask = Callable[["LimitCheck", "tuple[str, ...]"], "Openable"]
 """A check, and the keys that are opened, to the answer that has its number."""
 
 
 class OfChecked(Opener):
     """Values are answers of the commands that budgets ask; limits stand in the file."""
 
-    def __init__(self, answer: Checked) -> None:
+    def __init__(self, answer: BudgetReport) -> None:
         self.answer = answer
         self.heading = answer.file
 
@@ -39,7 +39,7 @@ class OfChecked(Opener):
                 return self._of(self.answer.checks[place], key)
         return None
 
-    def _of(self, check: Check, key: str) -> Way | None:
+    def _of(self, check: LimitCheck, key: str) -> Way | None:
         match key:
             case "limit_value":
                 return given(f"{check.rule} = {check.limit.text} of a [[budget]] in {self.answer.file}")
@@ -55,7 +55,7 @@ class OfChecked(Opener):
 class Value:
     """The number of a metric, as the command that has it opens it."""
 
-    def __init__(self, check: Check, ask: Ask) -> None:
+    def __init__(self, check: LimitCheck, ask: Ask) -> None:
         self.check, self.ask = check, ask
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:

@@ -1,4 +1,4 @@
-"""The names that a pattern stands for: each pattern is compiled and tried once, however many budgets have it."""
+"""Names that match a pattern: each pattern is compiled and tried once, however many budgets have it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from fnmatch import translate
 from functools import cache
 
 SPECIAL = re.compile(r"[*?[]")
-"""Where a pattern stops being a name."""
+"""Special characters of patterns."""
 LAST = "\U0010ffff"
-"""Behind every character that a name may have: it is not printable."""
+"""Character that sorts after all that a name may have: it is not printable."""
 
 
-class Names:
-    """Names of models, and which of them a pattern stands for: ``chat*``, ``[ab]-?b``, or a name itself.
+class NamePatterns:
+    """Names of models, matched by patterns: ``chat*``, ``[ab]-?b``, or a name itself.
 
-    >>> names = Names(["chat-b", "base", "chat-a"])
+    >>> names = NamePatterns(["chat-b", "base", "chat-a"])
     >>> names.of("chat*"), names.of_any(["base", "*-b"])
     (('chat-a', 'chat-b'), ['chat-b', 'base'])
     """
@@ -28,13 +28,13 @@ class Names:
         self.found: dict[str, tuple[str, ...]] = {}
 
     def of(self, pattern: str) -> tuple[str, ...]:
-        """Those of one pattern, sorted."""
+        """Names that match one pattern, sorted."""
         if pattern not in self.found:
             self.found[pattern] = self._of(pattern)
         return self.found[pattern]
 
     def of_any(self, patterns: Iterable[str]) -> list[str]:
-        """Those of any of the patterns, in the order of the names."""
+        """Names that match any of the patterns, in their original order."""
         found = set[str]().union(*map(self.of, patterns))
         return [name for name in self.names if name in found]
 

@@ -1,19 +1,22 @@
-"""From a TOML table to budgets: every mistake in it is told with its place, its value and a remedy."""
+"""Reader of a file of budgets: a TOML table becomes budgets, every mistake an error with its place and a remedy."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from tfcalc import settings_file
-from tfcalc.budgets.file import BudgetFile, ModelEntry, Scenario
-from tfcalc.budgets.keys import LONGEST_NAME, MODEL, MOST, TOP, VERSION
-from tfcalc.budgets.one_budget import budget
-from tfcalc.budgets.patterns import Names
+from tfcalc.budgets import metric
+from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry, Scenario
+from tfcalc.budgets.keys import BUDGET, ERROR, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, SEVERITIES, TOP, VERSION
+from tfcalc.budgets.limits import EQUALS, MAX, MIN, RULES, Limit, amount, warning
+from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
-from tfcalc.errors import BadFile, TfcalcError, nearest, one_of
+from tfcalc.errors import BadFile, TfcalcError, UsageError, nearest, one_of
 from tfcalc.printable import quoted
 from tfcalc.toml_lines import lines_of_tables
 
@@ -22,8 +25,104 @@ if TYPE_CHECKING:
     from tfcalc.budgets.keys import KnownOptions
 
 
-def read(text: str, path: str, known: KnownOptions | None) -> BudgetFile:
-    """The budgets of the text of a file. Raises BadFile."""
+def budget(table: Mapping[str, object], place: str, line: int) -> Budget:
+    """Read one [[budget]]; ``place`` is its position in the file, for errors. Raises BadFile."""
+    try:
+        return _budget(table, line)
+    except TfcalcError as error:
+        raise BadFile(f"{place}: {error.message}", error.hint) from None
+
+
+def _budget(table: Mapping[str, object], line: int) -> Budget:
+    known = {key.name: key for key in BUDGET}
+    for name in table:
+        if name not in known:
+            raise UsageError(f"key {quoted(name)} is not known", nearest(name, known))
+    for key in BUDGET:
+        if key.needed and key.name not in table:
+            raise UsageError(f"it has no {key.name}", f'write {key.name} = "{key.example}"')
+    path = _text(table, "metric")
+    asked = metric.read(path)
+    limits = limits_of(table, asked.unit)
+    severity = one_of("severity", table.get("severity", ERROR), SEVERITIES)  # type: ignore[arg-type]  # it refuses what is no text
+    return Budget(
+        models=_patterns(table["model"]),
+        scenario=_text(table, "scenario") if "scenario" in table else None,
+        metric=path,
+        limits=limits,
+        warn=_warn(table["warn"], limits, asked.unit) if "warn" in table else None,
+        severity=severity,
+        why=_text(table, "why") if "why" in table else "",
+        expires=_date(table["expires"]) if "expires" in table else None,
+        line=line,
+    )
+
+
+def _text(table: Mapping[str, object], name: str) -> str:
+    value = table[name]
+    if not isinstance(value, str):
+        raise UsageError(f"{name} {quoted(value)} is not text", "put it in quotes")
+    if not value.strip() and name != "why":
+        raise UsageError(f"{name} is empty", "write it, or leave the key out")
+    return value.strip()
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else [value]
+    if not found or not all(isinstance(one, str) and one.strip() for one in found):
+        raise UsageError(f"model {quoted(value)} is neither a name nor a list of names", 'write model = "chat*"')
+    if len(found) > MOST_PATTERNS:
+        raise UsageError(f"model has {len(found)} names", f"the most are {MOST_PATTERNS}: write a pattern, such as *")
+    return tuple(found)
+
+
+def limits_of(table: Mapping[str, object], unit: str) -> dict[str, Limit]:
+    """The limits of a metric in this unit. Raises UsageError where there is none, or two leave nothing between them."""
+    limits = {rule: amount(table[rule], rule, unit) for rule in RULES if rule in table}
+    if not limits:
+        raise UsageError("it has no limit", f"write one of {', '.join(RULES)}")
+    if EQUALS in limits and (others := [rule for rule in (MAX, MIN) if rule in limits]):
+        raise UsageError(f"it has equals and {others[0]}", "leave one of them out")
+    if MAX in limits and MIN in limits and limits[MAX].value < limits[MIN].value:
+        raise UsageError(f"max {limits[MAX].text} is below min {limits[MIN].text}", "exchange them")
+    return limits
+
+
+def _warn(value: object, limits: Mapping[str, Limit], unit: str) -> Limit:
+    """Threshold of a warning: on the near side of the one limit, and written in the same form."""
+    if len(limits) > 1 or EQUALS in limits:
+        beside = "equals" if EQUALS in limits else " and ".join(limits)
+        raise UsageError(f"warn {quoted(value)} is beside {beside}", "write it beside one max, min or change")
+    (rule, limit), *_ = limits.items()
+    found = warning(value, rule, unit)
+    if found.percent != limit.percent:
+        form = "a percentage" if limit.percent else "an amount"
+        raise UsageError(f"warn {found.text} is not {form}, which {rule} {limit.text} is", "write both in the same way")
+    if (found.value < limit.value) if rule == MIN else (found.value > limit.value):
+        side = "above" if rule == MIN else "below"
+        raise UsageError(
+            f"warn {found.text} is beyond {rule} {limit.text}", f"it is a warning in advance: write one {side} it"
+        )
+    return found
+
+
+def _date(value: object) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise UsageError(f"expires {quoted(str(value))} is not a date", "write expires = 2027-01-31")
+
+
+def read_budgets(text: str, path: str, known: KnownOptions | None = None) -> BudgetFile:
+    """Read the budgets in the ``text`` of a file of this name.
+
+    Where ``known`` options are given, another at the top of the file, in a model or in a scenario is refused, and each
+    is called by its one name. Raises BadFile with the place of the mistake and what would do.
+    """
     table = settings_file.table_of(text, path)
     if table is None:
         raise BadFile(f"{path} has no [tool.tfcalc]", "write it, or a tfcalc.toml: tfcalc init")
@@ -78,7 +177,7 @@ def _named(table: Mapping[str, object], key: str, path: str) -> dict[str, Mappin
 
 
 def _conventions(table: Mapping[str, object], path: str) -> dict[str, object]:
-    """What is defined, each by a word that is known."""
+    """Read [conventions], each a known word."""
     place = f"{path}: conventions"
     known = {item.name: item for item in fields(Conventions)}
     given = _table(table.get("conventions", {}), place, "[conventions]")
@@ -150,7 +249,7 @@ def _model(name: str, table: Mapping[str, object], place: str, known: KnownOptio
 
 
 def _is_absolute(path: str) -> bool:
-    """Whether it is no path from here on any system: it would name another file on another machine."""
+    """Return whether a path is absolute on any system, where it would name another file on another machine."""
     return path.startswith(("/", "\\", "~")) or path[1:3] in (":\\", ":/")
 
 
@@ -173,9 +272,9 @@ def called(path: str, number: int, line: int) -> str:
 
 
 def _check_names(budgets: Collection[Budget], models: Collection[str], scenarios: Collection[str], path: str) -> None:
-    """Raise BadFile where a budget is for a model or a scenario that the file does not have, or stands there twice."""
+    """Raise BadFile where a budget names a model or a scenario that the file does not have, or is a duplicate."""
     seen: dict[tuple[object, ...], int] = {}
-    names = Names(models)
+    names = NamePatterns(models)
     for number, one in enumerate(budgets, 1):
         place = called(path, number, one.line)
         for pattern in one.models:

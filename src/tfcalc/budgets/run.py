@@ -1,4 +1,4 @@
-"""Every budget held against every model that it is for."""
+"""Run of all budgets: every limit is checked for every model that it names."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.budgets.before import Before
-from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, Check, Checked, Place
-from tfcalc.budgets.hold import IEC, Told, bound, over, sentence
+from tfcalc.budgets.baseline import OldValue
+from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, BudgetReport, FileLine, LimitCheck
+from tfcalc.budgets.config_diff import changed_field, line_of
 from tfcalc.budgets.keys import ERROR
-from tfcalc.budgets.limits import RELATIVE, Amount
+from tfcalc.budgets.limit_check import IEC, AmountFormat, describe, threshold, violated
+from tfcalc.budgets.limits import RELATIVE, Limit
 from tfcalc.budgets.metric import Metric, read
-from tfcalc.budgets.moved import culprit, line_of
-from tfcalc.budgets.patterns import Names
+from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.budgets.sources import Source, here
 from tfcalc.errors import BadFile, TfcalcError, Unavailable
 from tfcalc.files import content
 from tfcalc.reader import LARGEST
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.before import Other
+    from tfcalc.budgets.baseline import Baseline
     from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry
     from tfcalc.budgets.numbers import Number, Numbers
     from tfcalc.budgets.sources import Fields
@@ -30,45 +30,45 @@ if TYPE_CHECKING:
 EXPIRES = "expires"
 
 
-class Asked(NamedTuple):
-    """One budget of one model: what is asked, what the number is now, and what it was."""
+class BudgetCase(NamedTuple):
+    """Budget of one model with its metric, the number of today, and that of the baseline."""
 
     budget: Budget
     source: Source
     metric: Metric
     now: Number
-    before: Before
+    before: OldValue
 
 
-class Run:
-    """The budgets of a file, the models of ``folder``, and the ``other`` side; ``pattern`` leaves models out.
+class BudgetRun:
+    """Run of the budgets of a file on the models of ``folder``, against a ``baseline``; ``pattern`` selects models.
 
     Bytes are said in ``units``, by default those of the file.
     """
 
     def __init__(
-        self, file: BudgetFile, folder: Path, numbers: Numbers, other: Other, pattern: str = "*", units: str = ""
+        self, file: BudgetFile, folder: Path, numbers: Numbers, baseline: Baseline, pattern: str = "*", units: str = ""
     ) -> None:
         self.units = units or str(file.conventions.get("units", IEC))
-        self.file, self.folder, self.numbers, self.other = file, folder, numbers, other
+        self.file, self.folder, self.numbers, self.baseline = file, folder, numbers, baseline
         self.name = shown(Path(file.path))
-        self.models = {name: file.models[name] for name in Names(file.models).of_any([pattern])}
-        self._names = Names(self.models)
+        self.models = {name: file.models[name] for name in NamePatterns(file.models).of_any([pattern])}
+        self._names = NamePatterns(self.models)
         self._sources: dict[str, Source] = {}
         self._found: dict[tuple[str, str, str | None], Number] = {}
 
-    def checked(self, today: date) -> Checked:
-        """The answer: every limit held, on this day."""
+    def checked(self, today: date) -> BudgetReport:
+        """Check every limit on this day."""
         checks = tuple(
             check
             for budget in self.file.budgets
             for source in self.of(budget)
             for check in self._held(budget, source, today)
         )
-        return Checked(self.name, checks, tuple(self.other.notes), self.units)
+        return BudgetReport(self.name, checks, tuple(self.baseline.notes), self.units)
 
     def of(self, budget: Budget) -> Iterator[Source]:
-        """The models that a budget is for."""
+        """Models of a budget."""
         for name in self._names.of_any(budget.models):
             yield self._source(self.models[name])
 
@@ -86,7 +86,7 @@ class Run:
         return self._sources[entry.name]
 
     def number(self, budget: Budget, source: Source) -> Number:
-        """The number of the model as it is. Raises BadFile where it has none, with the place of the budget."""
+        """Number of the model today. Raises BadFile, with the place of the budget, where it has none."""
         key = (source.entry.name, budget.metric, budget.scenario)
         if key not in self._found:
             self._found[key] = self._number(budget, source)
@@ -102,28 +102,28 @@ class Run:
             place = f"{self.name}:{budget.line}: {budget.metric} of {source.entry.name}{scenario}"
             raise BadFile(f"{place}: {error.message}", error.hint) from None
 
-    def _held(self, budget: Budget, source: Source, today: date) -> Iterator[Check]:
-        """A check for each limit of a budget; one alone where it has expired."""
+    def _held(self, budget: Budget, source: Source, today: date) -> Iterator[LimitCheck]:
+        """Check each limit of a budget; a single failing check where it has expired."""
         metric = read(budget.metric)
         if budget.expires and today >= budget.expires:
             yield self._expired(budget, source, metric)
             return
         now = self.number(budget, source)
-        asked = Asked(budget, source, metric, now, self.other.of(source, metric, budget.scenario, now))
+        asked = BudgetCase(budget, source, metric, now, self.baseline.of(source, metric, budget.scenario, now))
         for rule, limit in budget.limits.items():
             yield self._check(asked, rule, limit)
 
-    def _expired(self, budget: Budget, source: Source, metric: Metric) -> Check:
+    def _expired(self, budget: Budget, source: Source, metric: Metric) -> LimitCheck:
         assert budget.expires, "it is only asked of those that do"
         day = budget.expires.isoformat()
         said = f"{metric}: its budget expired on {day}; set a new date, or remove it"
-        return Check(
+        return LimitCheck(
             source.entry.name,
             budget.scenario,
             str(metric),
             metric.unit,
             EXPIRES,
-            Amount(day, 0, percent=False),
+            Limit(day, 0, percent=False),
             None,
             None,
             "",
@@ -133,20 +133,20 @@ class Run:
             self._line_of(budget),
         )
 
-    def _check(self, asked: Asked, rule: str, limit: Amount) -> Check:
+    def _check(self, asked: BudgetCase, rule: str, limit: Limit) -> LimitCheck:
         budget, source, metric, now, before = asked
-        told = Told(metric.unit, self.units)
+        told = AmountFormat(metric.unit, self.units)
         if rule in RELATIVE and before.value is None:
             status, said = before.status, f"{told.amount(now.value)}, {rule} {limit.text}: {before.reason}"
         else:
-            allowed = bound(rule, limit, before.value)
-            warned = budget.warn is not None and over(rule, now.value, bound(rule, budget.warn, before.value))
-            beyond = over(rule, now.value, allowed)
+            allowed = threshold(rule, limit, before.value)
+            warned = budget.warn is not None and violated(rule, now.value, threshold(rule, budget.warn, before.value))
+            beyond = violated(rule, now.value, allowed)
             status = _failing(budget) if beyond else WARNING if warned else PASSED
-            said = sentence(rule, limit, told, now.value, before.value, allowed)
+            said = describe(rule, limit, told, now.value, before.value, allowed)
             if warned and not beyond and budget.warn:
                 said += f", a warning from {budget.warn.text}"
-        return Check(
+        return LimitCheck(
             source.entry.name,
             budget.scenario,
             str(metric),
@@ -155,15 +155,15 @@ class Run:
             limit,
             now.value,
             before.value,
-            self.other.name if before.value is not None else "",
+            self.baseline.name if before.value is not None else "",
             status,
             budget.why,
             _line(budget, source, f"{metric} {said}"),
             self._line_of(budget) if status in (PASSED, NEW, NOT_COMPARABLE) else self._place(asked),
         )
 
-    def _place(self, asked: Asked) -> Place:
-        """The line of the field that moved the number, where one did; else that of the budget."""
+    def _place(self, asked: BudgetCase) -> FileLine:
+        """Line of the field that moved the number, where one did; else that of the budget."""
         budget, source, metric, now, before = asked
         then = before.source
         if then is None or source.fields is None or then.fields is None or before.value is None:
@@ -174,14 +174,14 @@ class Run:
             value = self.numbers.of(then._replace(fields=fields), metric, scenario, self.file.conventions).value
             return value != base and (value > base) == up
 
-        field = culprit(then.fields, source.fields, moves) if now.value != base else None
+        field = changed_field(then.fields, source.fields, moves) if now.value != base else None
         if field is None:
             return self._line_of(budget)
         text = content(Path(source.path), LARGEST).decode("utf-8-sig")
-        return Place(shown(Path(source.path)), line_of(text, field))
+        return FileLine(shown(Path(source.path)), line_of(text, field))
 
-    def _line_of(self, budget: Budget) -> Place:
-        return Place(self.name, budget.line)
+    def _line_of(self, budget: Budget) -> FileLine:
+        return FileLine(self.name, budget.line)
 
 
 def shown(path: Path) -> str:

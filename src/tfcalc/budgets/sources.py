@@ -1,4 +1,4 @@
-"""Where a model of a budget comes from: the working tree, or another git revision of it."""
+"""Sources of the models of budgets: the working tree, or another git revision of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Fields = Mapping[str, object]
 
 
 class Source(NamedTuple):
-    """A model as it is to be counted: its entry, the ``fields`` of its config.json, if any, and where that is."""
+    """Model to be counted: its entry, the ``fields`` of its config.json, if any, and the path of that."""
 
     entry: ModelEntry
     fields: Fields | None = None
@@ -61,12 +61,12 @@ class Revision:
 
     @property
     def conventions(self) -> Fields:
-        """What was pinned; where there was no file, what is pinned today."""
+        """Conventions of the revision's file; without a file, those of today."""
         return (self.file or self.today).conventions
 
     @property
     def notes(self) -> list[str]:
-        """What is not as it was: models that have another name, another config, or are gone."""
+        """Models that were renamed, have another config, or were deleted since."""
         return [*self._notes, *(f"{name} was deleted since {self.ref}" for name in self._others)]
 
     def source(self, entry: ModelEntry) -> Source | None:
@@ -82,7 +82,7 @@ class Revision:
         return Source(then, parse(text.encode(), name), name)
 
     def _entry(self, entry: ModelEntry) -> ModelEntry | None:
-        """What stood in [models] for it; where nothing did, the same entry with the config as it was."""
+        """Entry of the revision's [models]; without one, today's entry with the config of then."""
         if self.file and entry.name in self.file.models:
             return self.file.models[entry.name]
         path = self._path(entry.config) if entry.config else None
@@ -97,7 +97,7 @@ class Revision:
         return None if self.file or entry.config else entry
 
     def _path(self, config: str) -> str | None:
-        """Where a config of today was."""
+        """Path that today's config had."""
         from tfcalc.revisions import renamed
 
         if self._text(config) is not None:

@@ -1,4 +1,4 @@
-"""A first file of budgets: the models of a folder, and limits a little above what they take today."""
+"""First file of budgets: the models of a folder, and limits a little above today's values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = """\
 
 
 class Started(NamedTuple):
-    """A scenario: its ``options``, what they come to, and in comments which more one would set first."""
+    """Scenario of the first file: its ``options``, their meaning, and further options as comments."""
 
     options: dict[str, object]
     comes_to: str
@@ -44,12 +44,12 @@ SCENARIOS = {
     ),
 }
 METRICS = (("params.total_params", None), ("memory.peak_bytes", "train"), ("memory.kv_cache_bytes", "serve"))
-"""What is limited, and in which scenario."""
+"""Metrics that get a limit, with their scenario."""
 FEW_MODELS = '# No config.json was found here: this is a preset. Write config = "PATH" for a model of your own.'
 
 
-class Value(NamedTuple):
-    """What a metric is today; in bytes where its key says so."""
+class StarterValue(NamedTuple):
+    """Value of a metric today; in bytes where its key says so."""
 
     metric: str
     scenario: str | None
@@ -57,17 +57,17 @@ class Value(NamedTuple):
 
     @property
     def limit(self) -> str:
-        """A round number above it."""
+        """Round number above the value."""
         return above(self.value, BYTES if self.in_bytes else COUNTS)
 
     @property
     def in_bytes(self) -> bool:
-        """Whether it counts bytes, by its key."""
+        """Return whether the metric counts bytes, by its key."""
         return self.metric.endswith("_bytes")
 
     @property
     def today(self) -> str:
-        """It as people read it, and all of its digits."""
+        """Value as people read it, and in all digits."""
         exact = grouped(self.value)
         return f"{short_bytes(self.value)} ({exact} bytes)" if self.in_bytes else exact
 
@@ -76,7 +76,7 @@ class Modelled(NamedTuple):
     """A model of the file, and what it takes today."""
 
     entry: ModelEntry
-    values: tuple[Value, ...]
+    values: tuple[StarterValue, ...]
 
 
 def starter(models: Sequence[Modelled], left_out: Iterable[str] = ()) -> str:
@@ -105,11 +105,11 @@ def _scenario(name: str, one: Started) -> str:
     )
 
 
-def _budget(name: str, value: Value) -> str:
+def _budget(name: str, value: StarterValue) -> str:
     return "\n".join(_lines(name, value)) + "\n"
 
 
-def _lines(name: str, value: Value) -> Iterator[str]:
+def _lines(name: str, value: StarterValue) -> Iterator[str]:
     yield "[[budget]]"
     yield f'model = "{name}"'
     if value.scenario:

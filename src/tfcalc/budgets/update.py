@@ -1,13 +1,13 @@
-"""``tfcalc budget --update``: the values of today are recorded, and what rises wants a reason."""
+"""``tfcalc budget --update``: today's values are recorded, and one that rises needs a reason."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.budgets.hold import Told
+from tfcalc.budgets.limit_check import AmountFormat
 from tfcalc.budgets.limits import MAX_DECREASE, MIN
-from tfcalc.budgets.lock import Key, Lock, Record, record
+from tfcalc.budgets.lock import Key, Lock, LockRecord, record
 from tfcalc.budgets.metric import read
 from tfcalc.errors import UsageError
 from tfcalc.report import SCHEMA_VERSION
@@ -15,14 +15,14 @@ from tfcalc.report import SCHEMA_VERSION
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Budget
     from tfcalc.budgets.opened import OfUpdated
-    from tfcalc.budgets.run import Run
+    from tfcalc.budgets.run import BudgetRun
     from tfcalc.report.sheet import Sheet
 
 NEW, RAISED, LOWERED, REMOVED, UNCHANGED = CHANGES = ("new", "raised", "lowered", "removed", "unchanged")
 
 
-class Change(NamedTuple):
-    """A recorded value that is not as it was."""
+class RecordedChange(NamedTuple):
+    """Change of a recorded value."""
 
     key: Key
     unit: str
@@ -42,24 +42,24 @@ class Change(NamedTuple):
         assert self.before is not None, "it is told of what rises or falls"
         assert self.after is not None, "and not of what is gone"
         name = f"{model}, {scenario}" if scenario else model
-        return f"{name}: {metric} {Told(self.unit, units).change(self.before, self.after)}"
+        return f"{name}: {metric} {AmountFormat(self.unit, units).change(self.before, self.after)}"
 
 
 class Updated(NamedTuple):
-    """What was recorded, where, and what it changed."""
+    """Answer of ``--update``: the recorded values, the file, and the changes."""
 
     path: str
     lock: Lock
-    changes: tuple[Change, ...]
+    changes: tuple[RecordedChange, ...]
 
     def opener(self) -> OfUpdated:
-        """Where its numbers come from."""
+        """Origins of its numbers."""
         from tfcalc.budgets.opened import OfUpdated
 
         return OfUpdated(self)
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
+        """JSON object of the answer."""
         found = Counter(change.kind for change in self.changes)
         return {
             "schema_version": SCHEMA_VERSION,
@@ -80,14 +80,14 @@ class Updated(NamedTuple):
         return Sheet(title=title, columns=[], rows=[], quiet=count)
 
 
-def updated(run: Run, before: Lock | None, path: str, version: str, reason: str) -> Updated:
-    """The values of today, and what they change.
+def updated(run: BudgetRun, before: Lock | None, path: str, version: str, reason: str) -> Updated:
+    """Record the values of today, and list what they change.
 
     A value that rises wants a ``reason``, and so does one that falls where a budget limits that. Raises UsageError with
     what does, if there is none.
     """
     then = before.records if before else {}
-    records: dict[Key, Record] = {}
+    records: dict[Key, LockRecord] = {}
     changes, unexplained = [], []
     for budget in run.file.budgets:
         for source in run.of(budget):
@@ -95,7 +95,7 @@ def updated(run: Run, before: Lock | None, path: str, version: str, reason: str)
             key = (source.entry.name, budget.scenario or "", str(metric))
             old = then.get(key)
             options = run.file.scenarios[budget.scenario].options if budget.scenario else {}
-            change = Change(key, metric.unit, old and old.value, run.number(budget, source).value)
+            change = RecordedChange(key, metric.unit, old and old.value, run.number(budget, source).value)
             worse = change.kind == RAISED or (change.kind == LOWERED and _guarded(budget))
             if worse and change not in unexplained:
                 unexplained.append(change)
@@ -108,12 +108,12 @@ def updated(run: Run, before: Lock | None, path: str, version: str, reason: str)
     if unexplained and not reason:
         listed = ", ".join(change.told(run.units) for change in unexplained)
         raise UsageError(f"{path} would be raised: {listed}", "say why: --reason TEXT")
-    changes += [Change(key, "", old.value, None) for key, old in then.items() if key not in records]
+    changes += [RecordedChange(key, "", old.value, None) for key, old in then.items() if key not in records]
     asked = {budget.scenario for budget in run.file.budgets if budget.scenario}
     scenarios = {name: scenario.options for name, scenario in run.file.scenarios.items() if name in asked}
     return Updated(path, Lock(version, run.file.conventions, scenarios, records), tuple(changes))
 
 
 def _guarded(budget: Budget) -> bool:
-    """Whether a budget limits how low its metric may be."""
+    """Return whether a budget has a lower limit."""
     return MIN in budget.limits or MAX_DECREASE in budget.limits

@@ -157,7 +157,7 @@ TUNING = (
 
 def training() -> tuple[Option, ...]:
     """How a model is trained."""
-    from tfcalc.footprint.plans import Training  # not at the door: few commands need it
+    from tfcalc.plans import Training  # not at the door: few commands need it
 
     described = (option._replace(alone=RANK) if option.name == "lora" else option for option in of_fields(Training))
     return (*described, QLORA, FSDP)
@@ -165,7 +165,7 @@ def training() -> tuple[Option, ...]:
 
 def serving() -> tuple[Option, ...]:
     """How a model is served."""
-    from tfcalc.footprint.plans import Serving
+    from tfcalc.plans import Serving
 
     return tuple(of_fields(Serving))
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfcalc.configs.published import HFModel
-    from tfcalc.footprint.plans import Training
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 T = TypeVar("T")
 
@@ -207,7 +207,7 @@ class Settings:
         given = {option.name: self.get(option.name) for option in TUNING if option.name in self.given}
         if not given:
             return None
-        from tfcalc.footprint.plans import Training  # few commands need it
+        from tfcalc.plans import Training  # few commands need it
 
         return replace(Training(), **given)
 
@@ -285,7 +285,7 @@ def _of_file(given: Given, path: Path | None) -> Iterator[None]:
 
 def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
     """What a trainer's preset sets, where nothing else was given beside it, or in a place that counts for more."""
-    from tfcalc.footprint.training_presets import training_preset
+    from tfcalc.plans import training_preset
 
     named = given["preset"]
     for name, value in {"phase": "train", **training_preset(str(named.value)).options}.items():

@@ -1,1 +1,1 @@
-"""How a config.json becomes a model: its fields, the families that know them, and the heads put on top."""
+"""Models from config.json: its fields, the families that read them, and the heads on top."""

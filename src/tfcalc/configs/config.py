@@ -20,11 +20,11 @@ from tfcalc.printable import quoted
 MISSING = object()
 MOST_LAYERS = 10_000
 COUNT_LAYERS = ("layer", "layers", "depth", "num_hidden_groups", "inner_group_num")
-"""How fields end that say how many layers there are: some families look at them one by one."""
+"""Endings of fields that give a number of layers: some families look at layers one by one."""
 
 
 class Known(Protocol):
-    """What a nested config needs to know of its family: the names of its fields, and their defaults."""
+    """Facts about a family that a nested config needs: the names of its fields, and their defaults."""
 
     @property
     def model_type(self) -> str:
@@ -42,8 +42,8 @@ class Known(Protocol):
         ...
 
 
-class Reading:
-    """What has been read of a config so far: sizes by their path, with letters, and what was left to its default.
+class ConfigRecord:
+    """Record of what was read of a config: sizes by their path, with letters, and fields left to their default.
 
     ``find`` knows the families of nested configs.
     """
@@ -60,14 +60,14 @@ class Reading:
         self.instead = instead or {}
 
     def size(self, path: str, value: int) -> Num:
-        """The size itself, or what stands ``instead`` of it (a symbol, an array)."""
+        """Return the size itself, or its substitute in ``instead`` (a symbol, an array)."""
         if path not in self.sizes:
             self.sizes[path] = value
             self.fields[path] = field_of(path, self.taken)
         return self.instead.get(path, value)
 
     def guarded(self, path: str, value: int) -> Guarded | int:
-        """The ``value``, or what stands instead of it where that remembers what is decided by it."""
+        """Return the ``value``, or its substitute where that records branches."""
         instead = self.instead.get(path)
         return instead if isinstance(instead, Guarded) else value
 
@@ -87,7 +87,7 @@ class Config:
         defaults: Mapping[str, object],
         aliases: Mapping[str, str],
         head: str,
-        reading: Reading,
+        reading: ConfigRecord,
         prefix: str = "",
     ) -> None:
         self.data = data
@@ -138,7 +138,7 @@ class Config:
         return int(self._number(name, least))
 
     def _number(self, name: str, least: int) -> Any:
-        """The same; where it is one of many sizes at once, what is decided by it is remembered."""
+        """Read a number that decides structure; in a sweep the branches that it takes are recorded."""
         number = self.reading.guarded(self.path(name), check_size(self.path(name), self._required(name), least))
         if number < least:
             raise InvalidModel(f"{self.path(name)} {number} is too small", f"it must be at least {least}")
@@ -181,13 +181,13 @@ class Config:
         return [check_size(f"{self.path(name)}: ", value, least) for value in self._list(name, length, some=some)]
 
     def get(self, name: str) -> Any:
-        """The value as it stands in the file, else its default, else None. For a structure that has no other method."""
+        """Return the raw value of the file, else its default, else None. For structures that no other method reads."""
         value = self._look_up(name)
         self.reading.guarded(self.path(name), 0).__index__()
         return None if value is MISSING else value
 
     def has(self, name: str) -> bool:
-        """Whether the file gives a value that is not null."""
+        """Return whether the file gives a value that is not null."""
         return any(self.data.get(key) is not None for key in self._keys(name))
 
     # -- nested configs
@@ -227,7 +227,7 @@ class Config:
         return self.sub(name, model_type, {**declared(model_type), **own})
 
     def read_as(self, model_type: str, *, head: str = "") -> Config:
-        """The same fields as those of another model type: of a part whose fields stand among the whole's own."""
+        """Read the same fields as another model type, for a part whose fields are among the whole's own."""
         family = self.reading.find(model_type)
         return Config(
             self.data,
@@ -240,7 +240,7 @@ class Config:
         )
 
     def path(self, name: str) -> str:
-        """The field's name as it is written in the file, with the nested config it stands in."""
+        """Path of the field in the file, with the nested config that contains it."""
         keys = self._keys(name)
         return self.prefix + next((key for given in (self.data, self.defaults) for key in keys if key in given), name)
 

@@ -25,8 +25,8 @@ FILE = Path(__file__).with_name("families.jsonl")
 BEGINNING = '{"model_type": '
 
 
-class Line(TypedDict, total=False):
-    """What the file says of a model type; one that no family builds has no ``module``."""
+class DeclaredFamily(TypedDict, total=False):
+    """Declaration of a model type in the file; one that no family builds has no ``module``."""
 
     model_type: str
     module: str
@@ -65,12 +65,12 @@ def other_names(model_type: str) -> Mapping[str, str]:
 
 
 @cache
-def _line(model_type: str) -> Line:
+def _line(model_type: str) -> DeclaredFamily:
     text = _text()
     start = text.find(f"{BEGINNING}{json.dumps(model_type)},")
     if start < 0:
         return {}
-    found: Line = json.loads(text[start : text.index("\n", start)])
+    found: DeclaredFamily = json.loads(text[start : text.index("\n", start)])
     return found
 
 

@@ -1,4 +1,4 @@
-"""Which function builds which ``model_type``; a family says so above its function.
+"""Register of the functions that build each ``model_type``; a family's decorator adds to it.
 
 >>> find("llama").architecture
 'LlamaForCausalLM'
@@ -73,7 +73,7 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[str, Family] = {}
-"""Those whose module has been imported."""
+"""Families whose module has been imported."""
 
 
 def family(

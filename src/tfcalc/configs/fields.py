@@ -135,7 +135,7 @@ SCOPES = {
     "encoder_config": "enc",
     "decoder_config": "dec",
 }
-"""What the letters of a nested config carry: ``h_vis``."""
+"""Subscripts of the letters of nested configs: ``h_vis``."""
 
 
 def field_of(path: str, taken: dict[str, str]) -> Field:

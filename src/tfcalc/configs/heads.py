@@ -1,4 +1,4 @@
-"""What is put on top of a base model, by the end of its class's name."""
+"""Heads on top of a base model, by the end of its class's name."""
 
 from __future__ import annotations
 

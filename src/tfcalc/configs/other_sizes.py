@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfcalc.configs.config import MOST_LAYERS, Reading
+from tfcalc.configs.config import MOST_LAYERS, ConfigRecord
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 
@@ -33,7 +33,7 @@ def with_sizes(data: Mapping[str, object], sizes: Mapping[str, Num]) -> dict[str
 
 
 def has_kinds(data: Mapping[str, object], path: str) -> bool:
-    """Whether the size at this path is how many layers there are of kinds that the config lists."""
+    """Return whether the size at this path is the number of layers whose kinds the config lists."""
     *scopes, name = path.split(".")
     inside: object = data
     for scope in scopes:
@@ -53,7 +53,7 @@ def _kinds(inside: Mapping[str, object]) -> list[str]:
 
 
 def _for_layers(types: Any, count: int) -> Any:
-    """A type for each of so many layers; GPT-Neo's stand in groups that are repeated, Nemotron-H's are letters.
+    """Type of each of ``count`` layers; GPT-Neo lists groups that are repeated, Nemotron-H writes letters.
 
     >>> _for_layers(["full", "sliding"], 3), _for_layers([[["global", "local"], 2]], 3), _for_layers("ME*-", 6)
     (['full', 'sliding', 'full'], [[['global', 'local', 'global'], 1]], 'ME*-ME')
@@ -65,7 +65,7 @@ def _for_layers(types: Any, count: int) -> Any:
     return [[_for_layers([kind for kinds, times in types for kind in kinds * min(times, count)], count), 1]]
 
 
-def check_layer_types(data: Mapping[str, object], reading: Reading) -> None:
+def check_layer_types(data: Mapping[str, object], reading: ConfigRecord) -> None:
     """One for each layer, whether the family looks at them or not: transformers takes no other list either."""
     for scope in ("", "text_config."):
         inside = data.get(scope.removesuffix(".")) if scope else data

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from tfcalc.configs.config import Config, Reading
+from tfcalc.configs.config import Config, ConfigRecord
 from tfcalc.configs.family import find
 from tfcalc.configs.other_sizes import check_layer_types, has_kinds, with_sizes
 from tfcalc.core.component import Component
@@ -46,10 +46,10 @@ CONTEXT = (
     "max_sequence_length",
     "context_length",
 )
-"""Where a config says how long a sequence the model was made for, the first one given counting."""
+"""Fields with the longest sequence of a model; the first that a config gives counts."""
 
 STACKS = ("encoder_layers", "num_encoder_layers", "decoder_layers", "num_decoder_layers")
-"""Where a model has two stacks, the layers of each."""
+"""Fields with the layers of each stack, in models with two."""
 
 WRITING = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 """Ends of the names of classes that generate."""
@@ -115,7 +115,7 @@ class HFModel:
         self.treated_as = treated_as
         self.instead = dict(instead or {})
         self.family = find(treated_as or data.get("model_type"))
-        self._read: Reading | None = None
+        self._read: ConfigRecord | None = None
         self._module: Module | None = None
         self._trees: dict[tuple[object, ...], Component] = {}
 
@@ -157,20 +157,20 @@ class HFModel:
         return counted(self.module(), run)._replace(kind="model")
 
     def run_by(self, module: Module) -> HFModel:
-        """The same config, of which another module runs: the piece that one device has."""
+        """Return the model with another module: the piece that one device has."""
         made = self._with(self.instead, self.changed, self.own)
         made._read, made._module = self.reading, module
         return made
 
     def _with(self, instead: Mapping[str, Num], changed: Mapping[str, Num], own: frozenset[str]) -> HFModel:
-        """The same config, with these changes."""
+        """Return the model with these changes of its config."""
         same = {"name": self.name, "treated_as": self.treated_as, "dtype_note": self.dtype_note}
         return HFModel(self.published, instead=instead, changed=changed, own=own, **same)
 
     def module(self) -> Module:
         """The model as a module that runs."""
         if self._module is None:
-            family, reading = self.family, Reading(find, self.instead)
+            family, reading = self.family, ConfigRecord(find, self.instead)
             head = family.head_of(self.architecture)
             config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
             self._module = family.module(config, head).but(name=self.architecture)
@@ -179,8 +179,8 @@ class HFModel:
         return self._module
 
     @property
-    def reading(self) -> Reading:
-        """What its family reads of it: the sizes with their letters, and what it left to defaults."""
+    def reading(self) -> ConfigRecord:
+        """Record of what its family reads: the sizes with their letters, and the fields left to defaults."""
         self.module()
         assert self._read is not None
         return self._read
@@ -196,12 +196,12 @@ class HFModel:
 
     @property
     def _generates(self) -> bool:
-        """Whether it writes one token after another: by its class, or by that of its family where it has no head."""
+        """Return whether it generates tokens: by its class, or by that of its family where it has no head."""
         bare = self.architecture.endswith("Model") and not self.architecture.endswith(WRITING)
         return (self.family.architecture if bare else self.architecture).endswith(WRITING)
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """What should be known of this model on this workload: that it has fewer positions than are asked for."""
+        """Warnings about this model on this workload: fewer positions than tokens."""
         positions, length = self.positions, workload.target.seen
         if positions is None or not isinstance(length, int) or length <= positions:
             return ()
@@ -218,7 +218,7 @@ class HFModel:
 
     @property
     def longest(self) -> Num | None:
-        """As many tokens as its table of positions holds, or as its config says that it was trained for."""
+        """Longest sequence: the size of its table of positions, or the length that its config gives."""
         if self.positions is not None:
             return self.positions
         text = self.data.get("text_config")
@@ -243,14 +243,14 @@ class HFModel:
         return {path: Dimension(known.letter, known.meaning, ()) for path, known in self.reading.fields.items()}
 
     def values(self) -> dict[str, Num]:
-        """What each letter stands for."""
+        """Meanings of the letters."""
         read = self.reading
         return {read.fields[path].letter: self.instead.get(path, value) for path, value in read.sizes.items()}
 
     def replaced(self, **sizes: Num) -> HFModel:
-        """The same model with these sizes, by their path or by tfcalc's name. Raises UsageError for others.
+        """Return the model with these sizes, by their path or by tfcalc's name. Raises UsageError for others.
 
-        Where a name stands for the layers of both stacks, it leaves a stack alone whose own were given.
+        A name for the layers of both stacks does not change a stack whose own number is given.
 
         >>> model = HFModel({"model_type": "t5"}).replaced(encoder_layers=3).replaced(n_layers=17)
         >>> model.changed
@@ -305,7 +305,7 @@ class HFModel:
         return places
 
     def described(self) -> dict[str, object]:
-        """As in the JSON: the config with what was changed in it, and what was left to defaults."""
+        """JSON object of the model: the config with its changes, and the defaults that were used."""
         return {
             "name": self.name,
             "architecture": self.architecture,
@@ -315,7 +315,7 @@ class HFModel:
         }
 
     def also_called(self, name: str, /) -> tuple[str, ...]:
-        """What tfcalc calls the size at this path: ``d_model`` for ``hidden_size``."""
+        """Name of the size at this path in tfcalc: ``d_model`` for ``hidden_size``."""
         return tuple(ours for ours, theirs in SAME_AS.items() if name.removeprefix("text_config.") in theirs)
 
     def with_vocabulary(self, vocabulary: Num) -> HFModel:
@@ -356,7 +356,7 @@ class HFModel:
 
 
 def _places(name: str) -> tuple[str, str]:
-    """Where a field of the text model may stand."""
+    """Nested configs that may have the fields of the text model."""
     return name, f"text_config.{name}"
 
 
@@ -366,7 +366,7 @@ def _brief(value: object) -> str:
 
 
 def finite(value: object) -> object:
-    """The same without what JSON has no word for: an infinite time step is written as text."""
+    """Return the value without infinities, which JSON lacks: an infinite time step is written as text."""
     if isinstance(value, Mapping):
         return {str(key): finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

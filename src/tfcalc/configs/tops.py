@@ -1,4 +1,4 @@
-"""What is put on top of a base model that is a module, by the end of its class's name."""
+"""Heads on top of a base model that is a module, by the end of its class's name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bare(c: Config, base: Module) -> Module:
 
 
 def logits(name: str, h: Num, words: Num, *, bias: bool = False, tied: bool = False) -> Linear:
-    """What makes logits over so many ``words``: a matrix of its own, or, ``tied``, the embedding's."""
+    """Output projection to logits over ``words`` words: a matrix of its own, or, ``tied``, the embedding's."""
     return Linear(name, h, words, "vocab", bias, "embedding" if tied else None, "output")
 
 
@@ -63,7 +63,7 @@ def never_tied(c: Config, base: Module) -> WithHead:
 
 
 def renamed(name: str, top: Top) -> Top:
-    """The same where the base goes by this name."""
+    """Head over a base module of this name."""
     return lambda c, base: top(c, base.but(name=name))
 
 
@@ -91,7 +91,7 @@ def classifier(
 
 
 def wide(c: Config, width: Width) -> Num:
-    """How wide the vectors are that a head reads."""
+    """Width of the vectors that a head reads."""
     return c.size(width) if isinstance(width, str) else width(c)
 
 

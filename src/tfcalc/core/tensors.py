@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Tensor
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import formula_of, value_of
 
 NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
 LAYERS = re.compile(r"\[[^][]*\]")
@@ -65,3 +66,27 @@ def plain(name: str) -> str:
     name = NUMBER.sub("", name).removeprefix(".")
     name = name[: -len(".weight")] if name.endswith((".weight", "_weight")) else name
     return f"{name.removesuffix('_bias')}.bias" if name.endswith("_bias") else name
+
+
+def of_numbers(tree: Component) -> Component:
+    """The same tree, with ints."""
+    return _mapped(tree, value_of)
+
+
+def of_formulas(tree: Component) -> Component:
+    """The same tree, with closed forms."""
+    return _mapped(tree, formula_of)
+
+
+def _mapped(tree: Component, change: Callable[[Num], Num]) -> Component:
+    held = tuple(
+        item._replace(factors=tuple(change(factor) for factor in item.factors), bits=item.bits)
+        for item in tree.own.held
+    )
+    return tree._replace(
+        own=tree.own._replace(held=held),
+        parts=tuple(_mapped(part, change) for part in tree.parts),
+        copies=change(tree.copies),
+        active=None if tree.active is None else change(tree.active),
+        passes=change(tree.passes),
+    )

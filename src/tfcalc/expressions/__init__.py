@@ -20,7 +20,7 @@ compares two of them: ``attention = ffn``, ``memory <= 80GiB``, ``1B <= params <
     quantity   = number with a unit right behind it: 128k, 1.4B, 80GiB          (in conditions, for a number)
     name       = a letter, then letters, digits and "_"; in conditions also dotted paths: model.layers[0-2].mlp
 
-``floor`` and ``min`` are there because tfcalc prints them. Letters that stand together are read as names that are
+``floor`` and ``min`` are there because tfcalc prints them. Adjacent letters are read as names that are
 known, the longest first: ``lbh`` is l·b·h, ``3d_ffd_model`` is 3·d_ff·d_model. ``h/2a`` is refused, because it can be
 read in two ways. A text is at most ``LONGEST`` characters, brackets nest at most ``DEEPEST`` times, and
 what is expanded has bounded size (``expansion``), so that every text is read in bounded time and memory.

@@ -13,13 +13,13 @@ from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions.nodes import MOST_BITS, Expression, Floor, Minimum, Name, Number, Power, Product, Sum
 
 MOST_PRODUCTS = 100_000
-"""Of one term with another, in all; one with a floor or a minimum counts as many times as letters stand in it."""
+"""Limit of products of two terms, in all; a term with a floor or a minimum counts once for each letter inside."""
 
 MOST_LETTERS = 2_000
-"""Inside of a floor or a minimum."""
+"""Limit of letters inside of a floor or a minimum."""
 
 HIGHEST_DEGREE = 64
-"""Of a term, every exponent counted with its size."""
+"""Limit of a term's degree, as the sum of the sizes of its exponents."""
 
 
 class Ratio(NamedTuple):
@@ -33,7 +33,7 @@ class Ratio(NamedTuple):
 
     @staticmethod
     def of(top: Polynomial, bottom: int = 1) -> Ratio:
-        """In lowest terms.
+        """Return the fraction in lowest terms.
 
         >>> h = symbol("h")
         >>> Ratio.of(4 * h, 6)
@@ -48,7 +48,7 @@ class Ratio(NamedTuple):
         return Ratio.of(self.top * other.bottom - other.top * self.bottom, self.bottom * other.bottom)
 
     def times(self, factor: Fraction) -> Ratio:
-        """So many times as much."""
+        """Multiply by a factor."""
         return Ratio.of(self.top * factor.numerator, self.bottom * factor.denominator)
 
 
@@ -141,7 +141,7 @@ class _Expansion:
         return Ratio(floored(top, bottom))
 
     def fraction(self, inside: Expression) -> tuple[Ratio, Ratio]:
-        """What stands above and below the fraction line, where a product has one; a sum may stand below it."""
+        """Numerator and denominator of a product; the denominator may be a sum."""
         above = below = Ratio(Polynomial({(): 1}))
         for factor in inside.factors if isinstance(inside, Product) else (inside,):
             if isinstance(factor, Power) and factor.exponent < 0:
@@ -182,12 +182,12 @@ def floored(top: Polynomial, bottom: Polynomial) -> Polynomial:
 
 
 def smaller(one: Polynomial, other: Polynomial) -> Polynomial:
-    """The minimum in one form, whichever stands first."""
+    """Minimum in a canonical form, whatever the order of its arguments."""
     return Polynomial.minimum(*sorted((one, other), key=repr))
 
 
 def settled(number: Polynomial) -> Polynomial:
-    """The same with every floor and minimum in the form that a formula which is read has.
+    """Return the polynomial with every floor and minimum in the form that a read formula has.
 
     >>> h, p = symbol("h"), symbol("p")
     >>> settled(h / p // 2) == settled(h // (2 * p))

@@ -1,4 +1,4 @@
-"""What a formula consists of, and its exact value."""
+"""Nodes of a formula, and its exact value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import floor
 from tfcalc.errors import UsageError, nearest
 
 MOST_BITS = 4_096
-"""Of a numerator or a denominator on the way to a value."""
+"""Limit of bits of a numerator or a denominator on the way to a value."""
 
 LARGEST_EXPONENT = 16
 
@@ -73,7 +73,7 @@ Expression = Number | Name | Sum | Product | Power | Floor | Minimum
 
 
 def parts(expression: Expression) -> tuple[Expression, ...]:
-    """What stands directly inside."""
+    """Direct operands of a node."""
     match expression:
         case Sum(inside) | Product(inside):
             return inside
@@ -96,7 +96,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def names_of(expression: Expression) -> frozenset[str]:
-    """The names that stand in it."""
+    """Names in a formula."""
     return frozenset(found.name for found in walk(expression) if isinstance(found, Name))
 
 
@@ -142,7 +142,7 @@ def _power(base: int | Fraction, exponent: int) -> int | Fraction:
 
 
 def bits(number: int | Fraction) -> int:
-    """How long a number is, its denominator included."""
+    """Bits of a number, its denominator included."""
     return number.numerator.bit_length() + number.denominator.bit_length()
 
 

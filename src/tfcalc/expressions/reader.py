@@ -1,4 +1,4 @@
-"""From a text to what it says: by precedence, without executing anything."""
+"""Parser of formulas and conditions: by precedence, without executing anything."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Condition:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that stand in it."""
+        """Names in a condition."""
         return names_of(self.left) | names_of(self.right)
 
 
@@ -50,7 +50,7 @@ def read_formula(text: str, names: Collection[str] | None = None, *, quantities:
 
     Args:
         text: as people write it: ``4h² + 4h``, ``3*d_ff*d_model``.
-        names: those that it may have, by which letters that stand together are told apart. None: any word is one name.
+        names: those that it may have, by which adjacent letters are separated. None: any word is one name.
         quantities: whether numbers may have units (``80GiB``) and names may be paths, as in a condition.
 
     >>> from tfcalc.expressions import evaluate
@@ -145,7 +145,7 @@ class _Reader:
         return _negative(found) if negative else found
 
     def _follows(self) -> bool:
-        """Whether a factor without a sign comes next. Raises UsageError where that is a number."""
+        """Return whether a factor without a sign comes next. Raises UsageError where that is a number."""
         if self.next.kind in (kinds.NUMBER, kinds.QUANTITY):
             number = self.next.text
             raise self.fault(

@@ -62,7 +62,7 @@ class Token(NamedTuple):
 
 
 def fault(text: str, at: int, what: str, remedy: str) -> UsageError:
-    """What is wrong with a text, and where."""
+    """Error in a text, with its place."""
     return UsageError(f"{quoted(text)} at character {at}: {what}", remedy)
 
 

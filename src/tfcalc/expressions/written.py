@@ -40,6 +40,6 @@ def _product(factors: tuple[Expression, ...], values: Mapping[str, object]) -> s
 
 
 def _closed(expression: Expression, values: Mapping[str, object]) -> str:
-    """In brackets where it is a sum or a product."""
+    """Return it in brackets where it is a sum or a product."""
     text = written(expression, values)
     return f"({text})" if isinstance(expression, Sum | Product) else text

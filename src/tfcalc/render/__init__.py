@@ -1,4 +1,4 @@
-"""From an answer to text: one module per format, from the same sheet."""
+"""Formats of answers: one module per format, from the same sheet."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
 
 
 def shown(value: object) -> object:
-    """The same with every text in it printable, however deep it stands."""
+    """Return the value with every text in it printable, at any depth."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, Mapping):

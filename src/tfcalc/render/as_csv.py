@@ -15,7 +15,7 @@ from tfcalc.report.sheet import Cell, Sheet, Times, for_programs
 from tfcalc.report.style import Style
 
 FORMULA = re.compile(r"[=@\t\r\uff1d\uff20]|[+\uff0b\uff0d-](?!\Z)")
-"""How a formula begins, also where East Asian text has its wide letters."""
+"""Characters that begin a formula in a spreadsheet, wide East Asian forms included."""
 NONE = re.compile(r"[+-][\d.,]+( ?[%A-Za-z]+)?|--[a-z][\w.,: -]*")
 """Signed amounts and options, which begin so and compute nothing: ``+13.4 %``, ``--attention causal``."""
 

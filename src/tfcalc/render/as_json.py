@@ -19,7 +19,7 @@ def dump(answer: Mapping[str, object], *, ascii_only: bool = False) -> str:
 
 
 def pieces(answer: Mapping[str, object], *, ascii_only: bool = False) -> Iterator[str]:
-    """The same text piece by piece, as the whole of it takes ten times the memory of the numbers in it."""
+    """Yield the text in pieces, as the whole takes ten times the memory of its numbers."""
     tokens = json.JSONEncoder(indent=2, ensure_ascii=ascii_only, allow_nan=False).iterencode(answer)
     while text := "".join(islice(tokens, AT_ONCE)):
         yield "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))

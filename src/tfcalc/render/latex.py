@@ -29,7 +29,7 @@ ESCAPED = str.maketrans(
     }
 )
 COMMAND, AS_TEXT = "::", "{:}:"
-"""How a command to a CI system begins, and the same for LaTeX, to which the escape of others would be a macro."""
+"""Beginnings of commands to a CI system, with their escapes in LaTeX, where the usual one would be a macro."""
 
 
 def render(sheet: Sheet, style: Style) -> str:

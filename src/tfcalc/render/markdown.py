@@ -26,9 +26,9 @@ ACTIVE = re.compile(
     rf"|(?P<hash>\b(?=\d*[a-f])(?=[a-f]*\d)[\da-f]{{{SHORTEST_HASH},40}}\b)",
     re.IGNORECASE,
 )
-"""What Markdown or GitHub would read as more than words, each where it does: ``d_model`` is a word."""
+"""Characters that Markdown or GitHub would interpret, each where it does: ``d_model`` is a word."""
 BLOCK = re.compile(r" {0,3}(#{1,6}(\s|\Z)|[-+*](\s|\Z)|\d{1,9}[.)](\s|\Z)|>|(=+|-+)\s*\Z|([-_*]\s*){3,}\Z|~~~)")
-"""How a line begins that is no paragraph."""
+"""Beginnings of lines that are no paragraph."""
 
 
 def render(sheet: Sheet, style: Style) -> str:

@@ -1,4 +1,4 @@
-"""How far a long question is: rich's bar on the standard error, if that is a terminal."""
+"""Progress of a long question: rich's bar on the standard error, if that is a terminal."""
 
 from __future__ import annotations
 

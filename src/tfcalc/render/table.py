@@ -21,10 +21,10 @@ MOST_LINES = 4  # of a cell that folds, where its column is to spare
 GAP = 2
 INDENT = "  "
 BOLD, DIM, PLAIN = "bold", "dim", ""
-KEPT_TOGETHER = "\u00a0"
+NO_BREAK = "\u00a0"
 """A space at which no line is broken: between a flag and its value."""
 UNIT = re.compile(r"([KMGTP]i|[kMGTP])?B[,;.)]*|%[,;.)]*")
-"""What no line parts from its number."""
+"""Unit after a number, from which no line separates it."""
 
 
 def render(sheet: Sheet, style: Style) -> str:
@@ -73,7 +73,7 @@ def _looking(line: str, look: str, color: bool) -> str:
 
 
 def filled(text: str, width: int, indent: str = "") -> str:
-    """Text in lines of at most so many characters, broken between words alone; flags keep their values."""
+    """Text in lines of at most ``width`` characters, broken between words alone; flags stay with their values."""
     lead = text[: len(text) - len(text.lstrip())]
     lines = wrap(
         _together(text.strip()),
@@ -83,7 +83,7 @@ def filled(text: str, width: int, indent: str = "") -> str:
         initial_indent=lead,
         subsequent_indent=lead + indent,
     )
-    return "\n".join(lines or [""]).replace(KEPT_TOGETHER, " ")
+    return "\n".join(lines or [""]).replace(NO_BREAK, " ")
 
 
 def _together(text: str) -> str:
@@ -93,7 +93,7 @@ def _together(text: str) -> str:
     for before, word in pairwise(words):
         flagged = before.startswith("--") and word and not word.startswith(("-", "("))
         joined = flagged or (before[-1:].isdigit() and UNIT.fullmatch(word))
-        found += (KEPT_TOGETHER if joined else " ") + word
+        found += (NO_BREAK if joined else " ") + word
     return found
 
 
@@ -115,7 +115,7 @@ def _laid_out(columns: Sequence[Column], cells: list[list[str]], width: int) -> 
 
 
 def _needed(columns: Sequence[Column], cells: list[list[str]]) -> list[int]:
-    """How wide each column is, with its lines as they are."""
+    """Width of each column, with its lines as they are."""
     from rich.cells import cell_len
 
     return [
@@ -125,7 +125,7 @@ def _needed(columns: Sequence[Column], cells: list[list[str]]) -> list[int]:
 
 
 def _longest_word(text: str) -> int:
-    """What a cell that folds needs, as no word is broken; its further lines are indented."""
+    """Least width of a cell that folds, as no word is broken; its further lines are indented."""
     return max(len(word) + len(INDENT) for word in _together(text).split(" "))
 
 
@@ -155,7 +155,7 @@ def _rounded(text: str, cell: Cell) -> str:
 
 
 MILLION = 10**6
-"""From where on a number is rounded where there is no room for its digits."""
+"""Smallest number that is rounded where its digits do not fit."""
 
 
 def _table(sheet: Sheet, cells: list[list[str]], widths: list[int], bars: list[str]) -> Iterator[tuple[str, str]]:
@@ -172,7 +172,7 @@ def _table(sheet: Sheet, cells: list[list[str]], widths: list[int], bars: list[s
 
 
 def _spread(parts: Sequence[str], columns: Sequence[Column], widths: list[int]) -> str:
-    """One line of the cells, each as wide as its column: numbers stand flush right."""
+    """One line of the cells, each as wide as its column: numbers are flush right."""
     from rich.cells import cell_len
 
     spaces = [" " * (width - cell_len(part)) for part, width in zip(parts, widths, strict=True)]

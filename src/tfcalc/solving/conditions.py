@@ -18,7 +18,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.plans import Training
+from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfcalc.core.polynomial import Polynomial
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
 
 COMPARISON = re.compile(r"<=|>=|==|=<|=>|[=<>≤≥]")
 

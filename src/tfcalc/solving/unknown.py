@@ -10,7 +10,7 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload

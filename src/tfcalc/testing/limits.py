@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.budgets.file import ModelEntry, Scenario
-from tfcalc.budgets.hold import Told, bound, over, sentence
+from tfcalc.budgets.limit_check import AmountFormat, describe, threshold, violated
 from tfcalc.budgets.limits import EQUALS, MAX, MIN
 from tfcalc.budgets.metric import read
 from tfcalc.budgets.numbers import Numbers
-from tfcalc.budgets.one_budget import limits_of
+from tfcalc.budgets.read import limits_of
 from tfcalc.budgets.sources import Source
 from tfcalc.catalog import from_config, load
 from tfcalc.cli.asking import Asker
@@ -77,7 +77,7 @@ def assert_budget(
 
 
 def _exceeded(model: Given, metric: Metric, limits: Mapping[str, object], options: Mapping[str, object]) -> str:
-    """What is said of the first limit that is exceeded; empty where none is."""
+    """Message about the first limit that is exceeded; empty where none is."""
     if not limits:
         raise UsageError(f"{metric} has no limit", "give max, min or equals")
     amounts = limits_of(limits, metric.unit)
@@ -86,10 +86,10 @@ def _exceeded(model: Given, metric: Metric, limits: Mapping[str, object], option
     numbers = Numbers(Asker(loaded=loaded), {scenario.name: scenario})
     value = numbers.of(Source(ModelEntry(name, None, name, {})), metric, scenario.name, {}).value
     for rule, limit in amounts.items():
-        allowed = bound(rule, limit, None)
-        if over(rule, value, allowed):
+        allowed = threshold(rule, limit, None)
+        if violated(rule, value, allowed):
             what = ", ".join(part for part in (name, scenario.name) if part)
-            return f"{what}: {metric} {sentence(rule, limit, Told(metric.unit), value, None, allowed)}"
+            return f"{what}: {metric} {describe(rule, limit, AmountFormat(metric.unit), value, None, allowed)}"
     return ""
 
 

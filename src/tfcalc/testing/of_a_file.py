@@ -6,14 +6,13 @@ import os
 import warnings
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, WARNING
-from tfcalc.budgets.table import verdict
+from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, WARNING, verdict
 from tfcalc.cli.commands import command
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Checked
+    from tfcalc.budgets.checks import BudgetReport
 
 
 class BudgetWarning(UserWarning):
@@ -38,7 +37,7 @@ def assert_budgets(file: str | os.PathLike[str] | None = None, base: str | None 
     __tracebackhide__ = True  # pytest shows the line that called it
     given = {"file": None if file is None else os.fspath(file), "base": base}
     settings = Settings({name: Given(value, FLAG, f"--{name}") for name, value in given.items() if value})
-    checked = cast("Checked", command("budget").answer(settings))
+    checked = cast("BudgetReport", command("budget").answer(settings))
     for check in checked.checks:
         if check.status == WARNING:
             warnings.warn(BudgetWarning(printable(check.message)), stacklevel=2)

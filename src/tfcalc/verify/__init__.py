@@ -1,1 +1,1 @@
-"""The same model counted by PyTorch; the only place that imports torch."""
+"""Comparison with PyTorch's own counts; the only place that imports torch."""

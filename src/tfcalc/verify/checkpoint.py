@@ -32,14 +32,14 @@ MOST_PREFIXES = 16
 """Names of outermost modules in a file under which tensors of the model are looked for, the commonest ones."""
 OTHERWISE = "tensors under other names"
 Shapes = Mapping[str, "Counter[Shape]"]
-"""How often each shape stands under a plain name: once for every layer. Axes are sorted, as their order is a custom."""
+"""Count of each shape under a plain name: one for every layer. Axes are sorted, as libraries differ in their order."""
 
 
 def verify_checkpoint(model: Model, place: str) -> Verification:
-    """Hold the model's tensors against the header of a .safetensors or .gguf file, or of a .safetensors index.
+    """Compare the model's tensors with the header of a .safetensors or .gguf file, or of a .safetensors index.
 
-    Tensors go by name and shape, layers together. Those that the file names otherwise (experts one by one, say) are
-    held against each other as one sum. Buffers, causal masks and tied copies in the file are left aside, and named.
+    Tensors are matched by name and shape, layers together. Those that the file names otherwise (experts one by one,
+    say) are compared as one sum. Buffers, causal masks and tied copies in the file are left aside, and named.
     Raises BadCheckpoint for a file that cannot be read.
     """
     path = Path(place)
@@ -62,7 +62,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
 
 
 def _compared(stored: Shapes, matched: set[str]) -> str:
-    """How many tensors were found by name, and how many were not."""
+    """Numbers of tensors that were found by name, and that were not."""
     by_name = sum(found.total() for name, found in stored.items() if name in matched)
     others = sum(found.total() for name, found in stored.items() if name not in matched)
     return f"{by_name:,} tensors by name" + (f" and the sum of {others:,} others" if others else "")
@@ -82,7 +82,7 @@ def _no_names(ours: Iterable[str], stored: Iterable[str]) -> str:
 
 
 def _stored(path: Path) -> Shapes:
-    """What the file stores, by plain name."""
+    """Tensors of the file, by plain name."""
     with reading(path, safetensors.BadCheckpoint):
         there = path.exists()
     if not there:
@@ -137,7 +137,7 @@ def _under_if(known: set[str], prefix: str, name: str) -> str:
 
 
 def _apart(stored: Shapes, ours: set[str], extra: set[str]) -> tuple[Shapes, Shapes]:
-    """What the file stores of the model's parameters, and what it stores besides."""
+    """Tensors of the file that are the model's parameters, and others."""
     besides = {
         name: found
         for name, found in stored.items()

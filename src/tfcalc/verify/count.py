@@ -35,7 +35,7 @@ def verify(model: Model) -> Verification:
 
 
 def _by_torch(model: Transformer) -> Verification:
-    """By PyTorch on the meta device: unique parameters, no data."""
+    """Count by PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
     refuse_to_build_forever(model)
     missing = unbuilt(model)
@@ -67,7 +67,7 @@ def _by_torch(model: Transformer) -> Verification:
 
 
 def unbuilt(model: Transformer) -> list[str]:
-    """What it has that PyTorch has no module for, and that the reference is built without."""
+    """Parts that PyTorch has no module for, and that the reference is built without."""
     positions = [f"positions {model.positions}"] if model.positions in INSIDE_ATTENTION else []
     return positions + ([f"attention pattern {model.pattern}"] if model.pattern != "dense" else [])
 
@@ -98,7 +98,7 @@ NORMS_OF_A_LAYER = {2: ("self_norm", "ffn_norm"), 3: ("self_norm", "cross_norm",
 
 
 def _path(name: str, model: Transformer) -> str:
-    """Where a torch parameter stands in tfcalc's tree."""
+    """Path of a torch parameter in tfcalc's tree."""
     root = "" if model.vocab_size is None else f"{model.root}."
     first, *rest = name.split(".")
     if first == "embedding" and model.target_vocab_size is not None:

@@ -163,7 +163,7 @@ class Autocast:
         self.copies.clear()
 
     def kernels(self) -> Iterator[tuple[str, Kernel]]:
-        """What runs in the place of each operator of the lists, and nothing for the CPU's others."""
+        """Replacements of the operators in the lists; the CPU's others have none."""
         policies = [
             *((name, self._in_lower_precision) for name in LOWER_PRECISION),
             *((name, self._in_float32) for name in (*FLOAT32, *NORMS)),

@@ -1,7 +1,7 @@
-"""What PyTorch would do on a CUDA device, done on CPU tensors that need hold no data.
+"""PyTorch's choices on a CUDA device, made on CPU tensors that need hold no data.
 
-A build without CUDA has no CUDA tensors, fake ones included. Four choices decide what autograd keeps, and differ:
-which kernel runs attention, the mask that dropout keeps, what the logarithm of a sigmoid keeps beside what it reads,
+A build without CUDA has no CUDA tensors, fake ones included. Four choices decide what autograd saves, and differ:
+which kernel runs attention, the mask that dropout saves, what the logarithm of a sigmoid saves beside its input,
 and which operators autocast runs in which type. Here they are put in the place of the CPU's, through the dispatcher,
 so that they hold inside PyTorch's own functions, too.
 """
@@ -31,11 +31,11 @@ MASK_ALIGNMENT = 8
 
 @contextmanager
 def cuda_choices(kernel: str = "auto", *, as_recorded: bool = False) -> Iterator[Counter[str]]:
-    """Within it CPU tensors are treated as CUDA's are; gives how often which attention kernel ran.
+    """Treat CPU tensors as CUDA's within this context; yields the number of runs of each attention kernel.
 
     ``kernel`` is what ``scaled_dot_product_attention`` is allowed to run: ``auto`` anything, or ``flash``,
     ``efficient``, ``math`` alone (math also where that one cannot). ``as_recorded`` leaves out three of CUDA's
-    habits that the recorded rows do not have: the memory-efficient kernel's masks begin their rows at multiples of 8
+    choices that the recorded rows do not have: the memory-efficient kernel's masks begin their rows at multiples of 8
     elements, softmax converts bfloat16 before it makes float32 of it (float16 it does not), and LayerNorm's statistics
     are float32 whatever the type.
     """
@@ -86,7 +86,7 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _softmax(at_once: tuple[torch.dtype, ...]) -> Callable[..., Tensor]:
-    """From these types to float32 in one kernel, without a converted copy of the input (``at::softmax``)."""
+    """Types that one kernel takes to float32, without a converted copy of the input (``at::softmax``)."""
 
     def run(input: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
         if dtype == torch.float32 and input.dtype in at_once:
@@ -173,7 +173,7 @@ def _attention(kernel: str, ran: Counter[str], *, padded_masks: bool) -> Callabl
 def kernels(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, grouped: bool
 ) -> Iterator[str]:
-    """Those that take these tensors on an A100 or later, the preferred first.
+    """Kernels that take these tensors on an A100 or later, the preferred first.
 
     From aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (``can_use_flash_attention``,
     ``can_use_mem_efficient_attention``).
@@ -233,7 +233,7 @@ def _math(
     scale: float | None,
     grouped: bool,
 ) -> Tensor:
-    """In float32 whatever the type (``_scaled_dot_product_attention_math``)."""
+    """Attention in float32 whatever the type (``_scaled_dot_product_attention_math``)."""
     kind = query.dtype
     if kind in HALVES:
         query, key, value, mask = tree_map_only(torch.Tensor, lambda one: one.float(), (query, key, value, mask))

@@ -1,4 +1,4 @@
-"""What each parameter of a module is (W_Q, b_1, γ, …), by the operations that its forward pass sends it through.
+"""Roles of a module's parameters (W_Q, b_1, γ, …), by the operations of its forward pass that use them.
 
 Nothing here needs PyTorch: :mod:`tfcalc.verify.module_trace` records, this module reads the record.
 """
@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 INPUT = 0
-"""The number that stands among the products for the inputs of the pass."""
+"""Number that represents the inputs of the pass among the products."""
 SOFTMAX, NORM, ACTIVATION, MULTIPLIED = "softmax", "norm", "activation", "multiplied"
-"""What happened to a tensor since the product that made it."""
+"""Operations on a tensor since the product that made it."""
 
 Made = Mapping[int, frozenset[str]]
 Place = tuple[int, ...]
@@ -22,7 +22,7 @@ NOTHING: Made = MappingProxyType({})
 
 
 class Origin(NamedTuple):
-    """Where a tensor comes from.
+    """Origin of a tensor.
 
     ``weight`` is the parameter that it is, or a view of, and ``part`` the offsets at which it was cut out of it. Else
     ``made`` has the nearest products that it was made of, each with what happened since, and ``cut`` the offsets at
@@ -38,7 +38,7 @@ class Origin(NamedTuple):
     scaled: str = ""
 
     def after(self, event: str) -> Origin:
-        """The same once this has happened to it."""
+        """Return the origin after this operation."""
         made = {number: events | {event} for number, events in self.made.items()}
         return Origin(made=made, cut=self.cut)
 
@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
 
 def joined(origins: Iterable[Origin]) -> Origin:
-    """Of a result that is made of all of these, element by element."""
+    """Origin of an elementwise result of all of these."""
     made: dict[int, frozenset[str]] = {}
     cuts: list[int] = []
     for origin in origins:
@@ -59,7 +59,7 @@ def joined(origins: Iterable[Origin]) -> Origin:
     return Origin(made=made, cut=tuple(cuts))
 
 
-class Product(NamedTuple):
+class TracedProduct(NamedTuple):
     """A matrix product: of ``left`` with a weight (then ``right`` is that weight), or of two results."""
 
     number: int
@@ -68,12 +68,12 @@ class Product(NamedTuple):
 
     @property
     def of_weight(self) -> bool:
-        """Whether it multiplies by a parameter."""
+        """Return whether it multiplies by a parameter."""
         return bool(self.right.weight)
 
 
 class Use(NamedTuple):
-    """What a parameter is used as, and which part of it or of its product that is."""
+    """Use of a parameter, and of which part of it or of its product."""
 
     role: str
     place: tuple[Place, Place] = ((), ())
@@ -83,7 +83,7 @@ class Use(NamedTuple):
 class Flow:
     """The record of one forward pass; products are numbered from 1 in their order."""
 
-    products: list[Product] = field(default_factory=list)
+    products: list[TracedProduct] = field(default_factory=list)
     biases: list[tuple[str, Place, int]] = field(default_factory=list)
     """Parameter, part of it, and the product that it was added to."""
     others: list[tuple[str, str]] = field(default_factory=list)
@@ -94,11 +94,11 @@ class Flow:
         number = len(self.products) + 1
         if left.weight and not right.weight:
             left, right = right, left
-        self.products.append(Product(number, left, right))
+        self.products.append(TracedProduct(number, left, right))
         return Origin(made={number: frozenset()}, fresh=number)
 
     def uses(self) -> dict[str, list[Use]]:
-        """What each parameter is used as, in the order of the pass."""
+        """Uses of each parameter, in the order of the pass."""
         roles = _roles(self.products)
         last = self.products[-1] if self.products else None
         if last and last.of_weight and last.number not in roles and any(role == "E" for _, role in self.others):
@@ -118,7 +118,7 @@ class Flow:
         return {weight: list(uses) for weight, uses in found.items()}
 
 
-def _roles(products: list[Product]) -> dict[int, list[Use]]:
+def _roles(products: list[TracedProduct]) -> dict[int, list[Use]]:
     """The roles of the weights, by the number of their product."""
     by_number = {product.number: product for product in products}
     roles: dict[int, list[Use]] = {}
@@ -150,7 +150,7 @@ def _roles(products: list[Product]) -> dict[int, list[Use]]:
 
 
 def _name_ffn(
-    products: list[Product], by_number: Mapping[int, Product], mixes: set[int], roles: dict[int, list[Use]]
+    products: list[TracedProduct], by_number: Mapping[int, TracedProduct], mixes: set[int], roles: dict[int, list[Use]]
 ) -> None:
     """Two weights with an activation between them; of three, the gate is the one that the activation follows."""
     for product in products:
@@ -194,7 +194,7 @@ BIAS = re.compile(r"(^|[._])(bias|b)$|^b_|\.b_", re.IGNORECASE)
 
 
 def by_name(name: str, axes: int) -> str:
-    """What a tensor that no operation uses is called after: ``W_K`` of ``key.weight``; ``""`` where it tells nothing.
+    """Role of a tensor that no operation uses, by its name: ``W_K`` of ``key.weight``; ``""`` where unknown.
 
     >>> by_name("attention.w_o", 2), by_name("key.bias", 1), by_name("scale", 1)
     ('W_O', 'b_K', '')

@@ -14,7 +14,7 @@ from tfcalc.errors import Unavailable, UsageError
 from tfcalc.families.transformer import Transformer
 from tfcalc.report import exact
 from tfcalc.verify.count import unbuilt
-from tfcalc.verify.verification import NotComparable, Row, Verification
+from tfcalc.verify.verification import ComparedRow, NotComparable, Verification
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -57,9 +57,13 @@ def verify_flops(model: Model, workload: Workload | None = None) -> Verification
         column="FlopCounterMode",
         reference=reference,
         rows=(
-            Row("forward", counted.forward, found.forward),
-            *([Row("backward and recomputation", counted.backward, found.backward)] if workload.training else []),
-            Row("total", sum(counted), sum(found)),
+            ComparedRow("forward", counted.forward, found.forward),
+            *(
+                [ComparedRow("backward and recomputation", counted.backward, found.backward)]
+                if workload.training
+                else []
+            ),
+            ComparedRow("total", sum(counted), sum(found)),
         ),
         model=model.described(),
         unit="flops",

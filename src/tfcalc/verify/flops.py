@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
 
 AS_COUNTED = {"attn_implementation": "eager", "experts_implementation": "batched_mm"}
-"""How transformers is asked to run: the counter sees neither fused attention on meta nor grouped experts."""
+"""Settings of transformers: the counter sees neither fused attention on meta nor grouped experts."""
 
 TRIES = (("meta", "pairs"), ("meta", "none"), ("cpu", "tokens"), ("cpu", "none"))
-"""Where it is run, and with which masks (see :func:`tfcalc.verify.inputs.inputs`)."""
+"""Device of the run, and its masks (see :func:`tfcalc.verify.inputs.inputs`)."""
 DEPTHS = ("decoder_layers", "num_decoder_layers")
-"""How a config says how deep the decoder of two stacks is."""
+"""Fields for the depth of the decoder in models with two stacks."""
 MOST_WITH_DATA = 10_000_000
 """Parameters of a model that is built to run with data."""
 
 CACHES = ("past_key_values", "cache_params", "state")
-"""What models call the keys, or the states, that a next token goes on from."""
+"""Names of caches of keys or states in the outputs of models."""
 
 UNCHECKED = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 """Transformers' variable against checks of data: how many words stand for an image does not change what is counted."""
 
 
 class Flops(NamedTuple):
-    """Of matrix products; what is computed again in backward is part of the backward pass here."""
+    """FLOPs of matrix products; recomputation in backward is part of the backward pass here."""
 
     forward: int
     backward: int
@@ -104,7 +104,7 @@ def _counted(built: PreTrainedModel, run: Workload, masks: str) -> Flops:
 
 
 class _Whole:
-    """In the place of what tells the counter which module runs: nobody asks, and it cannot follow Reformer's layers."""
+    """Stub of the counter's module tracker, which nobody reads, and which cannot follow Reformer's layers."""
 
     parents = frozenset({"Global"})
 
@@ -163,7 +163,7 @@ def _filled(built: PreTrainedModel, given: dict[str, object]) -> dict[str, objec
 
 
 def _memory(out: ModelOutput) -> dict[str, object]:
-    """What the encoder made, in the place of what it read."""
+    """Return the encoder's output in place of its input."""
     from transformers.modeling_outputs import BaseModelOutput
 
     read = getattr(out, "encoder_last_hidden_state", None)

@@ -42,7 +42,7 @@ NAMES = {
     "blk.ffn_down": "model.layers.mlp.down_proj",
     "rope_freqs": "rotary.inv_freq",
 }
-"""What the format calls the tensors of the most common kinship."""
+"""Names of the tensors of the most common architectures in the format."""
 
 
 def shapes(path: Path) -> dict[str, Shape]:
@@ -134,7 +134,7 @@ class _Reader:
             self.more(0)
 
     def more(self, size: int) -> None:
-        """Read on, until there are so many bytes. Raises BadCheckpoint where the file does not have them."""
+        """Read on until ``size`` bytes are there. Raises BadCheckpoint where the file is shorter."""
         read = self.file.read(max(min(MOST_AT_ONCE, self.left), 0))
         self.here, self.place = self.here[self.place :] + read, 0
         if self.left < 0 or len(self.here) < size:

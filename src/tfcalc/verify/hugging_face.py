@@ -88,7 +88,7 @@ def _once(model: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
 
 
 def buffers(model: nn.Module) -> dict[str, int]:
-    """What its checkpoint holds beside parameters, by plain name."""
+    """Buffers in its checkpoint, by plain name."""
     trained = dict(model.named_parameters(remove_duplicate=False))
     found: dict[str, int] = {}
     for name, tensor in model.state_dict().items():

@@ -22,7 +22,7 @@ TOWERS_GRID = "grid_thw"
 GRIDS = ("image_grid_thw", TOWERS_GRID)
 PLACES = ("image_position_ids", "pixel_position_ids")
 HELD = ("vision_config", "encoder")
-"""Where configs hold that of what reads images."""
+"""Nested configs of what reads images."""
 
 
 def images(built: PreTrainedModel, run: Workload) -> dict[str, Tensor]:
@@ -45,13 +45,13 @@ def _has_size(vision: PreTrainedConfig) -> bool:
 
 
 TYPES = ("token_type_ids", "mm_token_type_ids")
-"""Which words stand for an image: for most models none, for how many there are does not change what is counted."""
+"""Inputs that mark the tokens of an image: none for most models, as their number does not change the count."""
 
 
 def _places(
     built: PreTrainedModel, vision: PreTrainedConfig, run: Workload, given: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """As many words as there are vectors, where these are added to the vectors of words (DeepStack)."""
+    """Words for an image: one for each vector, where these are added to the vectors of words (DeepStack)."""
     if not getattr(vision, "deepstack_visual_indexes", None):
         return {}
     _, rows, columns = next(given[grid] for grid in GRIDS if grid in given)[0].tolist()
@@ -124,7 +124,7 @@ def _packed(grid: str, vision: PreTrainedConfig, batch: int, run: Workload) -> d
 
 
 def _grid(vision: PreTrainedConfig, run: Workload) -> tuple[int, int]:
-    """As large as its table of positions or its images; a strip of the source's length where these are of any size."""
+    """Grid of patches: by its table of positions or its images; a strip of the source where any size will do."""
     places = getattr(vision, "num_position_embeddings", None)
     if places is not None:
         return isqrt(places), isqrt(places)

@@ -1,4 +1,4 @@
-"""What transformers' models are given to run without data: ids, masks and positions, pixels, frames, all on meta."""
+"""Inputs of transformers' models, without data: ids, masks and positions, pixels, frames, all on meta."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def inputs(built: PreTrainedModel, run: Workload, masks: str = "pairs") -> dict[
 
 
 def _of_tokens(mask: Tensor) -> Tensor:
-    """That shows all tokens, in the place of a mask of pairs."""
+    """Mask that shows all tokens, in the place of a mask of pairs."""
     return torch.ones(mask.shape[0], mask.shape[-1], dtype=torch.long) if mask.ndim == 4 else mask
 
 
 def _as_choices(found: dict[str, object]) -> dict[str, object]:
-    """The same as the only choice of each question, all in one language."""
+    """Return the ids as the only choice of each question, all in one language."""
     return {
         name: value if not isinstance(value, torch.Tensor) else value[:1] if name == "lang_ids" else value.unsqueeze(1)
         for name, value in found.items()
@@ -95,7 +95,7 @@ def queries(built: PreTrainedModel, run: Workload) -> dict[str, Tensor]:
 
 
 def _reads_encoder(config: PreTrainedConfig) -> bool:
-    """Whether its layers attend to an encoder: as the config says, or whatever it says (TrOCR's)."""
+    """Return whether its layers attend to an encoder: by the config, or always (TrOCR's)."""
     return getattr(config, "add_cross_attention", False) or hasattr(config, "cross_attention_hidden_size")
 
 
@@ -116,7 +116,7 @@ def _sounds(built: PreTrainedModel, run: Workload, known: Mapping[str, Parameter
 
 
 def _beside_words(built: PreTrainedModel, batch: Num, length: Num, known: Mapping[str, Parameter]) -> dict[str, Tensor]:
-    """What some encoders read beside words: where these stand on a page, their language, entities (LUKE).
+    """Further inputs of some encoders: positions on a page, a language, entities (LUKE).
 
     Longformer looks for its question in the words, and shows it to all of them: one token here.
     """

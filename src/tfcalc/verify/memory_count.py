@@ -1,4 +1,4 @@
-"""What tfcalc says that autograd keeps, beside what PyTorch's hooks see."""
+"""Saved tensors by tfcalc, beside those that PyTorch's hooks see."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.training_plan import numerics
 from tfcalc.answers.training_memory import notes, stated
+from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.execution.kernel_choice import chosen
-from tfcalc.execution.training import every_kept
 from tfcalc.families.transformer import Transformer
-from tfcalc.footprint.plans import Training
-from tfcalc.footprint.training.precisions import precision as named
+from tfcalc.plans import Training
+from tfcalc.training.precisions import precision as named
+from tfcalc.training.step import every_kept
 from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bf16-mixed": "autocast"}
-"""What the referee calls them; others differ in states alone."""
+"""Names in the reference; others differ in states alone."""
 INSIDE, ELSEWHERE = "layers", "outside the layers"
 
 
 def verify_memory(model: Model, workload: Workload | None = None, plan: Training | None = None) -> Verification:
-    """The bytes that a training step keeps for backward, module by module, counted while it runs without data.
+    """Bytes that a training step saves for backward, module by module, counted while it runs without data.
 
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for what they cannot
     be asked.
@@ -71,7 +71,7 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
 
 
 def _of_transformers(model: HFModel, tree: Component, run: Workload, plan: Training, recipe: str) -> Saved:
-    """What transformers' code saves; a fused kernel is what PyTorch chooses by itself, where it can be had."""
+    """Bytes saved by transformers' code, with the attention kernel that PyTorch chooses by itself."""
     from tfcalc.verify.saved import saved
     from tfcalc.verify.step import step, without_data
 
@@ -98,7 +98,7 @@ def _of_transformers(model: HFModel, tree: Component, run: Workload, plan: Train
 
 
 def _of_torch(model: Transformer, run: Workload, plan: Training, recipe: str) -> Saved:
-    """What PyTorch's own modules save."""
+    """Bytes saved by PyTorch's own modules."""
     from tfcalc.verify.saved import saved
     from tfcalc.verify.step import without_data
     from tfcalc.verify.torch_step import torch_step

@@ -10,7 +10,7 @@ from tfcalc.analysis.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.verify.module_parts import Parameter, differences
-from tfcalc.verify.verification import Row
+from tfcalc.verify.verification import ComparedRow
 
 if TYPE_CHECKING:
     from tfcalc.verify.opened import OfModule
@@ -46,7 +46,7 @@ class ModuleCheck:
     run: Pass | None
     target: str
     heading: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     model: Mapping[str, object]
     notes: tuple[str, ...] = ()
 
@@ -57,17 +57,17 @@ class ModuleCheck:
 
     @property
     def idle(self) -> tuple[Parameter, ...]:
-        """Those that would be trained and get no gradient."""
+        """Parameters that would be trained and get no gradient."""
         return tuple(one for one in self.parameters if one.idle)
 
     @property
     def agrees(self) -> bool:
-        """Whether the count is tfcalc's, and every parameter gets a gradient."""
+        """Return whether the count equals tfcalc's, and every parameter gets a gradient."""
         return not self.idle and (not self.rows or not self.rows[-1].difference)
 
     @property
     def disagreements(self) -> list[str]:
-        """What differs, in words."""
+        """Differences in words."""
         found = differences(self.rows) if self.rows and self.rows[-1].difference else []
         if self.idle:
             names = ", ".join(one.name for one in self.idle[:MOST_NAMES])
@@ -134,13 +134,13 @@ class ModuleCheck:
         ]
 
     def opener(self) -> OfModule:
-        """Where its numbers come from."""
+        """Origins of its numbers."""
         from tfcalc.verify.opened import OfModule
 
         return OfModule(self, _counted_by(self.torch))
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
+        """JSON object of the answer."""
         compared: dict[str, object] = {}
         if self.rows:
             compared = {"total_params": self.rows[-1].counted, "reference_params": self.total}

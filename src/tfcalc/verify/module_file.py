@@ -17,12 +17,12 @@ from tfcalc.errors import TfcalcError, Unavailable, UsageError
 from tfcalc.printable import quoted
 
 SECONDS = 120
-"""How long the file, its class and two passes may take together."""
+"""Time limit of loading the file, making its class and two passes."""
 START = (
     "import sys; sys.path.insert(0, sys.argv.pop()); import tfcalc; del sys.path[0]; "
     "from tfcalc.verify.module_worker import main; main()"
 )
-"""The same tfcalc as here, found first and then no longer in the way; -P keeps the current folder off the path."""
+"""Command that finds this tfcalc first, and then takes it off the path; -P leaves the current folder out."""
 ALONE = {
     "CUDA_VISIBLE_DEVICES": "",
     "HF_HUB_OFFLINE": "1",
@@ -36,7 +36,7 @@ KINDS = {"": "float", "ids": "ids", "mask": "mask"}
 SHAPE = re.compile(r"([0-9]{1,18}(?:[x×][0-9]{1,18})*)(?::(\w+))?")
 """Sizes that 64 bits hold, and what they are sizes of."""
 LARGEST, LONGEST = 1e30, 64
-"""Where numbers end, and their characters, as everywhere on the command line."""
+"""Limits of numbers and of their characters, as everywhere on the command line."""
 
 Value = bool | int | float | str | None
 
@@ -49,14 +49,14 @@ class BadModule(TfcalcError):
 
 
 class Arguments(NamedTuple):
-    """Of the constructor: ``512,8,dropout=0.1``."""
+    """Arguments of the constructor: ``512,8,dropout=0.1``."""
 
     positional: tuple[Value, ...] = ()
     named: Mapping[str, Value] = {}
 
 
 def read_arguments(text: str) -> Arguments:
-    """What ``--args`` says. Raises UsageError.
+    """Parse ``--args``. Raises UsageError.
 
     >>> read_arguments("512, 8, bias=false, activation=gelu")
     Arguments(positional=(512, 8), named={'bias': False, 'activation': 'gelu'})
@@ -90,7 +90,7 @@ def _value(text: str) -> Value:
 
 
 def read_inputs(text: str) -> list[tuple[list[int], str]]:
-    """What ``--inputs`` says: a shape and a kind for each argument of forward. Raises UsageError.
+    """Parse ``--inputs``: a shape and a kind for each argument of forward. Raises UsageError.
 
     >>> read_inputs("2x5x512,2x7:ids,none")
     [([2, 5, 512], 'float'), ([2, 7], 'ids'), ([], 'none')]
@@ -139,7 +139,7 @@ def examined(
     seq: int,
     width: int | None = None,
 ) -> dict[str, Any]:
-    """What the process says of the class (see :func:`tfcalc.verify.module_worker.answered`).
+    """Answer of the process about the class (see :func:`tfcalc.verify.module_worker.answered`).
 
     Raises BadModule with its message where it cannot be loaded or run, Unavailable without PyTorch.
     """
@@ -163,7 +163,7 @@ def examined(
 
 
 def asked(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What a process of its own answers to the request. Raises BadModule where it takes too long, or has no answer."""
+    """Answer of a process of its own. Raises BadModule where it takes too long, or has no answer."""
     root, file = str(Path(__file__).parents[2]), Path(request["file"]).name
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", START, json.dumps(request), root],

@@ -1,4 +1,4 @@
-"""What a module's forward pass is given: by its signature, or as it was asked for."""
+"""Inputs of a module's forward pass: by its signature, or as given."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _is_mask(name: str) -> bool:
 
 
 def _width(module: nn.Module) -> int:
-    """Of the vectors that it reads, where no argument of its constructor says so: what its first matrix takes."""
+    """Width of the vectors that it reads, where no argument of its constructor gives it: that of its first matrix."""
     for one in module.modules():
         if isinstance(one, nn.Linear):
             return int(one.in_features)

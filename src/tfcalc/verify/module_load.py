@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-class Refused(Exception):
+class ModuleRefused(Exception):
     """The file, the class or its forward pass is of no use; the text says why, ``hint`` what would do."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -23,7 +23,7 @@ class Refused(Exception):
 def load(path: Path) -> Any:
     """The module of this file, run as ``python file.py`` would run it, but for its name.
 
-    A file of a package is imported as a part of it, so that its relative imports work. Raises Refused.
+    A file of a package is imported as a part of it, so that its relative imports work. Raises ModuleRefused.
     """
     names, folder = [path.stem], path.parent
     while os.path.isfile(folder / "__init__.py"):
@@ -35,17 +35,17 @@ def load(path: Path) -> Any:
         name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_the_file"
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise Refused(f"{path.name} is not a Python file")
+            raise ModuleRefused(f"{path.name} is not a Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         spec.loader.exec_module(module)
         return module
     except (Exception, SystemExit) as error:
-        raise Refused(f"{path.name} cannot be imported: {in_a_line(error)}") from error
+        raise ModuleRefused(f"{path.name} cannot be imported: {in_a_line(error)}") from error
 
 
 def found(module: Any, name: str, path: Path) -> type:
-    """The class of this name, or the only one of the file where none is given. Raises Refused."""
+    """The class of this name, or the only one of the file where none is given. Raises ModuleRefused."""
     from difflib import get_close_matches
 
     own = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__]
@@ -54,23 +54,23 @@ def found(module: Any, name: str, path: Path) -> type:
         if len(own) == 1:
             return own[0]
         known = f"{path.name} has {'the classes ' + ', '.join(names) if own else 'no class'}"
-        raise Refused(known, f"name one: --module {path.name}:{names[0]}" if own else "name a file with a class")
+        raise ModuleRefused(known, f"name one: --module {path.name}:{names[0]}" if own else "name a file with a class")
     one = getattr(module, name, None)
     if inspect.isclass(one):
         return one
     close = get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(names) or 'no class'}"
-    raise Refused(f"{path.name} has no class {name!r}", hint)
+    raise ModuleRefused(f"{path.name} has no class {name!r}", hint)
 
 
 def made(kind: type, positional: Sequence[object], named: Mapping[str, object]) -> Any:
-    """One of this class. Raises Refused with what its constructor raised."""
+    """One of this class. Raises ModuleRefused with what its constructor raised."""
     given = ", ".join([*map(repr, positional), *(f"{name}={value!r}" for name, value in named.items())])
     try:
         return kind(*positional, **named)
     except (Exception, SystemExit) as error:
         needed = f"its arguments: {signature(kind)}"
-        raise Refused(f"{kind.__name__}({given}) raises {in_a_line(error)}", needed) from error
+        raise ModuleRefused(f"{kind.__name__}({given}) raises {in_a_line(error)}", needed) from error
 
 
 def signature(kind: type) -> str:
@@ -83,7 +83,7 @@ def signature(kind: type) -> str:
 
 
 def arguments(kind: type, positional: Sequence[object], named: Mapping[str, object]) -> dict[str, object]:
-    """What the constructor calls what it was given, with its defaults, as far as these are numbers, text or nothing."""
+    """Arguments of the constructor by name, with its defaults, as far as these are numbers, text or None."""
     try:
         bound = inspect.signature(kind).bind(*positional, **named)
     except (TypeError, ValueError):

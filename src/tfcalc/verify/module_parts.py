@@ -7,7 +7,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from tfcalc.report.explanation import Line
-from tfcalc.verify.verification import Row
+from tfcalc.verify.verification import ComparedRow
 
 OTHERS = "others"
 STACKED: Mapping[str, tuple[str, ...]] = {"W_QKV": ("W_Q", "W_K", "W_V"), "b_QKV": ("b_Q", "b_K", "b_V")}
@@ -31,17 +31,17 @@ class Parameter(NamedTuple):
 
     @property
     def params(self) -> int:
-        """How many numbers it holds."""
+        """Number of elements."""
         return prod(self.shape)
 
     @property
     def idle(self) -> bool:
-        """Whether it would be trained and gets no gradient."""
+        """Return whether it would be trained and gets no gradient."""
         return self.trained and self.gradient is False
 
     @property
     def meaning(self) -> str:
-        """What it is, in a few words: ``W_Q, W_K, W_V stacked``, ``W_K by its name, never used``."""
+        """Description in a few words: ``W_Q, W_K, W_V stacked``, ``W_K by its name, never used``."""
         named = ", ".join(self.roles)
         if not self.used:
             by_name = f"{named} by its name" if named else ""
@@ -69,7 +69,7 @@ def parameter(said: Mapping[str, Any]) -> Parameter:
     )
 
 
-def side_by_side(expected: Sequence[Line], found: Sequence[Parameter]) -> tuple[Row, ...]:
+def side_by_side(expected: Sequence[Line], found: Sequence[Parameter]) -> tuple[ComparedRow, ...]:
     """A row for each role, and the total; roles that one tensor of either side has together share a row."""
     ours: dict[tuple[str, ...], int] = {}
     for line in expected:
@@ -81,8 +81,8 @@ def side_by_side(expected: Sequence[Line], found: Sequence[Parameter]) -> tuple[
         key = one.roles if one.stacked else one.roles[:1] or (OTHERS,)
         theirs[key] = theirs.get(key, 0) + one.params
     groups = _groups([*ours, *theirs])
-    rows = [Row(", ".join(group), _sum(ours, group), _sum(theirs, group)) for group in groups]
-    return (*rows, Row("total", sum(ours.values()), sum(theirs.values())))
+    rows = [ComparedRow(", ".join(group), _sum(ours, group), _sum(theirs, group)) for group in groups]
+    return (*rows, ComparedRow("total", sum(ours.values()), sum(theirs.values())))
 
 
 def _groups(keys: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -104,8 +104,8 @@ def _sum(sizes: Mapping[tuple[str, ...], int], group: tuple[str, ...]) -> int:
     return sum(size for key, size in sizes.items() if key[0] in group)
 
 
-def differences(rows: Sequence[Row]) -> list[str]:
-    """What is missing, and what is too much, in words: ``W_O is missing (262,144)``."""
+def differences(rows: Sequence[ComparedRow]) -> list[str]:
+    """Missing and extra parameters in words: ``W_O is missing (262,144)``."""
     absent = [row for row in rows[:-1] if row.counted and not row.reference]
     fewer = [row for row in rows[:-1] if row.counted > row.reference > 0]
     more = [row for row in rows[:-1] if row.reference > row.counted > 0]
@@ -121,6 +121,6 @@ def differences(rows: Sequence[Row]) -> list[str]:
     return found
 
 
-def _named(rows: Sequence[Row]) -> str:
+def _named(rows: Sequence[ComparedRow]) -> str:
     names = ", ".join(row.path for row in rows).split(", ")
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -12,12 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tfcalc.verify.data_flow import Flow, by_name
 from tfcalc.verify.module_inputs import Input, results, stated, ways
-from tfcalc.verify.module_load import Refused, in_a_line, made
+from tfcalc.verify.module_load import ModuleRefused, in_a_line, made
 from tfcalc.verify.module_trace import Recorder
 
 
-class Failed(Exception):
-    """It could not be made or run on this device; ``size`` is its parameters, 0 where it was not made."""
+class ModuleFailed(Exception):
+    """Raised where the module cannot be made or run on this device; ``size`` is its parameters, 0 if not made."""
 
     def __init__(self, message: str, hint: str = "", size: int = 0) -> None:
         self.hint, self.size = hint, size
@@ -27,15 +27,15 @@ class Failed(Exception):
 def counted(kind: type, request: Mapping[str, Any], given: Mapping[str, object], device: str) -> dict[str, Any]:
     """Tensors, inputs, outputs, FLOPs of the forward pass and gradients of the class that the request names.
 
-    On ``device`` meta nothing is computed and all shapes are known. Raises Failed.
+    On ``device`` meta nothing is computed and all shapes are known. Raises ModuleFailed.
     """
     torch.manual_seed(0)
     torch.backends.mha.set_fastpath_enabled(False)
     with torch.device(device):
         try:
             module: nn.Module = made(kind, request["positional"], request["named"])
-        except Refused as refused:
-            raise Failed(str(refused), refused.hint) from None
+        except ModuleRefused as refused:
+            raise ModuleFailed(str(refused), refused.hint) from None
         module.eval()
         size = sum(parameter.numel() for parameter in module.parameters())
         inputs, recorder, flops, outputs = _run(module, request, size)
@@ -57,7 +57,7 @@ def counted(kind: type, request: Mapping[str, Any], given: Mapping[str, object],
 def _run(
     module: nn.Module, request: Mapping[str, Any], size: int
 ) -> tuple[list[Input], Recorder, int, list[tuple[str, Tensor]]]:
-    """The first of the ways to call it that works. Raises Failed with what the likeliest one raised."""
+    """The first of the ways to call it that works. Raises ModuleFailed with what the likeliest one raised."""
     asked = request["inputs"]
     tries: Iterable[list[Input]] = (
         [stated(module, [(tuple(shape), kind) for shape, kind in asked])]
@@ -80,13 +80,13 @@ def _run(
         if not outputs and hasattr(result, "items"):
             outputs = list(results(dict(result.items())))
         if not outputs:
-            raise Failed(f"{type(module).__name__}.forward returns no tensor", size=size)
+            raise ModuleFailed(f"{type(module).__name__}.forward returns no tensor", size=size)
         return inputs, recorder, int(counter.get_total_flops()), outputs
-    raise Failed(first, "give shapes: --inputs 2x5x512,2x5x512 (2x5:ids for token ids, none)", size)
+    raise ModuleFailed(first, "give shapes: --inputs 2x5x512,2x5x512 (2x5:ids for token ids, none)", size)
 
 
 def _backward(outputs: Iterable[tuple[str, Tensor]]) -> None:
-    """From the sum of all outputs, as every one of them may be what is trained on."""
+    """Loss: the sum of all outputs, as training may use any of them."""
     losses = [one.float().sum() for _, one in outputs if one.requires_grad]
     if losses:
         torch.stack(losses).sum().backward()

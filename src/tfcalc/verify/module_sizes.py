@@ -1,4 +1,4 @@
-"""Which of tfcalc's sizes the arguments of a person's class are, by the names that people give them."""
+"""Sizes of tfcalc that the arguments of a user's class are, by their names."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMES: Mapping[str, str] = {
 """The fields of a Transformer, each with the names for it, the likeliest first; a name of two is the first's."""
 
 HEADS = 8
-"""Of the classic Transformer, where no argument says how many: no parameter and no product depends on it."""
+"""Heads of the classic Transformer, where no argument gives them: no parameter and no product depends on it."""
 
 IN_ORDER = {"ffn": ("d_model", "d_ff"), "": ("d_model", "n_heads", "d_ff")}
-"""What numbers with other names are, in their order, by the part that the class is compared with."""
+"""Sizes of numbers with other names, in their order, by the part that the class is compared with."""
 
 
 def sizes(arguments: Mapping[str, object], target: str) -> dict[str, int | bool]:

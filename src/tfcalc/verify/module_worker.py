@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tfcalc.verify.module_load import Refused, arguments, found, load, made
+from tfcalc.verify.module_load import ModuleRefused, arguments, found, load, made
 
 MOST_WITH_DATA = 300_000_000
 """Parameters of a module that is run with data, where it cannot be run without."""
@@ -35,10 +35,10 @@ def main() -> None:
 
 
 def answered(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be said of the class that the request names, or why nothing can."""
+    """Answer about the class that the request names, or the reason why there is none."""
     try:
         return _examined(request)
-    except Refused as refused:
+    except ModuleRefused as refused:
         return {"refused": str(refused), "hint": refused.hint}
 
 
@@ -48,11 +48,11 @@ def _without_network(event: str, _: object) -> None:
 
 
 def _examined(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What can be said of the class that the request names. Raises Refused."""
+    """Answer about the class that the request names. Raises ModuleRefused."""
     path = Path(request["file"])
     try:
         module = load(path)
-    except Refused as refused:
+    except ModuleRefused as refused:
         missing = refused.__cause__
         if isinstance(missing, ModuleNotFoundError) and missing.name == "torch":
             return {"torch": None}
@@ -60,19 +60,19 @@ def _examined(request: Mapping[str, Any]) -> dict[str, Any]:
     kind = found(module, request["class"], path)
     if not _is_module(kind):
         return _arrays(kind, request)
-    from tfcalc.verify.module_run import Failed, counted
+    from tfcalc.verify.module_run import ModuleFailed, counted
 
     given = arguments(kind, request["positional"], request["named"])
-    last: Failed | None = None
+    last: ModuleFailed | None = None
     for device in ("meta", "cpu"):
         try:
             return counted(kind, request, given, device)
-        except Failed as failed:
+        except ModuleFailed as failed:
             last = failed
             if device == "meta" and failed.size > MOST_WITH_DATA:
                 break
     assert last is not None
-    raise Refused(str(last), last.hint) from None
+    raise ModuleRefused(str(last), last.hint) from None
 
 
 def _is_module(kind: type) -> bool:
@@ -81,13 +81,13 @@ def _is_module(kind: type) -> bool:
 
 
 def _arrays(kind: type, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a class without torch: the arrays among its attributes, once it is made. Raises Refused if it has none."""
+    """Arrays among the attributes of a class without torch, once it is made. Raises ModuleRefused if it has none."""
     from tfcalc.verify.data_flow import by_name
 
     one = made(kind, request["positional"], request["named"])
     arrays = dict(_attributes(one, "", set()))
     if not arrays:
-        raise Refused(f"{kind.__name__} is no torch.nn.Module, and its attributes hold no arrays")
+        raise ModuleRefused(f"{kind.__name__} is no torch.nn.Module, and its attributes hold no arrays")
     return {
         "kind": "arrays",
         "class": kind.__name__,

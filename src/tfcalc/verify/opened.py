@@ -1,4 +1,4 @@
-"""Where the numbers of a verification come from: tfcalc's own count, and that of the reference."""
+"""Origins of the numbers of a verification: tfcalc's own count, and that of the reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OfVerification(Opener):
         self.rows, self.unit, self.reference = answer.rows[:-1], unit, reference
 
     def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a total or a row."""
+        """Origin of a total or a row."""
         match steps:
             case (str(key),) if key in (f"total_{self.unit}", f"reference_{self.unit}"):
                 of_rows = self.unit if key.startswith("total") else key
@@ -44,7 +44,7 @@ class OfModule(OfVerification):
         self.answer = answer
 
     def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a tensor, of the class, or of a row."""
+        """Origin of a number of a tensor, of the class, or of a row."""
         answer = self.answer
         match steps:
             case ("reference_params",) | ("module", "params"):

@@ -34,7 +34,7 @@ TOGGLES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def compared(place: str, said: Mapping[str, Any], model: Model, target: str, called: str) -> ModuleCheck:
-    """What the process said of the class, beside the ``target`` of ``model``; beside nothing where that is ``""``.
+    """Compare the process's answer about the class with the ``target`` of ``model``; with nothing where that is ``""``.
 
     ``called`` is what the verdict calls the target.
 

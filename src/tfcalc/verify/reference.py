@@ -83,7 +83,7 @@ class Reference(nn.Module):
         return self.behind_tables(source, target)
 
     def behind_tables(self, source: Tensor | None, target: Tensor) -> Tensor:
-        """What stacks and head make of vectors."""
+        """Run vectors through stacks and head."""
         if not hasattr(self, "decoder"):
             out = self.encoder(target)
         elif not hasattr(self, "encoder"):

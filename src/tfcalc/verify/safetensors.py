@@ -16,10 +16,10 @@ LARGEST = 50_000_000
 trillion parameters in experts of 4 bits have them in some 100 files, take 22 million in the index."""
 
 MOST_TENSORS = 400_000
-"""Of all files together."""
+"""Limit of all files together."""
 
 MARKS = {b"{": 1, b"[": 2, b",": 8}
-"""What a tensor has of these, at the most: Python makes an object for each of them, which is larger than its text."""
+"""Limits for each tensor's entry: Python makes an object for each of these marks, which is larger than its text."""
 
 MOST_FILES = 2_000
 MOST_ELEMENTS = 2**63
@@ -73,7 +73,7 @@ def _files(index: Path) -> list[Path]:
 
 
 def _header(path: Path, most: int) -> tuple[dict[str, Shape], int]:
-    """The shapes in a header of at most so many bytes, and how many it has."""
+    """Shapes in a header of at most ``limit`` bytes, and the bytes that it has."""
     with reading(path, BadCheckpoint), opened(path) as file:
         there = file.seek(0, SEEK_END) - 8
         file.seek(0)

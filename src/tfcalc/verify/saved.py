@@ -1,4 +1,4 @@
-"""What autograd really keeps for backward, byte by byte and module by module: the live referee of the memory model.
+"""Tensors that autograd really saves, byte by byte and module by module: the live reference of the memory model.
 
 The bytes are of unique storages, without parameters, buffers and the model's own inputs, whose memory is counted
 elsewhere. They run under FakeTensorMode: on CPU tensors that hold no data, with CUDA's choices put onto them.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers.utils import ModelOutput
 
 LOSS = "<loss>"
-"""What the model itself keeps, outside its modules."""
+"""Name of what the model itself saves, outside its modules."""
 
 
 class Saved(NamedTuple):
@@ -37,7 +37,7 @@ class Saved(NamedTuple):
 
     @property
     def by_block(self) -> dict[str, int]:
-        """With ``block0``, ``block1``, … for the blocks, those of two stacks with the same number together."""
+        """Bytes by ``block0``, ``block1``, … for the blocks, those of two stacks with the same number together."""
         found: dict[str, int] = {}
         for path, size in self.by_module.items():
             number = path.rpartition(".")[2]
@@ -67,7 +67,7 @@ def saved(
     loss: Callable[[ModelOutput], Tensor] | None = None,
     as_recorded: bool = False,
 ) -> Saved:
-    """What a forward pass leaves for backward; ``loss`` makes it of the model's output (by default its own)."""
+    """Tensors that a forward pass saves; ``loss`` makes the loss of the model's output (by default its own)."""
     running = _Running(model)
     before = [*model.parameters(), *model.buffers(), *tensors_of(inputs)]  # held, so that no address is used again
     apart = {_storage(one) for one in before}

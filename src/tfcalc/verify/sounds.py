@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
 MASKS = ("input_features_mask", "feature_attention_mask", "padding_mask")
-"""How models call the mask of a spectrogram's frames."""
+"""Names of the mask of a spectrogram's frames."""
 TOKENS = ("audio_token_id", "audio_token_index")
-"""How configs call the word that stands for a vector of sound."""
+"""Fields with the token that represents a vector of sound."""
 
 
 def sounds(built: PreTrainedModel, run: Workload) -> Mapping[str, Tensor | list[int]]:
@@ -58,7 +58,7 @@ def _codec(config: PreTrainedConfig) -> PreTrainedConfig | None:
 def _as_long_as_asked(
     config: PreTrainedConfig, audio: PreTrainedConfig, run: Workload, known: Mapping[str, Parameter]
 ) -> dict[str, Tensor]:
-    """A spectrogram of so many frames as make the source, where encoders take any; nothing where all have one length.
+    """Spectrogram whose frames make the source, where encoders take any length; nothing where all have one length.
 
     It is cut into frames that lie side by side (``subsampling_factor``), frames that are read as they come
     (``input_dim``; with as many pitches as convolutions have channels, in fours), chunks with their samples
@@ -110,24 +110,24 @@ def _with_an_image(config: PreTrainedConfig, run: Workload) -> Mapping[str, Tens
 
 
 HALVED = 8
-"""How many frames become one where three convolutions halve them."""
+"""Frames that become one where three convolutions halve them."""
 
 
 def _masked(features: Tensor, count: int, there: int) -> dict[str, Tensor]:
-    """With a mask by which the first of so many frames are there."""
+    """Inputs with a mask that shows the first frames."""
     mask = torch.zeros(features.shape[0], count, dtype=torch.long)
     mask[:, :there] = 1
     return {"input_features": features, "input_features_mask": mask}
 
 
 def frames(audio: PreTrainedConfig) -> int | None:
-    """Of a spectrogram: twice as many as the encoder has positions."""
+    """Frames of a spectrogram: two for each position of the encoder."""
     places = getattr(audio, "max_source_positions", getattr(audio, "max_position_embeddings", None))
     return None if places is None else 2 * int(places)
 
 
 def _samples(built: PreTrainedModel, heard: int) -> int:
-    """The shortest clip of which the encoder makes so many frames."""
+    """Shortest clip of which the encoder makes this number of frames."""
     samples = heard
     while built._get_feat_extract_output_lengths(samples) < heard:
         samples += 1
@@ -145,7 +145,7 @@ def _words(built: PreTrainedModel, run: Workload, found: Mapping[str, Tensor]) -
 
 
 def _vectors(built: PreTrainedModel, found: Mapping[str, Tensor]) -> int:
-    """How many the projector makes of all clips: as the model itself finds out, or as its encoder says."""
+    """Vectors that the projector makes of all clips: by the model's own rule, or by its encoder's."""
     listens = getattr(built.base_model, "get_audio_features", None)
     if listens is None or "input_ids" in signature(listens).parameters:
         batch, _, length = found["input_features"].shape

@@ -36,7 +36,7 @@ LANGUAGE_MODELS = (
 """Transformers' tables of the classes whose output is over the vocabulary."""
 
 
-class Step(NamedTuple):
+class CountedStep(NamedTuple):
     """The model in training mode, and its arguments."""
 
     model: torch.nn.Module
@@ -64,7 +64,7 @@ def step(
     recipe: str = "fp32",
     recompute: str | None = None,
     dropout: bool = True,
-) -> Step:
+) -> CountedStep:
     """The model of this config, as a class that has a loss, and ids that are their own labels.
 
     ``target`` is the length of what a decoder reads where there are two stacks; ``recompute`` is None, ``reentrant`` or
@@ -84,7 +84,7 @@ def step(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # it is to have another name
             model.gradient_checkpointing_enable({"use_reentrant": recompute == "reentrant"})
-    return Step(model.train(), _inputs(model, batch, seq, target))
+    return CountedStep(model.train(), _inputs(model, batch, seq, target))
 
 
 def _regular(model: PreTrainedModel, dropout: bool) -> None:
@@ -115,7 +115,7 @@ OF_SEQUENCES = (
 
 
 BEFORE_WORDS = "num_image_with_embedding"
-"""A field of configs whose texts stand behind images, and have no loss without them."""
+"""Field of configs whose texts come after images, and have no loss without them."""
 
 
 def _inputs(model: PreTrainedModel, batch: int, seq: int, target: int | None) -> dict[str, object]:
@@ -151,7 +151,7 @@ def _heard(model: PreTrainedModel, batch: int, seq: int) -> dict[str, object]:
 
 
 def loss_of(model: torch.nn.Module) -> Callable[[ModelOutput], torch.Tensor] | None:
-    """What stands for the loss of a class that has none: the first of its outputs, the last layer's vectors."""
+    """Replacement of the loss of a class that has none: the first of its outputs, the last layer's vectors."""
     known = signature(model.forward).parameters
     return None if known.keys() & {"labels", "start_positions"} else lambda out: out[0]
 

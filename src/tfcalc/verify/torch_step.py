@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from tfcalc.backends.torch_nn import DROPPED
 from tfcalc.core.traced import value_of
-from tfcalc.execution.torch_nn import DROPPED
 from tfcalc.verify.reference import Reference
-from tfcalc.verify.step import RECIPES, Step
+from tfcalc.verify.step import RECIPES, CountedStep
 
 if TYPE_CHECKING:
     from tfcalc.families.transformer import Transformer
@@ -49,7 +49,7 @@ class Trained(Reference):
         return self.dropout(x)
 
 
-def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
+def torch_step(model: Transformer, run: Workload, recipe: str) -> CountedStep:
     """The model in training mode, and its arguments: vectors or ids, and labels. Within ``without_data()``."""
     batch, source, target = (value_of(size) for size in (run.batch_size, run.source.length, run.target.length))
     with torch.device("meta"):  # nn.Transformer copies its layers
@@ -63,7 +63,7 @@ def torch_step(model: Transformer, run: Workload, recipe: str) -> Step:
     else:
         read = [torch.zeros(batch, length, dtype=torch.long) for length in (source, target)]
     labels = torch.zeros(batch * target, dtype=torch.long)
-    return Step(module, {"source": read[0], "target": read[1], "labels": labels})
+    return CountedStep(module, {"source": read[0], "target": read[1], "labels": labels})
 
 
 def _on_cpu(module: nn.Module, kind: torch.dtype) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfcalc.verify.opened import OfVerification
 
 
-class Row(NamedTuple):
+class ComparedRow(NamedTuple):
     """One component, counted twice."""
 
     path: str
@@ -30,16 +30,16 @@ class Row(NamedTuple):
 
 
 class NotComparable(Unavailable):
-    """The reference has nothing that this could be held against (exit 4, as a reference that cannot be reached)."""
+    """Raised where the reference has nothing to compare with (exit 4, as a reference that cannot be reached)."""
 
     code = "not-comparable"
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The verdict, and the rows that it rests on; the last row is the total.
+    """Verdict of a comparison, and its rows; the last row is the total.
 
-    ``compared`` says what was held against what is ``against`` it (``148 tensors``, ``transformers 5.23.0``),
+    ``compared`` says what was compared with what is ``against`` it (``148 tensors``, ``transformers 5.23.0``),
     ``column`` names the latter in a word, and ``reference`` in full. ``disagreements`` are those beyond the numbers
     (names, shapes). ``unit`` is what is counted, by these ``conventions``.
     """
@@ -49,7 +49,7 @@ class Verification:
     against: str
     column: str
     reference: str
-    rows: tuple[Row, ...]
+    rows: tuple[ComparedRow, ...]
     model: dict[str, object]
     unit: str = "params"
     conventions: Mapping[str, object] | None = None
@@ -63,12 +63,12 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        """Whether every row does, not only the total."""
+        """Return whether every row agrees, not only the total."""
         return not any(row.difference for row in self.rows) and not self.disagreements
 
     @property
     def verdict(self) -> str:
-        """What was compared, and how it ended: ``agrees: 148 tensors, 124,439,808 parameters equal to …``."""
+        """Comparison and its result: ``agrees: 148 tensors, 124,439,808 parameters equal to …``."""
         total = self.rows[-1]
         if self.agrees:
             return f"agrees: {self.compared}, {total.counted:,} {self._counted_in} equal to {self.against}"
@@ -102,13 +102,13 @@ class Verification:
         )
 
     def opener(self) -> OfVerification:
-        """Where its numbers come from."""
+        """Origins of its numbers."""
         from tfcalc.verify.opened import OfVerification
 
         return OfVerification(self, self.unit, self.reference)
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
+        """JSON object of the answer."""
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "verify",
@@ -132,9 +132,9 @@ class Verification:
         }
 
 
-def side_by_side(ours: dict[str, int], theirs: dict[str, int]) -> tuple[Row, ...]:
+def side_by_side(ours: dict[str, int], theirs: dict[str, int]) -> tuple[ComparedRow, ...]:
     """A row for each name that either has, in our order, and the total."""
     names = dict.fromkeys([*ours, *theirs])
-    rows = [Row(name, ours.get(name, 0), theirs.get(name, 0)) for name in names]
+    rows = [ComparedRow(name, ours.get(name, 0), theirs.get(name, 0)) for name in names]
     rows = [row for row in rows if row.counted or row.reference]
-    return (*rows, Row("total", sum(ours.values()), sum(theirs.values())))
+    return (*rows, ComparedRow("total", sum(ours.values()), sum(theirs.values())))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfcalc.budgets.checks import Check, Checked, Place
-from tfcalc.budgets.limits import Amount
+from tfcalc.budgets.checks import BudgetReport, FileLine, LimitCheck
+from tfcalc.budgets.limits import Limit
 
 GIB = 2**30
-MAX = Amount("24GiB", 24 * GIB, percent=False)
+MAX = Limit("24GiB", 24 * GIB, percent=False)
 
 HOSTILE = (
     "]]>",
@@ -37,9 +37,9 @@ HOSTILE = (
 )
 
 
-def check(status: str = "failed", **other: object) -> Check:
+def check(status: str = "failed", **other: object) -> LimitCheck:
     """A peak that doubled from 16 to 32 GiB where 24 are allowed."""
-    given = Check(
+    given = LimitCheck(
         model="chat",
         scenario="finetune",
         metric="memory.peak_bytes",
@@ -52,30 +52,30 @@ def check(status: str = "failed", **other: object) -> Check:
         status=status,
         why="one RTX 4090 per worker",
         message="memory.peak_bytes 16.0 GiB -> 32.0 GiB, 8.00 GiB over max 24GiB: one RTX 4090 per worker",
-        place=Place("configs/chat.json", 7),
+        place=FileLine("configs/chat.json", 7),
     )
     return given._replace(**other)  # type: ignore[arg-type]
 
 
-def checked(*checks: Check, notes: tuple[str, ...] = ()) -> Checked:
-    return Checked("tfcalc.toml", checks, notes)
+def checked(*checks: LimitCheck, notes: tuple[str, ...] = ()) -> BudgetReport:
+    return BudgetReport("tfcalc.toml", checks, notes)
 
 
-def hostile(text: str) -> Checked:
+def hostile(text: str) -> BudgetReport:
     """The text wherever text from outside is."""
     other = {"model": text, "scenario": text, "metric": text, "why": text, "message": text, "base_name": text}
-    places = [check(status, **other, place=Place(text.replace("\0", ""), 1)) for status in STATUSES]
+    places = [check(status, **other, place=FileLine(text.replace("\0", ""), 1)) for status in STATUSES]
     return checked(*places, notes=(text,))
 
 
 STATUSES = ("passed", "warning", "failed", "new", "not comparable")
-EXPIRED = check(rule="expires", limit=Amount("2026-01-31", 0, percent=False), value=None, base=None, base_name="")
+EXPIRED = check(rule="expires", limit=Limit("2026-01-31", 0, percent=False), value=None, base=None, base_name="")
 EXAMPLES = {
     "nothing": checked(),
     **{status: checked(check(status)) for status in STATUSES},
     "all": checked(*map(check, STATUSES), *map(check, STATUSES), notes=("chat is new",)),
     "two models": checked(check(), check("warning", model="embed"), check("passed", model="embed", base=None)),
     "expired": checked(EXPIRED._replace(message="the budget expired on 2026-01-31: one RTX 4090 per worker")),
-    "floats": checked(check(unit="", value=0.125, base=0.1, limit=Amount("10%", 10.0, percent=True))),
-    "negative": checked(check(unit="params", value=-1, base=0, limit=Amount("0", 0, percent=False), rule="min")),
+    "floats": checked(check(unit="", value=0.125, base=0.1, limit=Limit("10%", 10.0, percent=True))),
+    "negative": checked(check(unit="params", value=-1, base=0, limit=Limit("0", 0, percent=False), rule="min")),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.budgets.formats.examples import EXAMPLES, HOSTILE, STATUSES, check, checked, hostile
-from tfcalc.budgets.checks import Checked, Place
+from tfcalc.budgets.checks import BudgetReport, FileLine
 from tfcalc.budgets.formats import written
 from tfcalc.budgets.formats.github import summarize
 from tfcalc.errors import UsageError
@@ -17,7 +17,7 @@ COMMAND = re.compile(r"::(?P<name>[a-z-]+)(?: (?P<properties>.*?))?::(?P<data>.*
 """A line that begins with ``::`` is a command up to the next ``::``; the properties in it are separated by commas."""
 
 
-def commands(checks: Checked) -> list[tuple[str, dict[str, str], str]]:
+def commands(checks: BudgetReport) -> list[tuple[str, dict[str, str], str]]:
     """Name, properties and message of each; the last line, which is the verdict, is none."""
     *lines, verdict = written(checks, "github").split("\n")
     assert not verdict.startswith(("::", "##["))
@@ -65,7 +65,7 @@ def test_a_text_is_a_message_and_nothing_else(text: str) -> None:
 
 @pytest.mark.parametrize("path", ["a,b.json", "c:d%0A.json", "e::f.json", "two\nlines.json", "größe.json"])
 def test_the_path_is_that_of_the_file(path: str) -> None:
-    [(_, properties, _)] = commands(checked(check(place=Place(path, 0))))
+    [(_, properties, _)] = commands(checked(check(place=FileLine(path, 0))))
     assert properties["file"] == path
     assert properties["line"] == "1"
 

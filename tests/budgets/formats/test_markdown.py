@@ -9,9 +9,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from tests.budgets.formats.examples import EXAMPLES, GIB, HOSTILE, check, checked, hostile
-from tfcalc.budgets.checks import Checked
+from tfcalc.budgets.checks import BudgetReport
 from tfcalc.budgets.formats import written
-from tfcalc.budgets.limits import Amount
+from tfcalc.budgets.limits import Limit
 
 MENTION = re.compile(r"(?<!\w)[@#]\w")
 """What GitHub makes a link of, wherever it is text that is not code."""
@@ -19,12 +19,12 @@ PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 TAGS = {"p", "strong", "code", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "details", "summary"}
 
 
-def page(checks: Checked) -> str:
+def page(checks: BudgetReport) -> str:
     rendered: str = PARSER.render(written(checks, "markdown"))
     return rendered
 
 
-def cells(checks: Checked) -> list[list[str]]:
+def cells(checks: BudgetReport) -> list[list[str]]:
     """The text of each cell of each row, as a reader sees it."""
     rows = re.findall(r"<tr>(.*?)</tr>", page(checks), flags=re.DOTALL)
     return [[seen(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
@@ -79,7 +79,7 @@ def test_different_values_look_different() -> None:
     """One byte over 24 GiB is 24.0 GiB when it is rounded; 10.04 % more is 10.0 %."""
     over = check(value=24 * GIB + 1, base=24 * GIB)
     assert cells(checked(over))[1][4:6] == ["25,769,803,776 B", "25,769,803,777 B (+0.0 %)"]
-    grown = check(value=11_004, base=10_000, unit="params", limit=Amount("10%", 10.0, percent=True))
+    grown = check(value=11_004, base=10_000, unit="params", limit=Limit("10%", 10.0, percent=True))
     assert cells(checked(grown))[1][4:6] == ["10k", "11k (+10.040 %)"]
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.budgets.formats.examples import EXAMPLES, GIB, HOSTILE, STATUSES, check, checked, hostile
-from tfcalc.budgets.checks import Checked, Place
+from tfcalc.budgets.checks import BudgetReport, FileLine
 from tfcalc.budgets.formats import FORMATS, written
 from tfcalc.budgets.formats.findings import RULES, findings
 from tfcalc.budgets.limits import RULES as LIMITS
@@ -95,7 +95,7 @@ def test_junit_says_what_became_of_each_case() -> None:
     assert root.attrib == {"name": "tfcalc budget", "tests": "5", "failures": "1", "errors": "1"}
 
 
-def fingerprints(checks: Checked) -> list[str]:
+def fingerprints(checks: BudgetReport) -> list[str]:
     of_sarif = [
         result["partialFingerprints"]["primaryLocationLineHash"]
         for result in json.loads(written(checks, "sarif"))["runs"][0]["results"]
@@ -106,7 +106,7 @@ def fingerprints(checks: Checked) -> list[str]:
 
 
 def test_a_finding_is_known_again_when_its_numbers_change() -> None:
-    moved = check(value=33 * GIB, base=32 * GIB, message="more", why="else", place=Place("other.json", 9))
+    moved = check(value=33 * GIB, base=32 * GIB, message="more", why="else", place=FileLine("other.json", 9))
     assert fingerprints(checked(moved)) == fingerprints(checked(check()))
 
 

@@ -19,8 +19,8 @@ from tfcalc.errors import UsageError, one_of
 from tfcalc.families.transformer import Transformer
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
     from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 OF = ("params", "flops", "memory")

@@ -15,7 +15,7 @@ from tfcalc.model import Model
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.footprint.plans import Serving, Training
+    from tfcalc.plans import Serving, Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class MemoryAmount:
     def _at_least(self, model: Model) -> int:
         if self.training is not None or (self.workload is not None and self.workload.training):
             from tfcalc.analysis.peaks import Peaks
-            from tfcalc.footprint.plans import Training
+            from tfcalc.plans import Training
 
             peaks = Peaks(model)
             step = (self.workload or default_run(model)).replaced(phase="train"), self.training or Training()

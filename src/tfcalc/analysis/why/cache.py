@@ -12,8 +12,8 @@ from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
-from tfcalc.footprint.plans import Serving
-from tfcalc.footprint.serving.caches import mixers
+from tfcalc.plans import Serving
+from tfcalc.serving.caches import mixers
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts

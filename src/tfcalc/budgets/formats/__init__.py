@@ -1,17 +1,17 @@
-"""What CI systems and reviewers read of ``tfcalc budget``: one module per format, from the same checks."""
+"""Formats of ``tfcalc budget`` for CI systems and reviewers: one module per format, from the same checks."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Checked
+    from tfcalc.budgets.checks import BudgetReport
 
 FORMATS = ("github", "junit", "sarif", "gitlab", "markdown")
 """The formats of ``tfcalc budget`` that are made here; all others come from its sheet."""
 
 
-def written(checked: Checked, form: str) -> str:
+def written(checked: BudgetReport, form: str) -> str:
     """The checks in one of FORMATS, without a newline at the end.
 
     The same bytes for the same checks: there is no date in it, and no name of a machine. What GitHub shows as a step's

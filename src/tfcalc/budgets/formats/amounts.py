@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Check
+    from tfcalc.budgets.checks import LimitCheck
 
 MOST_DIGITS = 9
-"""Of a change in per cent, after the point."""
+"""Decimal places of a change in per cent."""
 
 
 class Amounts(NamedTuple):
@@ -21,7 +21,7 @@ class Amounts(NamedTuple):
     change: str
 
 
-def amounts(check: Check, units: str) -> Amounts:
+def amounts(check: LimitCheck, units: str) -> Amounts:
     """The two values of a check, bytes in ``units`` (iec or si), and how far the second is from the first.
 
     A change is in per cent of the first value, and empty where that is 0 or the two are equal.
@@ -37,7 +37,7 @@ def amounts(check: Check, units: str) -> Amounts:
     return Amounts(before, after, _change(check))
 
 
-def _change(check: Check) -> str:
+def _change(check: LimitCheck) -> str:
     """``+10.0 %``; with more digits where it is not the limit, but would be rounded to it."""
     if not check.base or check.value is None or check.base == check.value:
         return ""

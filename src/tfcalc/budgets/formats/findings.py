@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.budgets.checks import FAILED, NOT_COMPARABLE, STATUSES, WARNING
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Check, Checked
+    from tfcalc.budgets.checks import BudgetReport, LimitCheck
 
 FOUND = (FAILED, NOT_COMPARABLE, WARNING)
-"""What a reviewer has to look at. A model that is new and a limit that is met are no findings."""
+"""Statuses that a reviewer has to look at. A new model and a limit that is met are no findings."""
 
 RULES = {
     "max": "A metric is above its limit",
@@ -25,13 +25,13 @@ RULES = {
     "expires": "A budget has expired",
     "not_comparable": "A metric cannot be compared with its earlier value",
 }
-"""What a finding says, by the name of its rule."""
+"""Descriptions of findings, by the name of their rule."""
 
 
 class Finding(NamedTuple):
     """A check, and 64 hexadecimal digits that stay the same while model, scenario, metric and rule do."""
 
-    check: Check
+    check: LimitCheck
     fingerprint: str
 
     @property
@@ -40,7 +40,7 @@ class Finding(NamedTuple):
         return "not_comparable" if self.check.status == NOT_COMPARABLE else self.check.rule
 
 
-def findings(checked: Checked, statuses: Collection[str] = FOUND) -> list[Finding]:
+def findings(checked: BudgetReport, statuses: Collection[str] = FOUND) -> list[Finding]:
     """The checks of these statuses, those that concern people most first.
 
     Where two budgets limit the same metric of the same model by the same rule, the second has a fingerprint of its own.
@@ -57,7 +57,7 @@ def findings(checked: Checked, statuses: Collection[str] = FOUND) -> list[Findin
     return sorted(told, key=lambda one: STATUSES.index(one.check.status))
 
 
-def named(check: Check) -> str:
+def named(check: LimitCheck) -> str:
     """``chat (finetune): memory.peak_bytes``."""
     scenario = f" ({check.scenario})" if check.scenario else ""
     return f"{check.model}{scenario}: {check.metric}"

@@ -8,29 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, WARNING
+from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, WARNING, verdict
 from tfcalc.budgets.formats.findings import FOUND, findings, named
 from tfcalc.budgets.formats.paths import reference
-from tfcalc.budgets.table import verdict
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Check, Checked
+    from tfcalc.budgets.checks import BudgetReport, LimitCheck
 
 LEVELS = {FAILED: "error", NOT_COMPARABLE: "error", WARNING: "warning", NEW: "notice"}
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable with the path of the file that GitHub shows as the summary of a step."""
 
 
-def render(checked: Checked) -> str:
+def render(checked: BudgetReport) -> str:
     """Annotations, the errors first, then the verdict, which GitHub leaves in the log."""
     annotations = [_annotation(one.check) for one in findings(checked, (*FOUND, NEW))]
     notes = [f"::notice::{_data(note)}" for note in checked.notes]
     return "\n".join([*annotations, *notes, inert(printable(verdict(checked)))])
 
 
-def summarize(checked: Checked, environ: Mapping[str, str]) -> None:
+def summarize(checked: BudgetReport, environ: Mapping[str, str]) -> None:
     """Append the markdown to the file that ``GITHUB_STEP_SUMMARY`` names; nothing where it names none.
 
     Raises UsageError where that file cannot be written.
@@ -48,7 +47,7 @@ def summarize(checked: Checked, environ: Mapping[str, str]) -> None:
         raise UsageError(f"{SUMMARY}: cannot write {quoted(path)}: {why}", f"unset {SUMMARY}") from None
 
 
-def _annotation(check: Check) -> str:
+def _annotation(check: LimitCheck) -> str:
     properties = {
         "file": _property(reference(check.place.path)),
         "line": str(max(check.place.line, 1)),
@@ -59,7 +58,7 @@ def _annotation(check: Check) -> str:
 
 
 def _data(text: str) -> str:
-    """What follows the second ``::``, on one line.
+    """Message after the second ``::``, on one line.
 
     >>> _data("100%: ::error::")
     '100%25: ::error::'

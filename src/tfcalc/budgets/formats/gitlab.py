@@ -11,12 +11,12 @@ from tfcalc.budgets.formats.paths import reference
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Checked
+    from tfcalc.budgets.checks import BudgetReport
 
 SEVERITIES = {FAILED: "major", NOT_COMPARABLE: "major", WARNING: "minor"}
 
 
-def render(checked: Checked) -> str:
+def render(checked: BudgetReport) -> str:
     """ASCII, so that it is the same JSON in any encoding; an empty array where nothing was found."""
     report = [
         {

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from xml.etree.ElementTree import Element
 
-    from tfcalc.budgets.checks import Check, Checked
+    from tfcalc.budgets.checks import BudgetReport, LimitCheck
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
-def render(checked: Checked) -> str:
+def render(checked: BudgetReport) -> str:
     """ASCII, so that it is the same XML in any encoding. Notes are a suite without cases, called as the file is."""
     root = _element("testsuites", {"name": "tfcalc budget", **_counts(checked.checks, ("failures", "errors"))})
-    by_model: dict[str, list[Check]] = {}
+    by_model: dict[str, list[LimitCheck]] = {}
     for check in checked.checks:
         by_model.setdefault(check.model, []).append(check)
     for model, checks in by_model.items():
@@ -40,13 +40,13 @@ def render(checked: Checked) -> str:
     return f"{DECLARATION}\n{ElementTree.tostring(root, encoding='us-ascii', xml_declaration=False).decode()}"
 
 
-def _counts(checks: tuple[Check, ...] | list[Check], told: tuple[str, ...]) -> dict[str, str]:
+def _counts(checks: tuple[LimitCheck, ...] | list[LimitCheck], told: tuple[str, ...]) -> dict[str, str]:
     found = Counter(check.status for check in checks)
     of = {"failures": FAILED, "errors": NOT_COMPARABLE, "skipped": NEW}
     return {"tests": str(len(checks)), **{key: str(found[of[key]]) for key in told}}
 
 
-def _case(check: Check, names: Counter[str], units: str) -> Element:
+def _case(check: LimitCheck, names: Counter[str], units: str) -> Element:
     """The name does not depend on values or limits, so that a CI system can follow a test case through its runs."""
     name = f"{check.metric} {check.rule}" + (f" ({check.scenario})" if check.scenario else "")
     names[name] += 1
@@ -64,7 +64,7 @@ def _case(check: Check, names: Counter[str], units: str) -> Element:
     return case
 
 
-def _details(check: Check, units: str) -> str:
+def _details(check: LimitCheck, units: str) -> str:
     told = amounts(check, units)
     lines = {
         "metric": check.metric,

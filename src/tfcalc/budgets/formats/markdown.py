@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.budgets.checks import FAILED, NEW, PASSED
+from tfcalc.budgets.checks import FAILED, NEW, PASSED, verdict
 from tfcalc.budgets.formats.amounts import amounts
 from tfcalc.budgets.formats.findings import FOUND, findings
-from tfcalc.budgets.table import verdict
 from tfcalc.printable import printable
 from tfcalc.render.markdown import line, text
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Check, Checked
+    from tfcalc.budgets.checks import BudgetReport, LimitCheck
 
 PLAIN = re.compile(r"[\w./:=+%-]([\w./:=+% -]*[\w./:=+%-])?", re.ASCII)
-"""What a code span shows as it is, wherever it is."""
+"""Characters that a code span shows as they are."""
 MARKS = re.compile(r"[!-/:-@\[-`{-~]")
 """ASCII punctuation, all of what Markdown may read as more than text."""
 
 
-def render(checked: Checked) -> str:
+def render(checked: BudgetReport) -> str:
     """A table of all that did not just pass; the rest folded into one line."""
     told = [one.check for one in findings(checked, (*FOUND, NEW))]
     lines = [f"**{text(printable(verdict(checked)))}**"]
@@ -40,12 +39,12 @@ def render(checked: Checked) -> str:
     return "\n".join(lines)
 
 
-def _needs_words(check: Check) -> bool:
-    """Whether its row does not say what is the matter: from where on it warns, why there is nothing to compare."""
+def _needs_words(check: LimitCheck) -> bool:
+    """Return whether its row needs an explanation: of a warning's threshold, or of a missing baseline."""
     return check.status != FAILED or check.rule == "expires"
 
 
-def _table(checks: list[Check], units: str) -> list[str]:
+def _table(checks: list[LimitCheck], units: str) -> list[str]:
     scenarios, bases = any(check.scenario for check in checks), any(check.base is not None for check in checks)
     whys = {"why": "---"} if any(check.why for check in checks) else {}
     heading = {"result": "---", "model": "---"} | ({"scenario": "---"} if scenarios else {}) | {"metric": "---"}
@@ -55,7 +54,7 @@ def _table(checks: list[Check], units: str) -> list[str]:
     ]
 
 
-def _cells(check: Check, units: str) -> dict[str, str]:
+def _cells(check: LimitCheck, units: str) -> dict[str, str]:
     given = amounts(check, units)
     return {
         "result": check.status,
@@ -73,7 +72,7 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _folded(checks: list[Check], units: str) -> str:
+def _folded(checks: list[LimitCheck], units: str) -> str:
     items = ", ".join(
         f"{code(check.model)} {code(check.metric)} {text(amounts(check, units).after)} "
         f"({code(f'{check.rule} {check.limit.text}')})"

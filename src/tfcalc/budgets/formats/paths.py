@@ -31,7 +31,7 @@ def from_root(path: str, separator: str = os.sep) -> str:
 
 
 def uri(path: str) -> str:
-    """The same as a reference in a document: a relative one, or ``file:///…`` for a file outside of the repository.
+    """URI of a path in a document: a relative one, or ``file:///…`` for a file outside of the repository.
 
     >>> uri("configs/größe 1.json"), uri("a:b.json"), uri("/tmp/a.json")
     ('configs/gr%C3%B6%C3%9Fe%201.json', 'a%3Ab.json', 'file:///tmp/a.json')
@@ -42,5 +42,5 @@ def uri(path: str) -> str:
 
 
 def _from_bytes(path: str) -> bool:
-    """Whether all half characters in it stand for bytes that are no UTF-8, as Python reads the names of files."""
+    """Return whether all surrogates in it are bytes that are no UTF-8, as Python reads the names of files."""
     return all(not 0xD800 <= ord(one) <= 0xDFFF or 0xDC80 <= ord(one) <= 0xDCFF for one in path)

@@ -12,7 +12,7 @@ from tfcalc.budgets.formats.paths import uri
 from tfcalc.printable import printable
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.checks import Checked
+    from tfcalc.budgets.checks import BudgetReport
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {FAILED: "error", NOT_COMPARABLE: "error", WARNING: "warning"}
@@ -27,7 +27,7 @@ NOT_COMPARABLE_HELP = (
 )
 
 
-def render(checked: Checked) -> str:
+def render(checked: BudgetReport) -> str:
     """One run with all rules, and a result for each finding. ASCII, so that it is the same JSON in any encoding."""
     driver = {"name": "tfcalc", "version": __version__, "rules": [_rule(rule) for rule in RULES]}
     results = [_result(one) for one in findings(checked)]
@@ -69,7 +69,7 @@ def _result(one: Finding) -> dict[str, object]:
 
 
 def _message(text: str) -> str:
-    """As SARIF has plain text (3.11): braces would be placeholders, ``[…](…)`` a link.
+    """Escape plain text for SARIF (3.11): braces would be placeholders, ``[…](…)`` a link.
 
     >>> _message("{0} [here](1)")
     '{{0}} [here] (1)'

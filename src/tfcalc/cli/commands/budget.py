@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcalc import __version__
-from tfcalc.budgets.checks import Checked
+from tfcalc.budgets.checks import BudgetReport
 from tfcalc.budgets.formats import FORMATS
 from tfcalc.cli.asking import refuse_idle
 from tfcalc.cli.commands import Command
@@ -23,11 +23,11 @@ from tfcalc.printable import quoted
 from tfcalc.settings_file import existing_folder, text_of
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.before import Other
-    from tfcalc.budgets.checks import Check
+    from tfcalc.budgets.baseline import Baseline
+    from tfcalc.budgets.checks import LimitCheck
     from tfcalc.budgets.file import BudgetFile
     from tfcalc.budgets.numbers import Numbers
-    from tfcalc.budgets.run import Run
+    from tfcalc.budgets.run import BudgetRun
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
@@ -94,25 +94,25 @@ def _path(settings: Settings) -> Path:
 
 
 def _parsed(text: str, path: str) -> BudgetFile:
-    from tfcalc.budgets.file import read_budgets
+    from tfcalc.budgets.read import read_budgets
     from tfcalc.cli.budget_options import known_options
 
     return read_budgets(text, path, known_options())
 
 
-def _checked(settings: Settings, file: BudgetFile) -> Checked:
-    from tfcalc.budgets.run import Run
+def _checked(settings: Settings, file: BudgetFile) -> BudgetReport:
+    from tfcalc.budgets.run import BudgetRun
 
     numbers, folder = _numbers(settings, file), Path(file.path).parent
     other, units = _other(settings, file, numbers), _units(settings, file)
-    run = Run(file, folder, numbers, other, settings.get("only", "*"), units)
+    run = BudgetRun(file, folder, numbers, other, settings.get("only", "*"), units)
     if not run.models:
         only = settings.get("only")
         raise UsageError(f"--model {quoted(only)} matches none of [models]", nearest(only, file.models))
     return run.checked(_today(settings))._replace(ask=partial(_asked, run))
 
 
-def _asked(run: Run, check: Check, keys: tuple[str, ...]) -> Openable:
+def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable:
     """The answer that a check is about, as deep as the keys go."""
     from tfcalc.answers.question import levels
     from tfcalc.budgets.metric import read
@@ -136,9 +136,9 @@ def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
     return Numbers(Asker(ascii_only=settings.get("ascii", False)), file.scenarios)
 
 
-def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
+def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
     """What the numbers are compared with: the revision, else the recorded values, else nothing."""
-    from tfcalc.budgets.before import NOTHING, AtRevision, Nothing, Recorded
+    from tfcalc.budgets.baseline import NO_BASELINE, GitBaseline, LockBaseline, NoBaseline
     from tfcalc.budgets.lock import read
     from tfcalc.budgets.run import shown
     from tfcalc.budgets.sources import Revision
@@ -146,27 +146,27 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Other:
     ref = settings.get("base")
     if ref:
         try:
-            return AtRevision(Revision(ref, file, Path(file.path).parent, _parsed), numbers, file)
+            return GitBaseline(Revision(ref, file, Path(file.path).parent, _parsed), numbers, file)
         except Unavailable:
             raise
         except TfcalcError as error:
-            return Nothing(ref, error.message)
+            return NoBaseline(ref, error.message)
     path = _baseline(settings, file)
     if not os.path.exists(path) and not settings.get("baseline"):
-        return Nothing("", NOTHING)
-    return Recorded(read(path, shown(path)), shown(path), file, __version__)
+        return NoBaseline("", NO_BASELINE)
+    return LockBaseline(read(path, shown(path)), shown(path), file, __version__)
 
 
 def _updated(settings: Settings, file: BudgetFile) -> Updated:
     """Record the values of today, and write them."""
-    from tfcalc.budgets.before import NOTHING, Nothing
+    from tfcalc.budgets.baseline import NO_BASELINE, NoBaseline
     from tfcalc.budgets.lock import read
-    from tfcalc.budgets.run import Run, shown
+    from tfcalc.budgets.run import BudgetRun, shown
     from tfcalc.budgets.update import updated
 
     path = _baseline(settings, file)
     folder, units = Path(file.path).parent, _units(settings, file)
-    run = Run(file, folder, _numbers(settings, file), Nothing("", NOTHING), units=units)
+    run = BudgetRun(file, folder, _numbers(settings, file), NoBaseline("", NO_BASELINE), units=units)
     before = read(path, shown(path)) if os.path.exists(path) else None
     found = updated(run, before, shown(path), __version__, settings.get("reason", ""))
     try:
@@ -201,21 +201,21 @@ def _today(settings: Settings) -> date:
 
 def code(answer: Answer) -> int:
     """1 over budget, 3 where something is not comparable."""
-    return answer.exit_code if isinstance(answer, Checked) else 0
+    return answer.exit_code if isinstance(answer, BudgetReport) else 0
 
 
-def write(answer: Checked | Updated, settings: Settings) -> None:
+def write(answer: BudgetReport | Updated, settings: Settings) -> None:
     """In a format of its own, or as any answer."""
     from tfcalc.cli.output import deliver, show
 
     form = settings.get("format", "table")
-    if isinstance(answer, Checked):
+    if isinstance(answer, BudgetReport):
         settings = settings.with_values(units=answer.units)
-    if form == "github" and isinstance(answer, Checked) and settings.given["format"].source != FILE:
+    if form == "github" and isinstance(answer, BudgetReport) and settings.given["format"].source != FILE:
         from tfcalc.budgets.formats.github import summarize
 
         summarize(answer, os.environ)
-    if form in FORMATS and isinstance(answer, Checked) and not settings.get("quiet"):
+    if form in FORMATS and isinstance(answer, BudgetReport) and not settings.get("quiet"):
         from tfcalc.budgets.formats import written
 
         deliver(written(answer, form), settings, commands=form == "github")

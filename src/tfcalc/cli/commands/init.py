@@ -105,8 +105,8 @@ def _check_free(target: Path) -> None:
 
 def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tuple[Modelled, ...]]:
     """The text, and its models: those below ``folder``, by their paths from ``beside`` on."""
+    from tfcalc.budgets.config_search import MOST_MODELS, MOST_READ, configs, names
     from tfcalc.budgets.file import ModelEntry
-    from tfcalc.budgets.found import MOST_MODELS, MOST_READ, configs, names
     from tfcalc.budgets.sources import Source
     from tfcalc.budgets.starter import Modelled, starter
     from tfcalc.cli.asking import Asker
@@ -132,9 +132,9 @@ def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tupl
 def _measured(source: Source, ask: Ask) -> Modelled | str:
     """What a model takes today, as far as it is supported; why it is not counted where nothing is."""
     from tfcalc.budgets.metric import read
-    from tfcalc.budgets.starter import METRICS, SCENARIOS, Modelled, Value
+    from tfcalc.budgets.starter import METRICS, SCENARIOS, Modelled, StarterValue
 
-    values: list[Value] = []
+    values: list[StarterValue] = []
     for name, scenario in METRICS:
         metric = read(name)
         try:
@@ -144,7 +144,7 @@ def _measured(source: Source, ask: Ask) -> Modelled | str:
                 return error.message
             continue
         if isinstance(value, int) and value > 0:
-            values.append(Value(name, scenario, value))
+            values.append(StarterValue(name, scenario, value))
     return Modelled(source.entry, tuple(values))
 
 

@@ -198,7 +198,7 @@ def _models(family: str | None, word: str, *, with_sources: bool) -> Models:
 
 
 def _trainable() -> Trainable:
-    from tfcalc.execution.measured import trainable
+    from tfcalc.training.measured import trainable
 
     return Trainable(trainable())
 

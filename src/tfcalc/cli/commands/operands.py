@@ -13,7 +13,7 @@ from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload
 

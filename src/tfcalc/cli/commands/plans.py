@@ -9,7 +9,7 @@ from tfcalc.analysis.common import default_run
 from tfcalc.analysis.effects import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.footprint.plans import Serving, Training
+from tfcalc.plans import Serving, Training
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from tfcalc.printable import quoted
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tfcalc.arrays.questions import Question
+    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.swept import Swept
     from tfcalc.arrays.table import Table
     from tfcalc.model import Model
@@ -191,7 +191,7 @@ def _lengths(settings: Settings, otherwise: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _conventions(question: Question, table: Table) -> dict[str, object]:
+def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
     """What all points share: what is run need not be the same, where a model's context is swept."""
     ends = [int(place) for place in table.valid.nonzero()[0][[0, -1]]]
     at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]

@@ -1,0 +1,212 @@
+"""Programs: a model on a tape, by the code of one backend, with adapters beside its own maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.backends.cache import Cache
+from tfcalc.backends.transformers import Transformers
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.tensors import plain
+from tfcalc.errors import InvalidModel
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops.elementwise import add, dropout, scaled
+from tfcalc.ops.products import linear
+from tfcalc.ops.shapes import copied
+from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.trace import Part
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
+
+MAPS = (".lora_A", ".lora_B")
+
+
+class TrainedParts(NamedTuple):
+    """Frozen modules of a model, and the adapters beside its linear maps, by path without layer numbers."""
+
+    frozen: frozenset[str]
+    adapters: Mapping[str, tuple[Weight, Weight]]
+
+
+def tuned(tree: Component) -> TrainedParts:
+    """Frozen modules and adapters of a tree."""
+    frozen: set[str] = set()
+    adapters: dict[str, dict[str, Weight]] = {}
+    for node in tree.walk():
+        path, own = plain(node.path), node.component.own
+        if own.weights and all(weight.frozen for weight in own.weights):
+            frozen.add(path)
+        for name in MAPS:
+            if node.path.endswith(name):
+                adapters.setdefault(plain(node.path.removesuffix(name)), {})[name] = own.weights[0]
+    both = {path: (maps[MAPS[0]], maps[MAPS[1]]) for path, maps in adapters.items() if len(maps) == 2}
+    return TrainedParts(frozenset(frozen), both)
+
+
+class AdapterInterpreter(Interpreter):
+    """Runs a model of which a part is trained, or small maps beside its own (LoRA as peft runs it)."""
+
+    def __init__(self, tape: Tape, numerics: Numerics, *, every_layer: bool) -> None:
+        super().__init__(tape, numerics, self._is_trained, every_layer=every_layer)
+        self.tuned = TrainedParts(frozenset(), {})
+
+    def _is_trained(self, path: str) -> bool:
+        return not self.tuned.frozen or _module_path(path) not in self.tuned.frozen
+
+    def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:
+        """``made + (x A) B · α/r``, where x is brought to the adapters' format, and the sum back to that of ``made``.
+
+        Beside 4-bit weights autocast brings x to the format of products itself, and what the adapters make is brought
+        back before the sum.
+
+        Source: peft's tuners/lora/layer.py (Linear.forward) and tuners/lora/bnb.py (Linear4bit.forward).
+        """
+        maps = self.tuned.adapters.get(_module_path(self.tape.path)) if self.tuned.adapters else None
+        if maps is None:
+            return made
+        dtype, packed = self.numerics.adapters or self.numerics.weights, self.numerics.packed
+        if packed:
+            made = copied(made, made.shape, "clone", made.strides)
+        read = x if packed and self.numerics.autocast else self.to(x, dtype)  # a variable has it to the end
+        y = dropout(read, "lora_dropout") if self.numerics.drops_adapters else read
+        for weight, name in zip(maps, MAPS, strict=True):
+            with self.tape.inside(part.name + name):
+                y = linear(y, self.weight(weight._replace(frozen=False), dtype=self.numerics.adapters))
+        y = scaled(y)
+        return add(made, self.to(y, made.dtype)) if packed else self.to(add(made, y), made.dtype)
+
+
+_module_path = lru_cache(maxsize=4096)(plain)
+
+
+class ModuleProgram:
+    """A model that can be run on its tape."""
+
+    def __init__(
+        self, module: Module, run: Workload, numerics: Numerics, backend: Transformers, *, every_layer: bool = True
+    ) -> None:
+        self.module = module
+        self.backend = backend
+        self.run = self.backend.workload(run, numerics)
+        self.tape = Tape(MemoryTracker(watch=every_layer))
+        self.tape.sums_in_place = not numerics.traced
+        self.trace = AdapterInterpreter(self.tape, numerics, every_layer=every_layer)
+        self.cache: Cache | None = None
+
+    def autocast_ends(self) -> None:
+        """Autocast's copies of weights are forgotten."""
+        self.trace.autocast_ends()
+
+    def run_experts_by(self, code: str) -> None:
+        """Choose transformers' ``experts_implementation``."""
+        self.backend.experts_by = code
+
+    def __call__(self, tree: Component) -> Tensor:
+        """Run the model from token ids to the loss; ``tree`` says what is trained."""
+        self.trace.tuned = tuned(tree)
+        stream = self.run.target
+        ids = self.trace.given((stream.batch, stream.length), "int64", "token ids")
+        return self.module(ids, Context(self.run, stream, self.backend, cache=self.cache))
+
+
+class Code(NamedTuple):
+    """Code that runs a model: a ``backend``, its ``loss`` if not the usual one, and whether it is compiled."""
+
+    backend: str = "auto"
+    loss: str = "auto"
+    compiles: bool = False
+
+
+def program(
+    model: Model,
+    run: Workload,
+    numerics: Numerics,
+    backend: str,
+    loss: str = "auto",
+    compiles: bool = False,
+    *,
+    every_layer: bool = True,
+    ends_alone: bool = False,
+) -> ModuleProgram:
+    """The model on a new tape. Raises InvalidModel where this code does not run such a model.
+
+    The code is a :class:`Code`. ``every_layer`` runs, rather than one of each kind; or, of a row of equal layers, those
+    at its ends (``ends_alone``), which is enough to find when most is live.
+    """
+    module, code = _run_by(model, backend)
+    code.loss = code.loss if loss == "auto" else loss
+    code.compiles = compiles
+    made = ModuleProgram(module, run, numerics, code, every_layer=every_layer)
+    made.trace.ends_alone = ends_alone
+    return made
+
+
+def compilable(model: Module, *, drops: bool) -> bool:
+    """Return whether all its layers are RMSNorms, plain attention and gated networks, whose saved bytes are known."""
+    from tfcalc.nn.stack import Stack
+
+    stacks = [each for each in model.all_of() if isinstance(each, Stack)]
+    return bool(stacks) and all(_plain(layer, drops) for stack in stacks for layer in stack.layers)
+
+
+MORE = ("tempered", "clipped", "capped", "sinks", "sub_norm", "gate", "alibi", "table")
+"""Fields of attention by which it is more than its maps, norms, rotations and kernel."""
+
+
+def _plain(layer: Module, drops: bool) -> bool:
+    from tfcalc.nn.attention import Attention
+    from tfcalc.nn.basic import Norm
+    from tfcalc.nn.feed_forward import GatedFeedForward
+    from tfcalc.nn.layers import PreNorm
+
+    if type(layer) is not PreNorm or layer.in_float32 or (drops and layer.dropped):
+        return False
+    attention, network = (*layer.subs, None, None)[:2]
+    if type(attention) is not Attention or type(network) is not GatedFeedForward or len(layer.subs) != 2:
+        return False
+    norms = [each for each in layer.all_of() if isinstance(each, Norm)]
+    more = any(getattr(attention, name) for name in MORE) or network.gate is None or network.sub_norm is not None
+    dropped = drops and (attention.dropout or network.dropout)
+    return not more and not dropped and all(norm.form.startswith("rmsnorm") for norm in norms)
+
+
+def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
+    from tfcalc.configs.published import HFModel
+    from tfcalc.families.transformer import Transformer
+
+    if isinstance(model, HFModel) and implementation == "fused":
+        from tfcalc.backends.fused import Fused
+
+        return model.module(), Fused()
+    if isinstance(model, HFModel) and implementation == "torchtune":
+        from tfcalc.backends.torchtune import Torchtune
+
+        if implementation not in model.family.libraries:
+            what = f"torchtune's code of model_type {model.family.model_type!r} is not supported"
+            raise InvalidModel(what, "that of llama, mistral and qwen2 is; take --backend transformers")
+        return model.module(), Torchtune()
+    if isinstance(model, HFModel) and implementation in PUBLISHED:
+        return model.module(), Transformers()
+    if isinstance(model, Transformer) and implementation in CLASSIC:
+        from tfcalc.backends.torch_nn import TorchNN, check_supported
+
+        check_supported(model)
+        return model.module(), TorchNN()
+    known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
+    raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
+
+
+PUBLISHED = ("auto", "transformers", "fused", "torchtune")
+CLASSIC = ("auto", "torch")
+"""Backends that can run a model of a config.json, and the classic one."""

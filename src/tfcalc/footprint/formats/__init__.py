@@ -1,1 +1,0 @@
-"""Number formats of weights, quantized or not, and which tensors of a model are stored in which."""

@@ -1,1 +1,0 @@
-"""What serving holds beside the weights: caches as transformers has them, and pages as an engine shares them out."""

@@ -1,0 +1,253 @@
+"""Plans of training and of serving: the options of ``memory`` beside the workload, and trainers' own presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from tfcalc.core.number import Num
+from tfcalc.dimensions import Described, choice, described, dimension, facet, text
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.serving.caches import ALLOCATIONS, BLOCK, FORMATS, PAGED
+from tfcalc.training.optimizers import OPTIMIZERS
+from tfcalc.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
+from tfcalc.training.precisions import PRECISIONS, SPELLINGS
+from tfcalc.training.sharding import LAYOUTS, OFFLOADS
+from tfcalc.workload import Workload
+
+BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
+LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
+STAGES = ("0", "1", "2", "3")
+AUTO = "auto"
+TRAINER, TUTORIAL = "trainer", "tutorial"
+
+
+@described()
+class Training(Described):
+    """Plan of training: number formats, optimizer, backend, frozen modules, and sharding over GPUs.
+
+    ``precision`` "auto" is the checkpoint's own number format (fp32 for the model without a name), in which adapters
+    of a 16-bit checkpoint are trained under autocast, as transformers' Trainer does; ``backend`` "auto" is transformers
+    for published models and torch.nn for the classic one. A ``preset`` is only told of: its fields are those of
+    :func:`tfcalc.training_preset`.
+    """
+
+    preset: str = text(
+        "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
+    )
+    precision: str = choice(
+        "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
+        "bf16-master keeps fp32 master weights; auto: the checkpoint's own, with LoRA under autocast",
+        "--precision",
+        default=AUTO,
+        known=(AUTO, *PRECISIONS),
+        spellings=SPELLINGS,
+    )
+    optimizer: str = choice(
+        "optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS), spellings=NAMES_OF_OTHERS
+    )
+    optimizer_in_backward: bool = choice(
+        "step each parameter in backward as soon as its gradient is complete, and free the gradient",
+        "--optimizer-in-backward/--no-optimizer-in-backward",
+        default=False,
+    )
+    offload_activations: bool = choice(
+        "keep what is saved for backward in the host's memory until backward reads it",
+        "--offload-activations/--no-offload-activations",
+        default=False,
+    )
+    backend: str = choice(
+        "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
+        "--backend",
+        default=AUTO,
+        known=BACKENDS,
+    )
+    loss: str = choice(
+        "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
+        "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), of 256 tokens at a time, whose logits backward "
+        "makes again (checkpointed: TRL's chunked_nll), or by a fused kernel without logits (Liger's); auto: the "
+        "backend's own",
+        "--loss",
+        default=AUTO,
+        known=LOSSES,
+    )
+    compile: bool = choice(
+        "torch.compile of each layer and of the loss, as torchtune and torchtitan do",
+        "--compile/--no-compile",
+        default=False,
+    )
+    device: str = choice(
+        "whose kernels run; recorded: CUDA's kernels on CPU tensors, as in the recorded tests",
+        "--device",
+        default="cuda",
+        known=("cuda", "recorded"),
+    )
+    capability: str = text("compute capability of the GPU that it runs on, as in 9.0, which sizes cuBLAS's workspaces")
+    loop: str = choice(
+        "when logits are freed: before backward, as by transformers' Trainer, or when the next step's take their "
+        "place, as by the loop of tutorials, out = model(**batch); out.loss.backward()",
+        "--loop",
+        default=TRAINER,
+        known=(TRAINER, TUTORIAL),
+    )
+    grad_accum: Num = dimension(
+        "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1
+    )
+    lora: Num | None = dimension("r", "train LoRA adapters of this rank instead of the weights", "--lora")
+    lora_targets: str = text(
+        "modules to adapt, as comma-separated name suffixes", "--lora-targets", default="all-linear"
+    )
+    dora: bool = choice("DoRA: LoRA with a trained magnitude per output", "--dora/--no-dora", default=False)
+    lora_dtype: str = choice(
+        "number format of the adapters; auto: fp32 under autocast, as peft has them, else that of the weights",
+        "--lora-dtype",
+        default=AUTO,
+        known=(AUTO, "fp32", "bf16", "fp16"),
+    )
+    lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
+    base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
+    freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
+    zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
+    gpus: Num = dimension("N", "GPUs over which model states are sharded", "--gpus", default=1)
+    layout: str = choice(
+        "how tensors are split over GPUs: one flat buffer, or as DeepSpeed (zero) or FSDP splits them",
+        "--layout",
+        default="flat",
+        known=LAYOUTS,
+    )
+    gradient_as_bucket_view: bool = choice(
+        "DDP's gradients are views of its buckets, rather than tensors beside them",
+        "--gradient-as-bucket-view/--no-gradient-as-bucket-view",
+        default=False,
+    )
+    offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
+    tensor_parallel: Num = dimension(
+        "t",
+        "tensor parallelism: GPUs over which each layer is split (megatron; or --fsdp)",
+        "--tp",
+        "--tensor-parallel",
+        default=1,
+    )
+    sequence_parallel: bool = choice(
+        "sequence parallelism: norms and dropout sharded as well (with --tp)",
+        "--sequence-parallel/--no-sequence-parallel",
+        default=False,
+    )
+    pipeline_parallel: Num = dimension(
+        "p", "pipeline parallelism: stages of the pipeline (megatron)", "--pp", "--pipeline-parallel", default=1
+    )
+    virtual_pipeline: Num = dimension(
+        "v", "virtual pipeline: chunks of layers in each stage (megatron)", "--vpp", "--virtual-pipeline", default=1
+    )
+
+
+@described()
+class Serving(Described):
+    """Plan of serving: the format of the weights, the cache, and the number and length of requests.
+
+    ``weights`` "" is the checkpoint's own format, ``kv`` "auto" the format that is computed in.
+    """
+
+    weights: str = text("format of the weights [default: the checkpoint's own]", "--weights")
+    kv: str = choice(
+        "format of the KV cache; auto: the format computed in", "--kv", default=AUTO, known=(AUTO, *FORMATS)
+    )
+    cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)
+    context: Num | None = dimension(
+        "c",
+        "tokens of each request, in the cache [default: the model's longest]",
+        "--context",
+        "--max-model-len",
+        length=True,
+    )
+    concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
+    block: Num = dimension("t_b", "tokens per block of a paged cache", "--block-size", default=BLOCK)
+    batched: Num = dimension(
+        "m",
+        "prompt tokens processed at once with a paged cache",
+        "--max-num-batched-tokens",
+        default=8192,
+        length=True,
+    )
+
+
+DATA = Path(__file__).with_name("training_presets.toml")
+ABOUT = ("source", "revision", "not_modelled")
+"""Keys that say where it stands; the others are fields."""
+
+
+class TrainingPreset(NamedTuple):
+    """A trainer's own options: the fields that it sets, where it stands, and what of it is ``not_modelled``."""
+
+    name: str
+    options: Mapping[str, int | str | bool]
+    source: str
+    revision: str
+    not_modelled: tuple[str, ...]
+
+    @property
+    def workload(self) -> Workload:
+        """Workload of a training step, with the preset's batch and length, or the defaults."""
+        return Workload(phase="train", **self._of(Workload))  # type: ignore[arg-type]  # fields by their names
+
+    @property
+    def training(self) -> Training:
+        """Plan of training with the preset's options."""
+        return Training(preset=self.name, **self._of(Training))  # type: ignore[arg-type]
+
+    def _of(self, kind: type) -> dict[str, int | str | bool]:
+        own = {item.name for item in fields(kind)}
+        return {name: value for name, value in self.options.items() if name in own}
+
+    @property
+    def flags(self) -> str:
+        """``--batch 2 --checkpointing full``."""
+        known = {item.name: facet(item) for kind in (Workload, Training) for item in fields(kind)}
+        given = ((known[name], value) for name, value in self.options.items())
+        words = (
+            shown.flags[0].split("/")[0] + ("" if value is True else f" {value}") for shown, value in given if shown
+        )
+        return " ".join(words)
+
+
+@lru_cache(maxsize=1)
+def training_presets() -> Mapping[str, TrainingPreset]:
+    """All of them, by name."""
+    import tomllib  # few ask for one
+
+    found = tomllib.loads(DATA.read_text(encoding="utf-8"))
+    return {
+        name: TrainingPreset(
+            name,
+            {key: value for key, value in entry.items() if key not in ABOUT},
+            entry["source"],
+            entry["revision"],
+            tuple(entry["not_modelled"]),
+        )
+        for name, entry in found.items()
+    }
+
+
+def training_preset(name: str) -> TrainingPreset:
+    """The options of a trainer's own config, by its name.
+
+    Args:
+        name: such as ``torchtune/full-single-device``.
+
+    Returns:
+        Its ``workload`` and its ``training``, to be given to :func:`tfcalc.memory`, perhaps ``replaced``.
+
+    Raises:
+        UsageError: for one that is not known, with those that are.
+
+    >>> training_preset("torchtune/lora-single-device").training.lora
+    8
+    """
+    known = training_presets()
+    if name not in known:
+        raise UsageError(f"preset {quoted(name)} is not known", f"choose {', '.join(known)}")
+    return known[name]

@@ -1,0 +1,257 @@
+"""Paged caches of a serving engine: blocks of one size for all layers, in a pool that requests share, as in vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import accumulate
+from typing import NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cached
+from tfcalc.core.measure import bytes_of
+from tfcalc.core.number import Num, ceil_div, minimum, total
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
+from tfcalc.ops.keeping import CONVOLUTION
+from tfcalc.serving.caches import BLOCK, Allocation, Mixer, cache_format, mixers, tensors
+
+FULL, SLIDING, CHUNKED, SOURCE, STATE = "full", "sliding window", "chunk", "source", "state"
+BATCHED = 8192
+"""Tokens that one step may run, where it is not said (vLLM's max_num_batched_tokens of a server)."""
+
+
+class Engine(NamedTuple):
+    """Settings of an engine that decide how much memory a request takes.
+
+    ``batched`` tokens may be run in a step (max_num_batched_tokens), and ``in_flight`` such steps are under way at once
+    (2 with asynchronous scheduling, since vLLM 0.26). Heads are divided among ``tensor_parallel`` ranks; what all heads
+    share is on each of them. ``state_pages`` is the number of pages of a state: one, or two where prefixes are cached
+    at block boundaries ("align"). ``hybrid=False``: windows are stored whole, as without the hybrid cache manager.
+    Where layers differ, a narrower one gets longer blocks, or its pages are ``filled`` up (as logs of Gemma 4 show).
+    """
+
+    block: int = BLOCK
+    batched: int = BATCHED
+    in_flight: int = 1
+    tensor_parallel: int = 1
+    format: str = "bf16"
+    state_pages: int = 1
+    hybrid: bool = True
+    filled: bool = False
+
+
+class Page(NamedTuple):
+    """Cache of one layer on one rank: ``bytes`` for each token, or in all where it is a state.
+
+    ``limit`` is the window or the chunk that it sees, or the tokens of a source.
+    """
+
+    kind: str
+    bytes: int
+    limit: Num = 0
+
+    def blocks(self, length: Num, block: int, engine: Engine) -> Num:
+        """Largest number of blocks that a request of ``length`` tokens takes.
+
+        ====================  ==================================================================
+        full                  ``⌈L/b⌉``
+        a window of W         ``⌈min(W − 1 + T, L)/b⌉ + 1``: it need not start where a block does
+        a chunk of C          ``⌈min(C + T, L)/b⌉``
+        a source of S         ``⌈S/b⌉``
+        a state               1, or as many as ``state_pages``
+        ====================  ==================================================================
+
+        T are the tokens of all steps under way. Source: vLLM, ``max_memory_usage_bytes`` of FullAttentionSpec,
+        SlidingWindowSpec, ChunkedLocalAttentionSpec, CrossAttentionSpec and MambaSpec (v1/kv_cache_interface.py).
+        """
+        if self.kind == STATE:
+            return engine.state_pages
+        running = engine.batched * engine.in_flight
+        needed, more = {
+            FULL: (length, 0),
+            SLIDING: (minimum(self.limit - 1 + running, length), 1),
+            CHUNKED: (minimum(self.limit + running, length), 0),
+            SOURCE: (self.limit, 0),
+        }[self.kind]
+        pages: Num = ceil_div(needed, block) + more
+        return pages
+
+
+class CachedLayer(NamedTuple):
+    """A layer of the model as the engine sees it, at its place in the stack."""
+
+    place: int
+    page: Page
+
+
+def layers(tree: Component, engine: Engine) -> list[CachedLayer]:
+    """Layers with a cache in a tree that decodes, in the order of their stack.
+
+    Raises InvalidModel where their number is none, or where one keeps a key for several tokens (DeepSeek-V4).
+    """
+    found = []
+    for mixer in mixers(tree):
+        if not isinstance(mixer.copies, int):
+            raise InvalidModel(f"{mixer.path}: {mixer.copies} layers", "give a number: an engine groups them")
+        places = mixer.places or range(mixer.copies)
+        repeated = mixer.copies // len(places) if places else 0
+        for page in _pages(mixer, engine):
+            found += [CachedLayer(place, page) for place in places for _ in range(repeated)]
+    return sorted(found, key=lambda layer: layer.place)
+
+
+def _pages(mixer: Mixer, engine: Engine) -> Iterator[Page]:
+    """Pages of one mixer: keys and values share one, and so do a convolution's inputs and a state."""
+    sizes: dict[tuple[str, Num], int] = {}
+    for cached in mixer.cached:
+        if value_of(cached.every) > 1:
+            raise InvalidModel(
+                f"{mixer.path} stores one key per {cached.every} tokens",
+                "such a cache cannot be paged here: use dynamic",
+            )
+        kind = _kind(cached, engine)
+        sizes[kind] = sizes.get(kind, 0) + _bytes(cached, engine)
+    return (Page(kind, size, limit) for (kind, limit), size in sizes.items())
+
+
+def _kind(cached: Cached, engine: Engine) -> tuple[str, Num]:
+    """Kind of page, with the tokens that bound it."""
+    if cached.tokens is None:
+        return STATE, 0
+    if not cached.grows:
+        return SOURCE, cached.tokens
+    if cached.limit is None or not engine.hybrid:
+        return FULL, 0
+    return CHUNKED if cached.window is None else SLIDING, cached.limit
+
+
+def _bytes(cached: Cached, engine: Engine) -> int:
+    """Bytes on one rank, of one token or of the whole state. A convolution's newest input is not stored (vLLM)."""
+    newest = 1 if cached.name == CONVOLUTION else 0
+    one = Cached(
+        cached.name,
+        ceil_div(cached.heads, engine.tensor_parallel),
+        cached.width - newest,
+        sequences=1,
+        tokens=None if cached.tokens is None else 1,
+        bits=cached.bits,
+    )
+    size = total(bytes_of(held.size, held.bits) for held in tensors(one, Allocation(), cache_format(engine.format)))
+    assert isinstance(size, int)
+    return size
+
+
+class LayerGroup(NamedTuple):
+    """Layers of one kind that share a block table; the last ones may be padding."""
+
+    page: Page
+    block: int
+    layers: int
+
+
+class CachePool(NamedTuple):
+    """Blocks that requests share. Each holds ``page`` bytes for each of ``size`` layers: one from every group."""
+
+    engine: Engine
+    groups: tuple[LayerGroup, ...]
+    page: int
+    size: int
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block of the pool."""
+        return self.page * self.size
+
+    def per_request(self, length: Num) -> Num:
+        """Blocks that a request of ``length`` tokens takes at most, of all groups together."""
+        return total(group.page.blocks(length, group.block, self.engine) for group in self.groups)
+
+    def bytes(self, requests: Num, length: Num) -> Num:
+        """Largest number of bytes that ``requests`` requests of ``length`` tokens each take."""
+        return requests * self.per_request(length) * self.block_bytes
+
+    def blocks(self, budget: int) -> int:
+        """Number of blocks in a budget of bytes."""
+        return budget // self.block_bytes
+
+    def requests(self, blocks: int, length: int) -> Fraction:
+        """Requests of ``length`` tokens that fit in ``blocks`` ("Maximum concurrency for L tokens per request")."""
+        each = self.per_request(length)
+        assert isinstance(each, int)
+        return Fraction(blocks, each)
+
+    def tokens(self, blocks: int, length: int) -> int:
+        """Value that newer versions print as "GPU KV cache size": concurrency × the longest request."""
+        return int(self.requests(blocks, length) * length)
+
+    def slots(self, blocks: int) -> int:
+        """Value that older versions print: an equal share of the blocks for each group."""
+        return blocks // len(self.groups) * min(group.block for group in self.groups)
+
+
+def pool(found: Sequence[CachedLayer], engine: Engine) -> CachePool:
+    """The pool of these layers (one stage's).
+
+    Layers of one kind share one table of blocks, whatever they are wide. Otherwise all pages are made equally large:
+    a narrower layer gets longer blocks; where there are states, attention gets blocks at least as large as a state, and
+    states are filled up. Then the layers are cut into groups of one size: that of the smallest kind, or of the largest
+    where it has less than half as many again; the last group of a kind may be filled up.
+
+    Source: vLLM, ``unify_kv_cache_spec_page_size``, ``_get_kv_cache_groups_uniform_page_size`` and
+    ``get_max_concurrency_for_kv_cache_config`` (v1/core/kv_cache_utils.py).
+    """
+    pages = [layer.page for layer in found]
+    if not pages:
+        raise InvalidModel("the model has no KV cache", "use a model that generates")
+    if len({page._replace(bytes=0) for page in pages}) == 1:
+        widths = [page.bytes for page in pages]
+        one = pages[0]._replace(bytes=max(widths) * len(widths) if engine.filled else sum(widths))
+        state = one.kind == STATE
+        return CachePool(
+            engine, (LayerGroup(one, engine.block, len(pages)),), one.bytes * (1 if state else engine.block), 1
+        )
+    kinds = {page: pages.count(page) for page in pages}
+    blocks, largest = _blocks(list(kinds), engine)
+    least, most = min(kinds.values()), max(kinds.values())
+    size = most if 2 * most < 3 * least else least
+    groups = [
+        LayerGroup(page, block, size)
+        for (page, count), block in zip(kinds.items(), blocks, strict=True)
+        for _ in range(ceil_div(count, size))
+    ]
+    return CachePool(engine, tuple(groups), largest, size)
+
+
+def _blocks(pages: list[Page], engine: Engine) -> tuple[list[int], int]:
+    """The tokens of a block of each, and the bytes that a page then has."""
+    states = [page.bytes for page in pages if page.kind == STATE]
+    widest = max(page.bytes for page in pages if page.kind != STATE)
+    block = engine.block
+    if states:
+        block *= ceil_div(max(states), block * widest)
+    page_bytes = block * widest
+    for page in pages:
+        if page.kind != STATE and not engine.filled and page_bytes % page.bytes:
+            raise InvalidModel(
+                f"a page of {page_bytes} bytes is no multiple of {page.bytes} bytes a token", "vLLM cannot page it"
+            )
+    same = [page.kind == STATE or engine.filled for page in pages]
+    return [block if one else page_bytes // page.bytes for page, one in zip(pages, same, strict=True)], page_bytes
+
+
+def pools(tree: Component, engine: Engine, pipeline: int = 1) -> list[CachePool]:
+    """The pool of each of ``pipeline`` stages of a tree that decodes; what fits into all of them fits.
+
+    Layers that are left over go to stages before the last. Source: vLLM, ``get_pp_indices`` (distributed/utils.py).
+    """
+    found = layers(tree, engine)
+    count = 1 + max((layer.place for layer in found), default=0)
+    sizes = [count // pipeline] * pipeline
+    for back in range(count % pipeline):
+        sizes[-2 - back] += 1
+    ends = list(accumulate(sizes))
+    return [
+        pool([layer for layer in found if end - size <= layer.place < end], engine)
+        for size, end in zip(sizes, ends, strict=True)
+    ]

@@ -1,0 +1,204 @@
+"""Weights of a model as a tree of stored tensors, in a number format or quantized.
+
+Folded by :func:`tfcalc.core.measure.bytes_held`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from tfcalc.configs.config import MOST_LAYERS
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Cost, Held, Tensor
+from tfcalc.core.effort import EFFORT
+from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import known
+from tfcalc.errors import InvalidModel
+from tfcalc.serving.llama_quantize import ModelTraits
+from tfcalc.serving.module_names import ModulePatterns, names_layers
+from tfcalc.serving.weight_formats import PLAIN, Format, MixedFormat, facts_of, fitting, single
+from tfcalc.tape.groups import span
+
+TYPES_OF_TOKENS = "token_type"
+JOINED = "gate_up"
+MOST_LOOKED = 10_000_000
+"""Characters of patterns times layers that they are tried at; 300 patterns for each of 200 layers are 2,400,000."""
+
+
+class WeightStorage(NamedTuple):
+    """Storage of a model's weights.
+
+    ``format`` is that of what it quantizes, but for the modules that ``keep`` names, and only inside components of this
+    kind or name where ``inside`` is given. Modules that ``others`` name have another format; all else is in ``dtype``.
+    """
+
+    format: Format | MixedFormat
+    dtype: str = "bf16"
+    keep: tuple[str, ...] = ()
+    inside: str = ""
+    others: tuple[tuple[tuple[str, ...], Format], ...] = ()
+
+    @property
+    def by_layer(self) -> bool:
+        """Return whether layers of one kind can differ."""
+        patterns = (*self.keep, *(name for names, _ in self.others for name in names))
+        return names_layers(patterns) or (isinstance(self.format, MixedFormat) and self.format.by_layer)
+
+
+def weights(
+    tree: Component,
+    format: Format | MixedFormat,
+    *,
+    dtype: str = "bf16",
+    keep: Sequence[str] = (),
+    inside: str = "",
+    others: Sequence[tuple[tuple[str, ...], Format]] = (),
+) -> Component:
+    """Tree of the tensors that the weights of ``tree`` are stored as, without empty components.
+
+    A plain format stores every tensor; any other those that its library quantizes: the matrices of linear maps (of
+    experts, one each), and with llama.cpp's those of the vocabulary. Embeddings, the output head, routers, norms,
+    biases, convolutions and frozen tensors stay in ``dtype`` (llama.cpp's: fp32), like the modules that ``keep`` names.
+    A tied matrix is stored once, and buffers are counted apart. Layers that differ are listed (``layers[0-3,6]``).
+
+    Source: bitsandbytes' replacement in transformers (``get_keys_to_not_convert``: the head and what is tied to it);
+    vLLM, Fp8Config; AutoAWQ and GPTQModel (linear maps of the layers); llama.cpp, ``tensor_allows_quantization``.
+    """
+    return hold(tree, WeightStorage(format, dtype, tuple(keep), inside, tuple(others)))
+
+
+def hold(tree: Component, recipe: WeightStorage) -> Component:
+    """Return the tree of stored tensors for this :class:`WeightStorage`."""
+    facts = facts_of(tree, recipe.format.name) if isinstance(recipe.format, MixedFormat) else ModelTraits()
+    return _Holding(recipe, facts).component(tree, _Place())
+
+
+class _Place(NamedTuple):
+    """Position of a component: the names of its modules, the kinds around it, the layer."""
+
+    names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    layer: int = 0
+
+    def inside(self, part: Component, layer: int) -> _Place:
+        stem = part.name.partition("[")[0]
+        names = [name for name in stem.split(".") if not name.startswith("(")]
+        index = (str(layer),) if part.kind == "layer" else ("0",) if part.kind == "experts" else ()
+        return _Place((*self.names, *names, *index), (*self.kinds, part.kind), layer)
+
+    def spellings(self) -> Iterator[tuple[str, ...]]:
+        """Its names, and those that a checkpoint has that keeps the matrices of experts apart, or all together."""
+        yield self.names
+        if "experts" in self.kinds:
+            for one in ("gate_proj", "up_proj"):
+                yield tuple(one if name.startswith(JOINED) else name for name in self.names)
+            at = self.names.index("experts") if "experts" in self.names else len(self.names)
+            yield (*self.names[: at + 1], *self.names[at + 2 :])
+
+
+class _Holding:
+    def __init__(self, recipe: WeightStorage, facts: ModelTraits) -> None:
+        self.recipe, self.format, self.facts = recipe, recipe.format, facts
+        self.by_layer = recipe.by_layer
+        self.keep = ModulePatterns(recipe.keep)
+        self.others = [(ModulePatterns(patterns), other) for patterns, other in recipe.others]
+        self.characters = self.keep.characters + sum(modules.characters for modules, _ in self.others)
+        self.looked = 0
+        self.formats: list[Format] = []  # of each matrix so far: layers whose matrices have the same are alike
+        rest = recipe.format.rest or recipe.dtype
+        self.rest = recipe.format if isinstance(recipe.format, Format) and recipe.format.plain else _plain(rest)
+
+    def component(self, component: Component, place: _Place) -> Component:
+        parts = tuple(
+            held for part in component.parts for held in self.parts(part, place) if held.parts or held.own.held
+        )
+        return component._replace(own=Cost(held=tuple(self.own(component, place))), parts=parts)
+
+    def parts(self, part: Component, place: _Place) -> Iterator[Component]:
+        first = part.places[0] if part.places else part.under
+        if part.kind != "layer" or not self.by_layer:
+            yield self.component(part, place.inside(part, first if part.kind == "layer" else place.layer))
+            return
+        groups: dict[tuple[Format, ...], tuple[Component, list[int]]] = {}
+        layers_of = _places(part)
+        self.looked += len(layers_of) * self.characters
+        if self.looked > MOST_LOOKED:
+            fact = f"patterns of {self.characters:,} characters are too many for {len(layers_of):,} layers"
+            raise InvalidModel(fact, "write names, or fewer patterns")
+        for layer in layers_of:
+            before = len(self.formats)
+            held = self.component(part, place.inside(part, layer))
+            groups.setdefault(tuple(self.formats[before:]), (held, []))[1].append(layer)
+        for held, layers in groups.values():
+            if len(groups) == 1:
+                yield held
+            else:
+                name = f"{part.name.partition('[')[0]}[{span(layers)}]"
+                yield held._replace(name=name, copies=len(layers), places=tuple(layers))
+
+    def own(self, component: Component, place: _Place) -> Iterator[Held]:
+        for tensor in component.own.weights:
+            if tensor.tied_to is None:
+                yield from self.tensor(component, tensor, place)
+
+    def tensor(self, component: Component, tensor: Tensor, place: _Place) -> Iterator[Held]:
+        EFFORT.spend()
+        if self.stays(component, tensor, place):
+            self.formats.append(self.rest)
+            yield Held(tensor.name, tensor.shape, self.rest.bits)
+            return
+        rows, columns = matrix(tensor)
+        # a quantized checkpoint keeps the gate and the up matrix of an expert apart, each with scales of its own
+        apart = 2 if "experts" in place.kinds and component.name.startswith(JOINED) else 1
+        found = self.chosen(component, tensor, place, columns)
+        self.formats.append(found)
+        yield from found.held(tensor.name, rows if apart == 1 else divide(rows, apart), columns, apart)
+
+    def stays(self, component: Component, tensor: Tensor, place: _Place) -> bool:
+        if self.format.plain or tensor.minor or tensor.frozen or len(tensor.shape) != 2:
+            return True
+        if component.kind not in self.format.kinds or "router" in place.kinds or TYPES_OF_TOKENS in component.name:
+            return True
+        if self.recipe.inside and self.recipe.inside not in (*place.kinds, *place.names):
+            return True
+        return any(names in self.keep for names in place.spellings())
+
+    def chosen(self, component: Component, tensor: Tensor, place: _Place, columns: Num) -> Format:
+        for modules, other in self.others:
+            if any(names in modules for names in place.spellings()):
+                return other
+        if isinstance(self.format, MixedFormat):
+            return self.format.of(component.kind, tensor.name, place.layer, columns, self.facts)
+        if self.format.block > 1:
+            return fitting(self.format.name.removesuffix("-pure"), columns)
+        return self.format
+
+
+def matrix(tensor: Tensor) -> tuple[Num, Num]:
+    """Rows (outputs) and columns (inputs): the mathematics writes ``W`` the other way round."""
+    first, second = tensor.shape
+    return (second, first) if tensor.turned else (first, second)
+
+
+def _places(part: Component) -> Sequence[int]:
+    if part.places:
+        return part.places
+    copies, under = known(part.copies), known(part.under)
+    if copies is None or under is None:
+        raise InvalidModel(
+            f"the format of a weight depends on its layer, and the number of layers is {part.copies}",
+            "give the number of layers, or a format that is the same in all",
+        )
+    if copies > MOST_LAYERS:
+        raise InvalidModel(
+            f"{copies:,} layers are too many to list one by one", "take a format that is the same in all"
+        )
+    return range(under, under + copies)
+
+
+def _plain(dtype: str) -> Format:
+    found = single(dtype)
+    if found.name not in PLAIN:
+        raise InvalidModel(f"{dtype!r} is not a number format", "write fp32, bf16 or fp16")
+    return found

@@ -1,0 +1,175 @@
+"""Sharding: the piece of each tensor that a device has, by ZeRO's flat buffers or PyTorch's FSDP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tfcalc.core.component import STORED, Component, Measure
+from tfcalc.core.cost import Cost, Tensor
+from tfcalc.core.number import Num, ceil_div, total
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
+
+STAGES = (0, 1, 2, 3)
+LAYOUTS = ("flat", "zero", "fsdp1", "fsdp2")
+"""Ways to cut tensors into pieces, padded to equal sizes.
+
+``flat``: all as one buffer (ZeRO's paper; Megatron-LM's distributed optimizer).
+``zero``: DeepSpeed. Stages 1 and 2 one buffer, filled up to a multiple of 2·N
+(``DeepSpeedZeroOptimizer.nccl_start_alignment_factor``); stage 3 each tensor by itself (``Init._partition_param``).
+``fsdp1``: each layer as one buffer, and what is in no layer as another (``FlatParamHandle``).
+``fsdp2``: each tensor along its first axis (``FSDPParam._init_sharded_param``: ``chunk(N, dim=0)``, padded).
+"""
+OFFLOADS = ("none", "optimizer", "all")
+LAYER = "layer"
+
+
+class Placement(NamedTuple):
+    """States over ``devices``, by ZeRO's ``stage``: 0 none, 1 optimizer and master, 2 gradients too, 3 weights too.
+
+    ``offload`` puts the optimizer's part with the gradients, or the weights too, into the host's memory (ZeRO-Offload,
+    arXiv 2101.06840, section 4.1).
+    """
+
+    stage: int = 0
+    devices: Num = 1
+    layout: str = "flat"
+    offload: str = "none"
+
+    @property
+    def by_units(self) -> bool:
+        """Return whether PyTorch gathers weights layer by layer, and scatters their gradients (FSDP)."""
+        return self.stage == 3 and self.layout.startswith("fsdp")
+
+    def check(self) -> None:
+        """Raise InvalidModel for a stage, layout or offload that there is not."""
+        if self.stage not in STAGES:
+            raise InvalidModel(f"ZeRO stage {self.stage}", "use 0, 1, 2 or 3")
+        if isinstance(self.devices, int) and self.devices < 1:
+            raise InvalidModel(f"{self.devices} devices", "give 1 or more")
+        for what, word, known in (("layout", self.layout, LAYOUTS), ("offload", self.offload, OFFLOADS)):
+            if word not in known:
+                raise InvalidModel(f"{what} {quoted(word)} is not known", nearest(word, known))
+        if self.offload == "all" and self.stage < 3:
+            raise InvalidModel(f"offload 'all' with ZeRO stage {self.stage}", "weights are offloaded in stage 3")
+
+
+def pieces(tree: Component, placement: Placement) -> Component:
+    """A tree of the tensors that one device has: those of the model, cut, or buffers that hold many of them.
+
+    ====================  =====================================================================
+    flat                  ``⌈P / N⌉`` in all; ``zero`` in stages 1 and 2 ``2·⌈P / 2N⌉``
+    zero, stage 3         ``⌈p / N⌉`` of each tensor
+    fsdp1                 ``⌈P_layer / N⌉`` of each layer, and of the rest
+    fsdp2                 ``⌈first axis / N⌉ · others`` of each tensor
+    ====================  =====================================================================
+
+    Trained and frozen tensors are in buffers of their own. An optimizer sees the pieces, so that a factored one finds
+    no matrices in a flat buffer. Source: Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054), section 5; the functions
+    named at :data:`LAYOUTS`.
+    """
+    placement.check()
+    devices = placement.devices
+    if placement.layout == "fsdp2":
+        return _cut(tree, devices, by_rows=True)
+    if placement.layout == "fsdp1":
+        layers = (
+            _flattened(layer._replace(copies=1), devices)._replace(copies=copies) for layer, copies in _units(tree)
+        )
+        rest = _flattened(without_layers(tree), devices)._replace(name="rest")
+        return Component(tree.name, tree.kind, parts=(*layers, rest))
+    if placement.layout == "zero" and placement.stage == 3:
+        return _cut(tree, devices, by_rows=False)
+    return _flattened(tree, devices, 2 if placement.layout == "zero" else 1)
+
+
+def units(tree: Component, placement: Placement) -> Iterator[tuple[str, Num, Num]]:
+    """Units that stage 3 gathers at once: name, number of elements, and how many of these are trained.
+
+    A layer, or what is in no layer (FSDP); in DeepSpeed a module with weights of its own ("largest_layer_params").
+    """
+    if placement.layout == "zero":
+        for node in tree.walk():
+            own = node.component.own
+            if own.weights:
+                yield node.path, stored_numbers.of(own), trained_numbers.of(own)
+        return
+    for layer, _ in _units(tree):
+        yield layer.name, layer.each(stored_numbers), layer.each(trained_numbers)
+    rest = without_layers(tree)
+    yield "rest", rest.total(stored_numbers), rest.total(trained_numbers)
+
+
+def _numbers(*, frozen: bool | None) -> Measure:
+    """Numbers of stored tensors: all (None), those that are frozen, or those that are trained."""
+
+    def of(cost: Cost) -> Num:
+        return total(
+            weight.size for weight in cost.weights if weight.tied_to is None and frozen in (None, weight.frozen)
+        )
+
+    return Measure(of, STORED)
+
+
+stored_numbers = _numbers(frozen=None)
+trained_numbers = _numbers(frozen=False)
+
+
+def _flattened(tree: Component, devices: Num, alignment: int = 1) -> Component:
+    """One buffer of what is trained, and one of what is frozen, if anything is."""
+    found = {name: list(_with(tree, frozen)) for name, frozen in (("flat", False), ("flat_frozen", True))}
+    return Component(
+        tree.name,
+        tree.kind,
+        Cost(
+            weights=tuple(
+                Tensor(name, (alignment * ceil_div(total(sizes), alignment * devices),), frozen=name != "flat")
+                for name, sizes in found.items()
+                if sizes
+            )
+        ),
+    )
+
+
+def _with(tree: Component, frozen: bool) -> Iterator[Num]:
+    """Sizes of the stored tensors, over all their copies."""
+    for node in tree.walk():
+        for weight in node.component.own.weights:
+            if weight.tied_to is None and weight.frozen == frozen:
+                yield node.copies * weight.size
+
+
+def _cut(tree: Component, devices: Num, *, by_rows: bool) -> Component:
+    """Each tensor by itself."""
+    weights = tuple(
+        weight._replace(shape=_rows(weight, devices) if by_rows else (ceil_div(weight.size, devices),))
+        for weight in tree.own.weights
+    )
+    return tree._replace(
+        own=tree.own._replace(weights=weights), parts=tuple(_cut(part, devices, by_rows=by_rows) for part in tree.parts)
+    )
+
+
+def _rows(weight: Tensor, devices: Num) -> tuple[Num, ...]:
+    """The first axis cut, as torch stores the tensor (:mod:`tfcalc.training.parameters`); a number has none."""
+    if not weight.shape:
+        return ()
+    if weight.turned:
+        return (*weight.shape[:-1], ceil_div(weight.shape[-1], devices))
+    return (ceil_div(weight.shape[0], devices), *weight.shape[1:])
+
+
+def _units(component: Component, times: Num = 1) -> Iterator[tuple[Component, Num]]:
+    """Outermost layers, each with its number of copies."""
+    for part in component.parts:
+        if part.kind == LAYER:
+            yield part, times * part.copies
+        else:
+            yield from _units(part, times * part.copies)
+
+
+def without_layers(component: Component) -> Component:
+    """Return the tree without its layers."""
+    parts = tuple(without_layers(part) for part in component.parts if part.kind != LAYER)
+    return component._replace(parts=parts)
