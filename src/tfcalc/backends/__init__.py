@@ -1,1 +1,1 @@
-"""Whose code runs what is one operation to the mathematics: which kernels, in which order, on which tensors."""
+"""Backends: the kernels that a library runs for a model's operations, in which order and on which tensors."""
