@@ -174,9 +174,13 @@ class Guarded(Traced):
     def __rmod__(self, other: int) -> Traced:
         return other - other // self * self
 
+    def note_exact(self) -> None:
+        """Record that whatever follows holds for this very value only."""
+        self.guards.decide(self.formula - self.value, EQUAL, 0)
+
     def __index__(self) -> int:
         """Return the int, and record that whatever it is used for holds for this very value only."""
-        self.guards.decide(self.formula - self.value, EQUAL, 0)
+        self.note_exact()
         return self.value
 
     __int__ = __index__
