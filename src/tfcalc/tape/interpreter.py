@@ -13,6 +13,7 @@ from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Found, Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
+from tfcalc.tape.standing import Standing
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
@@ -37,6 +38,7 @@ class Interpreter(Trace):
     ) -> None:
         self.every_layer = every_layer
         self.tape = tape
+        self.standing = Standing(tape)
         self.numerics = numerics
         self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
@@ -68,7 +70,7 @@ class Interpreter(Trace):
     def group(self, layers: Group) -> Iterator[None]:
         """Run the block as these layers of a stack."""
         tape, outer = self.tape, self.stands_for
-        stand = tape.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
+        stand = self.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
         if layers.stands_for > 1:
             self.stands_for = [f"{tape.path}.{name}" for name in (layers.name, *layers.others)]
         with tape.inside(layers.name, layers.copies), stand, tape.unit():

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Storage
+from tfcalc.tape.tape import Tape
 from tfcalc.tape.value import Crossing, Leaf
-
-if TYPE_CHECKING:
-    from tfcalc.tape.tape import Tape
 
 
 class Unit(NamedTuple):
@@ -54,6 +52,12 @@ class Units(NamedTuple):
     reduced: str
     copies: bool = True
     accumulates: bool = False
+
+
+def shard(tape: Tape, units: Units) -> None:
+    """Gather weights from other GPUs in these units, in all that runs on the tape from now on."""
+    tape.sharded = sharded = Sharded(tape, units)
+    sharded.begins()
 
 
 class Sharded:

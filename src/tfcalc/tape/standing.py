@@ -10,29 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage, Turn, Turns
+from tfcalc.tape.tape import Tape
 from tfcalc.tape.value import Crossing
-
-if TYPE_CHECKING:
-    from tfcalc.tape.tape import Tape
-
-
-class Ends(NamedTuple):
-    """Numbers of layers of a row that run before and after the one that represents the rest.
-
-    The first and the last layer may differ in what is live beside them; and the one behind the represented layers frees
-    what all of these handed on. Of several unlike layers that repeat, it is the number of their periods.
-    """
-
-    below: int
-    above: int
-
-
-WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
-"""Backward needs one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
 
 
 class Standing:

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
-from tfcalc.tape.standing import Standing
 from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
-
-if TYPE_CHECKING:
-    from tfcalc.tape.sharded import Sharded, Units
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of an optimizer's temporary tensors, by bits per number."""
 
 Stepped = Callable[[Leaf], tuple[Held, ...]]
 """Temporary tensors of one parameter's optimizer step, if it is taken during backward."""
+
+
+class ShardedWeights(Protocol):
+    """Weights that are sharded over GPUs, and gathered as they are needed (:mod:`tfcalc.tape.sharded`)."""
+
+    def runs(self, path: str) -> AbstractContextManager[None]:
+        """Gather the weights of the module at this path while the block runs, if it is a unit."""
+        ...
+
+    def turns(self) -> None:
+        """Begin the backward pass."""
+        ...
+
+    def takes(self, leaf: Leaf, gradient: Storage) -> None:
+        """Take the gradient of a weight."""
+        ...
+
+    def ends(self) -> None:
+        """End the backward pass."""
+        ...
 
 
 class _Inside:
@@ -69,8 +85,7 @@ class Tape:
         self.kept: dict[int, Kept] = {}
         self.lists = True
         """True if saved tensors are listed with their modules, which takes longer than adding up their bytes."""
-        self.standing = Standing(self)
-        self.sharded: Sharded | None = None
+        self.sharded: ShardedWeights | None = None
         """FSDP's gathering of weights from other GPUs; None without it."""
         self.turns: Num = 1
         self.returned: list[Found] = []
@@ -88,14 +103,6 @@ class Tape:
     def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> AbstractContextManager[None]:
         """Run the block inside a module, which represents ``copies`` equal ones that each run ``passes`` times."""
         return _Inside(self.module, Place(module, copies, passes))
-
-    def gathers(self, units: Units | None) -> None:
-        """Gather weights from other GPUs in these units from now on."""
-        if units is not None:
-            from tfcalc.tape.sharded import Sharded  # rarely needed: only with FSDP
-
-            self.sharded = Sharded(self, units)
-            self.sharded.begins()
 
     def unit(self) -> AbstractContextManager[None]:
         """Run the block with its weights gathered, if the module at this path is a unit."""

@@ -12,7 +12,7 @@ from tfcalc.tape.value import Node, Value
 
 if TYPE_CHECKING:
     from tfcalc.tape.memory_tracker import Storage
-    from tfcalc.tape.trace import Trace
+    from tfcalc.tape.trace import Trace  # a circle for types alone: a tensor knows the trace that its operations run on
 
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
@@ -127,6 +127,21 @@ class Group(Protocol):
     def under(self) -> int:
         """Number of layers of other kinds below them."""
         ...
+
+
+class Ends(NamedTuple):
+    """Numbers of layers of a row that run before and after the one that represents the rest.
+
+    The first and the last layer may differ in what is live beside them; and the one behind the represented layers frees
+    what all of these handed on. Of several unlike layers that repeat, it is the number of their periods.
+    """
+
+    below: int
+    above: int
+
+
+WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
+"""Backward needs one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
 
 
 class Trace:
