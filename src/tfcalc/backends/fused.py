@@ -24,6 +24,7 @@ from tfcalc.workload import Workload
 class Fused(Transformers):
     """transformers with fused kernels; see :class:`tfcalc.nn.context.Backend`."""
 
+    name, label = "fused", "fused kernels"
     fuses = True
     loss = "fused"
 

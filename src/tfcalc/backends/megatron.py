@@ -7,6 +7,8 @@ bits, dropout masks 8, logits 32.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
@@ -21,6 +23,9 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
 NUMERICS = Numerics(BF16.torch)
 """Numerics of its kernels, whatever the weights' format."""
 
@@ -28,7 +33,13 @@ NUMERICS = Numerics(BF16.torch)
 class Megatron(Transformers):
     """Megatron-LM; see :class:`tfcalc.nn.context.Backend`."""
 
+    name, label = "megatron", "Megatron-LM's code"
     fuses = True
+
+    @classmethod
+    def runs(cls, model: Model) -> bool:
+        """Return False: it runs one GPU's piece of a model (:mod:`tfcalc.placed`), and no model as it is."""
+        return False
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """Prepare nothing: its softmax kernel masks, and its rotation kernel computes the angles."""

@@ -6,12 +6,15 @@ Source: torch 2.13, torch.nn.functional.multi_head_attention_forward with ``need
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tfcalc.backends.attention import EFFICIENT_STATE, FLASH_STATE, math
 from tfcalc.backends.norms import fused_rms_norm
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, total
+from tfcalc.errors import InvalidModel
+from tfcalc.families.transformer import Transformer
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -24,6 +27,14 @@ from tfcalc.tape.numerics import padded
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
 
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
+DROPPED = 0.1
+"""nn.Transformer's default dropout probability, in all places."""
+POSITIONS = ("none", "sinusoidal", "learned")
+"""Positions outside of the layers, which are an addition: all others are no part of nn.Transformer."""
+
 
 class TorchNN(Transformers):
     """torch.nn; see :class:`tfcalc.nn.context.Backend`.
@@ -31,8 +42,36 @@ class TorchNN(Transformers):
     Its attention runs with the batch as the second axis: with ``batch_first`` its linear maps copy transposed inputs.
     """
 
+    name, label = "torch", "torch.nn"
+
     def __init__(self, *, batch_first: bool = True) -> None:
         self.batch_first = batch_first
+
+    @classmethod
+    def runs(cls, model: Model) -> bool:
+        """Return whether it runs a model: the classic Transformer."""
+        return isinstance(model, Transformer)
+
+    @classmethod
+    def refuse(cls, model: Model) -> None:
+        """Raise InvalidModel for a model that torch.nn.Transformer cannot be."""
+        assert isinstance(model, Transformer)
+        heads, head_dim = model.n_heads, model.size("head_dim")
+        for name, same in {"n_kv_heads": heads, "value_dim": head_dim}.items():
+            if model.size(name) != same:
+                fact = f"{name} {model.size(name)} in torch.nn.Transformer, which has one head width"
+                raise InvalidModel(fact, f"use {same}")
+        if head_dim * heads != model.d_model:
+            fact = f"head_dim {head_dim} in torch.nn.Transformer with d_model {model.d_model} and {heads} heads"
+            raise InvalidModel(fact, "leave head_dim out: it is d_model / heads")
+        if model.positions not in POSITIONS:
+            run = f"a run with positions {model.positions!r}"
+            fact = f"memory of {run} is not counted: torch.nn.Transformer has none of them"
+            raise InvalidModel(fact, f"choose {', '.join(POSITIONS)}")
+        if model.pattern != "dense":
+            run = f"a run with pattern {model.pattern!r}"
+            fact = f"memory of {run} is not counted: torch.nn.Transformer has no such attention"
+            raise InvalidModel(fact, "choose dense")
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """Prepare nothing: it gets no masks."""

@@ -6,9 +6,13 @@ and gates run the operations of transformers' Llama.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tfcalc.backends import attention
 from tfcalc.backends.transformers import Transformers
+from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num, divide, same
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import WithHead
@@ -17,12 +21,25 @@ from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
 from tfcalc.tape.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
 
 class Torchtune(Transformers):
     """torchtune, for families whose layers are its plain TransformerSelfAttentionLayer.
 
     Their registration names it among their ``libraries``. See :class:`tfcalc.nn.context.Backend`.
     """
+
+    name, label = "torchtune", "torchtune's code"
+
+    @classmethod
+    def refuse(cls, model: Model) -> None:
+        """Raise InvalidModel for a family that is not registered with torchtune."""
+        assert isinstance(model, HFModel)
+        if cls.name not in model.family.libraries:
+            what = f"torchtune's code of model_type {model.family.model_type!r} is not supported"
+            raise InvalidModel(what, "that of llama, mistral and qwen2 is; take --backend transformers")
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
         """Prepare nothing: attention is causal without a mask, and cosines and sines are a buffer of the model."""

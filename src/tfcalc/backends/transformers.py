@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.backends import activations, attention, norms, rotation
 from tfcalc.backends.masks import masks as masked
+from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
@@ -24,6 +25,7 @@ from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.model import Model
     from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.relative import RelativeBias
     from tfcalc.nn.switch import Networks
@@ -32,12 +34,22 @@ if TYPE_CHECKING:
 class Transformers:
     """transformers' code; see :class:`tfcalc.nn.context.Backend`. What few models need is imported when it runs."""
 
+    name, label = "transformers", "Hugging Face code"
     fuses = False
     experts_by = "grouped_mm"
     """Value of transformers' ``experts_implementation``."""
     loss = "logits"
     compiles = False
     """True if the loss and each layer are compiled by torch.compile."""
+
+    @classmethod
+    def runs(cls, model: Model) -> bool:
+        """Return whether it runs a model: that of a config.json."""
+        return isinstance(model, HFModel)
+
+    @classmethod
+    def refuse(cls, model: Model) -> None:
+        """Raise InvalidModel for a model that it would run, but that the library does not support."""
 
     @property
     def layers(self) -> Transformers:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.backends.transformers import Transformers
+from tfcalc.backends import BACKENDS, backend
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.modules import ModuleProgram
 from tfcalc.tape.numerics import Numerics
 
 if TYPE_CHECKING:
+    from tfcalc.backends.transformers import Transformers
     from tfcalc.model import Model
     from tfcalc.nn.module import Module
     from tfcalc.workload import Workload
+
+AUTO = "auto"
 
 
 class Code(NamedTuple):
     """Whose code runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
 
-    backend: str = "auto"
-    loss: str = "auto"
+    backend: str = AUTO
+    loss: str = AUTO
     compiles: bool = False
 
 
@@ -27,8 +30,8 @@ def program(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    backend: str,
-    loss: str = "auto",
+    name: str,
+    loss: str = AUTO,
     compiles: bool = False,
     *,
     every_layer: bool = True,
@@ -39,10 +42,10 @@ def program(
     The code is a :class:`Code`. ``every_layer`` runs, rather than one of each kind; or, of a row of equal layers, those
     at its ends (``ends_alone``), which is enough to find when most is live.
     """
-    module, code = _run_by(model, backend)
-    code.loss = code.loss if loss == "auto" else loss
+    code = backend_for(model, name)()
+    code.loss = code.loss if loss == AUTO else loss
     code.compiles = compiles
-    made = ModuleProgram(module, run, numerics, code, every_layer=every_layer)
+    made = ModuleProgram(model.module(), run, numerics, code, every_layer=every_layer)
     made.trace.ends_alone = ends_alone
     return made
 
@@ -76,33 +79,12 @@ def _plain(layer: Module, drops: bool) -> bool:
     return not more and not dropped and all(norm.form.startswith("rmsnorm") for norm in norms)
 
 
-def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
-    from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
-
-    if isinstance(model, HFModel) and implementation == "fused":
-        from tfcalc.backends.fused import Fused
-
-        return model.module(), Fused()
-    if isinstance(model, HFModel) and implementation == "torchtune":
-        from tfcalc.backends.torchtune import Torchtune
-
-        if implementation not in model.family.libraries:
-            what = f"torchtune's code of model_type {model.family.model_type!r} is not supported"
-            raise InvalidModel(what, "that of llama, mistral and qwen2 is; take --backend transformers")
-        return model.module(), Torchtune()
-    if isinstance(model, HFModel) and implementation in PUBLISHED:
-        return model.module(), Transformers()
-    if isinstance(model, Transformer) and implementation in CLASSIC:
-        from tfcalc.backends.torch_nn import TorchNN
-        from tfcalc.execution.torch_nn import check
-
-        check(model)
-        return model.module(), TorchNN()
-    known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
-    raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
-
-
-PUBLISHED = ("auto", "transformers", "fused", "torchtune")
-CLASSIC = ("auto", "torch")
-"""Whose code can run a model of a config.json, and the classic one."""
+def backend_for(model: Model, name: str) -> type[Transformers]:
+    """Return the class of the backend of this name; "auto" is the first that runs the model. Raises InvalidModel."""
+    candidates = map(backend, BACKENDS if name == AUTO else [name])
+    code = next((code for code in candidates if code.runs(model)), None)
+    if code is None:
+        known = [AUTO, *(known for known in BACKENDS if backend(known).runs(model))]
+        raise InvalidModel(f"backend {name!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
+    code.refuse(model)
+    return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tfcalc import backends
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Described, choice, described, dimension, text
 from tfcalc.footprint.serving.cache_formats import FORMATS
@@ -11,7 +12,7 @@ from tfcalc.footprint.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
 from tfcalc.footprint.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.footprint.training.sharding import LAYOUTS, OFFLOADS
 
-BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
+BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from tfcalc.backends.torch_nn import DROPPED
 from tfcalc.core.traced import value_of
-from tfcalc.execution.torch_nn import DROPPED
 from tfcalc.verify.reference import Reference
 from tfcalc.verify.step import RECIPES, Step
 
