@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known, value_of
@@ -15,14 +15,28 @@ from tfcalc.ops.shapes import part, reshape, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
-
-if TYPE_CHECKING:
-    from tfcalc.backends.transformers import Transformers
+from tfcalc.tape.trace import Trace
 
 CHUNKS = 8
 """torchtune's ``num_output_chunks``."""
 TOKENS = 256
 """TRL's ``_CHUNKED_LM_HEAD_CHUNK_SIZE``."""
+
+
+class LossCode(Protocol):
+    """The part of a backend that a loss of its logits needs."""
+
+    def begin_loss(self, trace: Trace) -> None:
+        """Begin the phase of the loss."""
+        ...
+
+    def loss_of(self, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
+        """Compute the loss of these logits."""
+        ...
+
+    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+        """Return the labels."""
+        ...
 
 
 def in_chunks(length: Num) -> list[Num]:
@@ -36,7 +50,7 @@ def in_chunks(length: Num) -> list[Num]:
     return [floor_div(length + more, CHUNKS) for more in reversed(range(CHUNKS))]
 
 
-def chunked(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def chunked(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Compute all logits in chunks of tokens; each chunk's loss is computed from its own copy in fp32.
 
     Source: torchtune's TransformerDecoder.chunked_output and CEWithChunkedOutputLoss (torchtune/modules/transformer.py
@@ -53,7 +67,7 @@ def chunked(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Co
     return _summed(losses)
 
 
-def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def linear(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Select vectors of tokens that have labels; compute logits and loss of each chunk of these.
 
     All tokens are assumed to have labels.
@@ -69,7 +83,7 @@ def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Con
     return _summed([_loss(code, model, model.logits(chunk, ctx), targets) for chunk in chunks])
 
 
-def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def checkpointed(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Select tokens that have labels; compute the logits of 256 at a time in forward, and recompute them in backward.
 
     All tokens are assumed to have labels. At most three whole chunks run: further ones add nothing to the peak. TRL's
@@ -94,7 +108,7 @@ def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ct
     return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
-def _loss(code: Transformers, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
+def _loss(code: LossCode, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
     """Compute the sum of the losses of these rows."""
     return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets))
 
@@ -107,7 +121,7 @@ def _summed(losses: list[Tensor]) -> Tensor:
     return total
 
 
-def fused(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def fused(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Compute the loss of ``x W + b`` in one kernel: saves no logits but the gradients of x, W and b, made in forward.
 
     It computes logits of a few rows at a time, which are about as large as x.

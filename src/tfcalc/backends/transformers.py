@@ -39,8 +39,8 @@ class Transformers:
     experts_by = "grouped_mm"
     """Value of transformers' ``experts_implementation``."""
     loss = "logits"
-    compiles = False
-    """True if the loss and each layer are compiled by torch.compile."""
+    compiled: Transformers | None = None
+    """Backend of the layers, if these and the loss are compiled by torch.compile."""
 
     @classmethod
     def runs(cls, model: Model) -> bool:
@@ -54,11 +54,7 @@ class Transformers:
     @property
     def layers(self) -> Transformers:
         """Backend that runs the layers of a stack."""
-        if not self.compiles:
-            return self
-        from tfcalc.backends.compiled import Compiled
-
-        return Compiled(self)
+        return self if self.compiled is None else self.compiled
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
         """Return the workload unchanged."""
@@ -174,7 +170,7 @@ class Transformers:
 
     def loss_of(self, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
         """Compute cross_entropy, of a copy in fp32 if the family ``upcasts``."""
-        if self.compiles:
+        if self.compiled is not None:
             return compiled_cross_entropy(logits, targets)
         return nll_of_softmax(logits.trace.to(logits, "float32") if upcasts else logits, targets)
 

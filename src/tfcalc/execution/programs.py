@@ -44,7 +44,10 @@ def program(
     """
     code = backend_for(model, name)()
     code.loss = code.loss if loss == AUTO else loss
-    code.compiles = compiles
+    if compiles:
+        from tfcalc.backends.compiled import Compiled  # rarely needed
+
+        code.compiled = Compiled(code)
     made = ModuleProgram(model.module(), run, numerics, code, every_layer=every_layer)
     made.trace.ends_alone = ends_alone
     return made
