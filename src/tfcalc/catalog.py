@@ -71,7 +71,7 @@ class Preset(NamedTuple):
         return Transformer(**self.fields)
 
 
-class Listed(NamedTuple):
+class ListedPreset(NamedTuple):
     """A preset as it is listed: family (model_type), parameters, longest sequence, and number format.
 
     ``context`` is in tokens, ``dtype`` is how its checkpoint stores the weights, ``repository`` its id on the Hub.
@@ -86,10 +86,10 @@ class Listed(NamedTuple):
 
 
 @cache
-def index() -> dict[str, Listed]:
+def index() -> dict[str, ListedPreset]:
     """Return all presets by name, in alphabetical order."""
     lines = map(json.loads, INDEX.read_text(encoding="utf-8").splitlines())
-    return {line["name"]: Listed(**line) for line in lines}
+    return {line["name"]: ListedPreset(**line) for line in lines}
 
 
 def names() -> list[str]:

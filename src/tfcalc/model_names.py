@@ -43,11 +43,11 @@ _GLUED = re.compile(r"([a-z]{2,})(\d[\d.]*)", re.ASCII)
 _UNITS = {"m": 1e6, "b": 1e9}
 
 
-class Parts(NamedTuple):
+class NameParts(NamedTuple):
     """The parts of a name: ``Qwen2.5-7B-Instruct`` is family qwen, version 2.5, size 7b, and all its words.
 
     >>> parts("Qwen2.5-7B-Instruct")
-    Parts(family='qwen', version='2.5', size='7b', words=('qwen', '2.5', '7b', 'instruct'))
+    NameParts(family='qwen', version='2.5', size='7b', words=('qwen', '2.5', '7b', 'instruct'))
     """
 
     family: str
@@ -61,7 +61,7 @@ def spelled(name: str) -> str:
     return re.sub(r"[\s_:]+", "-", name.strip().lower())
 
 
-def parts(name: str) -> Parts:
+def parts(name: str) -> NameParts:
     """Return family, version, size and all words of a name, each empty if it has none."""
     words: list[str] = []
     for word in _without_maker(spelled(name)):
@@ -71,7 +71,7 @@ def parts(name: str) -> Parts:
     size = next((word for word in numbered if _SIZE.fullmatch(word)), "")
     first = numbered[0] if numbered else ""
     version = first if first != size and _VERSION.fullmatch(first) else ""
-    return Parts(words[0], version, size, tuple(words))
+    return NameParts(words[0], version, size, tuple(words))
 
 
 def resolve(name: str, repositories: Mapping[str, str]) -> str | None:
@@ -159,7 +159,7 @@ def _sizes(name: str) -> str:
     return _letters("-".join(word for word in words if word not in idle))
 
 
-def _covers(asked: Parts, its: Parts) -> bool:
+def _covers(asked: NameParts, its: NameParts) -> bool:
     same_version = not asked.version or its.version == asked.version or its.version.startswith(f"{asked.version}.")
     return same_version and {*asked.words} - {asked.version} - SAME_SIZES <= {*its.words}
 
@@ -168,7 +168,7 @@ _Score = tuple[float, float, float, float]
 _FAR: _Score = (0.0, 0.0, 0.0, 0.0)
 
 
-def _likeness(asked: Parts, its: Parts) -> _Score:
+def _likeness(asked: NameParts, its: NameParts) -> _Score:
     """Score the likeness of two names by family, version, size and common words; parts not asked for count as equal."""
     from difflib import SequenceMatcher
 
@@ -185,7 +185,7 @@ def _same_line(version: str, other: str) -> bool:
     return bool(version) and bool(other) and (version.startswith(f"{other}.") or other.startswith(f"{version}."))
 
 
-def _order(named: tuple[str, Parts]) -> tuple[tuple[float, ...], float, str]:
+def _order(named: tuple[str, NameParts]) -> tuple[tuple[float, ...], float, str]:
     """Sort key: version, then size, then name."""
     name, its = named
     version = tuple(float(number) for number in re.findall(r"\d+", its.version))

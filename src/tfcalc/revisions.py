@@ -53,7 +53,7 @@ class GitObject(NamedTuple):
     size: int = 0
 
 
-class Failed(Exception):
+class GitError(Exception):
     """Message of git when a command failed."""
 
 
@@ -96,7 +96,7 @@ def content(ref: str, path: str, folder: Path) -> bytes | None:
         raise BadConfig(f"{ref}:{path} is larger than 4 MiB", "a config.json has a few thousand bytes")
     try:
         return _git(folder, "cat-file", "blob", file.hash)
-    except Failed as error:
+    except GitError as error:
         raise _unavailable(error, folder, f"{ref}:{path}") from None
 
 
@@ -115,7 +115,7 @@ def renamed(ref: str, path: str, folder: Path) -> str | None:
     try:
         root = _git(folder, "rev-parse", "--show-prefix").decode(errors="surrogateescape").rstrip("\n")
         words = _git(folder, *similar, commit).decode(errors="surrogateescape").split("\0")
-    except Failed as error:
+    except GitError as error:
         raise _unavailable(error, folder, f"{ref}:{path}") from None
     now = normpath(f"{root}{_relative(path, folder)}")
     before = {new: old for old, new in zip(words[1::3], words[2::3], strict=False)}
@@ -142,13 +142,13 @@ def _look_up(ref: str, path: str, folder: Path) -> tuple[str, GitObject]:
     try:
         given = f"{ref}^{{commit}}\n{ref}:./{relative}\n"
         lines = _git(folder, "cat-file", "--batch-check", "--follow-symlinks", given=given)
-    except Failed as error:
+    except GitError as error:
         raise _unavailable(error, folder, asked) from None
     commit, file = _answers(lines.decode(errors="replace"))
     if commit.type != "commit":
         raise _unknown(ref, folder)
     if file.type == "missing" and _is_named(f"{ref}:./{relative}", folder):
-        raise _unavailable(Failed(PARTIAL), folder, asked)
+        raise _unavailable(GitError(PARTIAL), folder, asked)
     return commit.hash, file
 
 
@@ -156,7 +156,7 @@ def _is_named(name: str, folder: Path) -> bool:
     """Return whether a commit has an object of this name, even if it is missing in this partial clone."""
     try:
         return bool(_git(folder, "rev-parse", "--verify", "--quiet", name))
-    except Failed:
+    except GitError:
         return False
 
 
@@ -186,7 +186,7 @@ def _unknown(ref: str, folder: Path) -> Unavailable:
     """Return the error for a missing commit, with the command that fetches it."""
     try:
         shallow = _git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true"
-    except Failed:
+    except GitError:
         shallow = False
     fetch = _fetching(ref, shallow=shallow)
     if shallow:
@@ -213,7 +213,7 @@ def _fetching(ref: str, *, shallow: bool) -> str:
     return f"{fetch} origin {ref}:{ref}" if plain else ""
 
 
-def _unavailable(error: Failed, folder: Path, asked: str) -> Unavailable:
+def _unavailable(error: GitError, folder: Path, asked: str) -> Unavailable:
     """Return git's message as an error of one line with a remedy."""
     said = str(error)
     for words, fact, remedy in PROBLEMS:
@@ -225,7 +225,7 @@ def _unavailable(error: Failed, folder: Path, asked: str) -> Unavailable:
 
 
 def _git(folder: Path, *words: str, given: str = "") -> bytes:
-    """Run git in ``folder`` and return its output. Raises Failed with its message, and Unavailable without git."""
+    """Run git in ``folder`` and return its output. Raises GitError with its message, and Unavailable without git."""
     import shutil
     import subprocess
     from threading import Timer
@@ -247,11 +247,11 @@ def _git(folder: Path, *words: str, given: str = "") -> bytes:
             answer = cast("IO[bytes]", process.stdout).read(LARGEST + 1)
             if len(answer) > LARGEST:
                 process.kill()
-                raise Failed("its answer is larger than 4 MiB")
+                raise GitError("its answer is larger than 4 MiB")
             said = cast("IO[bytes]", process.stderr).read(LARGEST)
             code = process.wait()
         finally:
             late.cancel()
     if code:
-        raise Failed(said.decode(errors="replace") or (f"it took longer than {SECONDS} s" if code < 0 else ""))
+        raise GitError(said.decode(errors="replace") or (f"it took longer than {SECONDS} s" if code < 0 else ""))
     return answer

@@ -29,7 +29,7 @@ MOST = 1_000
 """Largest number of layers with a cache that is simulated: each has tensors of its own."""
 
 
-class Kind(NamedTuple):
+class LayerSizes(NamedTuple):
     """Sizes of a layer's cache: sequences, heads, widths of keys and values, and the window."""
 
     sequences: int
@@ -38,12 +38,12 @@ class Kind(NamedTuple):
     window: int | None = None
 
 
-class Layer:
+class CacheLayer:
     """Keys and values that grow by concatenation (DynamicLayer). ``tokens`` is the number of tokens so far."""
 
     in_place = False
 
-    def __init__(self, kind: Kind, longest: int) -> None:
+    def __init__(self, kind: LayerSizes, longest: int) -> None:
         self.kind = kind
         self.longest = longest
         self.tokens = 0
@@ -89,7 +89,7 @@ class Layer:
         return sum(x.elements * WIDTHS[x.dtype] for x in self.held or ())  # type: ignore[misc]  # numbers
 
 
-class Sliding(Layer):
+class Sliding(CacheLayer):
     """The last ``window − 1`` tokens, as a view of all that attention has just read (DynamicSlidingWindowLayer)."""
 
     def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,7 +107,7 @@ class Sliding(Layer):
         return min(self.tokens, _window(self.kind) - 1) + new
 
 
-class Static(Layer):
+class Static(CacheLayer):
     """Buffers that are allocated with the first token and written in place (StaticLayer, StaticSlidingWindowLayer)."""
 
     in_place = True
@@ -139,7 +139,10 @@ class Static(Layer):
         return max(self.room, new)
 
 
-LAYERS: dict[str, tuple[type[Layer], type[Layer]]] = {"dynamic": (Layer, Sliding), "static": (Static, Static)}
+LAYERS: dict[str, tuple[type[CacheLayer], type[CacheLayer]]] = {
+    "dynamic": (CacheLayer, Sliding),
+    "static": (Static, Static),
+}
 """Kinds of cache: the class of a layer with full attention, and of one with a window."""
 
 
@@ -153,7 +156,7 @@ class Cache:
     def __init__(self, tree: Component, how: str = "dynamic", longest: int = 0) -> None:
         if how not in LAYERS:
             raise InvalidModel(f"cache {how!r} cannot be run", nearest(how, LAYERS))
-        self.layers: dict[str, Layer] = {}
+        self.layers: dict[str, CacheLayer] = {}
         for path, cached in blocks(tree, tree.name):
             kind = _kind(path, cached)
             if how == "static" and cached[0].name == LATENT:
@@ -178,7 +181,7 @@ class Cache:
         return sum(layer.size for layer in self.layers.values())
 
     @property
-    def kinds(self) -> dict[int | None, Layer]:
+    def kinds(self) -> dict[int | None, CacheLayer]:
         """One layer for each window: all with the same window read the same number of tokens."""
         return {layer.kind.window: layer for layer in self.layers.values()}
 
@@ -216,7 +219,7 @@ def _names(layers: Component) -> Iterator[str]:
     return (f"{stack}.{place}" for place in places)
 
 
-def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
+def _kind(path: str, cached: tuple[Cached, ...]) -> LayerSizes:
     names = tuple(entry.name for entry in cached)
     if names not in SUPPORTED or any(not entry.grows or entry.tokens is None for entry in cached):
         raise InvalidModel(f"{path} caches {', '.join(names)}", "only a cache of keys and values is supported")
@@ -226,7 +229,7 @@ def _kind(path: str, cached: tuple[Cached, ...]) -> Kind:
     if not all(isinstance(size, int) for size in sizes):
         raise InvalidModel(f"{path} caches {sizes}", "the peak is computed for numbers, not for symbols")
     assert window is None or isinstance(window, int)
-    return Kind(keys.sequences, keys.heads, (keys.width, values.width), window)  # type: ignore[arg-type]  # ints
+    return LayerSizes(keys.sequences, keys.heads, (keys.width, values.width), window)  # type: ignore[arg-type]  # ints
 
 
 def _tokens(k: Tensor) -> int:
@@ -234,6 +237,6 @@ def _tokens(k: Tensor) -> int:
     return k.shape[2]
 
 
-def _window(kind: Kind) -> int:
+def _window(kind: LayerSizes) -> int:
     assert kind.window is not None
     return kind.window

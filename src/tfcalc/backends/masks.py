@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tfcalc.backends.cache import Cache, Layer
+from tfcalc.backends.cache import Cache, CacheLayer
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention
@@ -61,7 +61,7 @@ def _of_sequence(window: Num | None, readers: Sequence[Attention], trace: Interp
     return expand(seen, *shape)
 
 
-def _of_cached(layer: Layer, trace: Interpreter, ctx: Context) -> Tensor | None:
+def _of_cached(layer: CacheLayer, trace: Interpreter, ctx: Context) -> Tensor | None:
     """Return the mask of new queries and all cached keys; None if sdpa needs none."""
     new = ctx.stream.length
     assert isinstance(new, int)

@@ -26,7 +26,7 @@ class Measure:
         return self.of(cost)
 
 
-class Times(NamedTuple):
+class CopyCounts(NamedTuple):
     """Numbers of copies: stored, active per token, and run (active copies times their passes)."""
 
     stored: Num
@@ -60,10 +60,10 @@ class Component(NamedTuple):
     under: int = 0
 
     @property
-    def times(self) -> Times:
+    def times(self) -> CopyCounts:
         """Copies among its siblings: stored, active per token, run."""
         active = self.copies if self.active is None else self.active
-        return Times(self.copies, active, active * self.passes)
+        return CopyCounts(self.copies, active, active * self.passes)
 
     def each(self, measure: Measure) -> Num:
         """Return the measure of one copy: its own cost plus that of its parts."""
@@ -87,7 +87,7 @@ class Node(NamedTuple):
 
     names: tuple[str, ...]
     component: Component
-    times: Times
+    times: CopyCounts
 
     @property
     def path(self) -> str:
@@ -108,7 +108,7 @@ class Node(NamedTuple):
         above = self.times
         for part in self.component.parts:
             times = part.times
-            in_model = Times(above.stored * times.stored, above.active * times.active, above.run * times.run)
+            in_model = CopyCounts(above.stored * times.stored, above.active * times.active, above.run * times.run)
             yield Node((*self.names, part.name), part, in_model)
 
     def walk(self) -> "Iterator[Node]":

@@ -66,7 +66,7 @@ def chunked(length: Num, reach: Num) -> Num:
     return twice_chunked(length, reach) - length
 
 
-class Kind(NamedTuple):
+class PatternKind(NamedTuple):
     """A kind of pattern: ``pairs`` of a sequence, keys that its ``last`` query sees, and a description of these."""
 
     pairs: Callable[[Num, Num], Num]
@@ -75,15 +75,17 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "local": Kind(local, lambda keys, reach: minimum(keys, reach + 1), "{k} keys before its own and {k} after it"),
-    "atrous": Kind(atrous, ceil_div, "keys whose distance is a multiple of {k}"),
-    "sparse": Kind(
+    "local": PatternKind(
+        local, lambda keys, reach: minimum(keys, reach + 1), "{k} keys before its own and {k} after it"
+    ),
+    "atrous": PatternKind(atrous, ceil_div, "keys whose distance is a multiple of {k}"),
+    "sparse": PatternKind(
         sparse,
         lambda keys, reach: minimum(keys, reach) + ceil_div(keys, reach) - 1,
         "{k} keys each way, and those whose distance is a multiple of {k}",
     ),
-    "sliding": Kind(sliding, minimum, "a window of {k} keys, its own among them, each way"),
-    "chunked": Kind(
+    "sliding": PatternKind(sliding, minimum, "a window of {k} keys, its own among them, each way"),
+    "chunked": PatternKind(
         chunked,
         lambda keys, reach: keys - reach * floor_div(keys - 1, reach),
         "the keys of its own chunk of {k}",

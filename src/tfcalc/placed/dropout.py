@@ -9,9 +9,9 @@ from tfcalc.nn.distances import Located
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.placed.modules import FewerGroups, Stage
+from tfcalc.placed.modules import FewerGroups, PipelineStage
 
-HIDDEN = (Stage, PreNorm, PostNorm, Parallel)
+HIDDEN = (PipelineStage, PreNorm, PostNorm, Parallel)
 """Modules with dropout on embeddings, or on the outputs of sub-layers (``--hidden-dropout``, 0.1 by default)."""
 PROBABILITIES = (Attention, FewerGroups, Located)
 """Modules with dropout on attention probabilities (``--attention-dropout``, 0.1 by default)."""

@@ -43,7 +43,7 @@ def leaving(x: Tensor, at: Layout) -> Tensor:
     return scattered_sum(x, at.tp) if at.sequence_parallel else summed_over_all(x, at.tp)
 
 
-class Shared(Module):
+class TensorParallel(Module):
     """A sub-layer whose heads, or whose inner width, GPUs share. It is no module of its own in the tree."""
 
     part: Module
@@ -64,7 +64,7 @@ class Shared(Module):
             return self.part.forward(entering(x, self.at), ctx)
 
 
-class Rows(Linear):
+class RowParallel(Linear):
     """A linear map whose input features are split (RowParallelLinear): results are summed, then the bias is added."""
 
     at: Layout = Layout()
@@ -99,7 +99,7 @@ class FewerGroups(Attention):
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 
 
-class Words(Module):
+class VocabParallel(Module):
     """A vocabulary table of which each GPU has some rows (VocabParallelEmbedding); it gives zeros for other tokens."""
 
     kind = "embedding"
@@ -119,7 +119,7 @@ class Words(Module):
             return leaving(vectors, self.at if self.scatters else self.at._replace(sequence_parallel=False))
 
 
-class Stage(Module):
+class PipelineStage(Module):
     """The layers of one pipeline stage, with the embeddings before the first and a norm after the last.
 
     Without ``tables`` it receives vectors of this ``width`` from the stage before. Embeddings may be multiplied by a

@@ -35,7 +35,7 @@ from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.modules import Device, FewerGroups, Rows, Shared, Stage, Words
+from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
 
 M = TypeVar("M", bound=Module)
 Rule = Callable[[Any, Layout], Module]
@@ -93,7 +93,7 @@ def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
     """Split input features (RowParallelLinear): the GPUs' results are summed."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return Rows(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
+    return RowParallel(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
 
 
 # --- sub-layers
@@ -110,9 +110,9 @@ def _attention(attention: Attention, at: Layout) -> Module:
     if groups is not None and groups < (known(at.tp) or 0):
         check_even("tensor", at.tp, "key and value heads", groups)
         fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
-        return Shared(attention.name, FewerGroups(**fields), at)
+        return TensorParallel(attention.name, FewerGroups(**fields), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
-    return Shared(attention.name, attention.but(**shared, kv_heads=groups_here), at)
+    return TensorParallel(attention.name, attention.but(**shared, kv_heads=groups_here), at)
 
 
 @rule(InLayer)
@@ -120,7 +120,7 @@ def _attention(attention: Attention, at: Layout) -> Module:
 def _feed_forward(network: FeedForward, at: Layout) -> Module:
     plain(network, "learned")
     up = by_columns(at, network.up, "feed-forward size")
-    return Shared(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
+    return TensorParallel(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
 
 
 @rule(GatedFeedForward)
@@ -129,7 +129,7 @@ def _gated(network: GatedFeedForward, at: Layout) -> Module:
     what = "feed-forward size"
     gate = None if network.gate is None else by_columns(at, network.gate, what)
     up = by_columns(at, network.up, what)
-    return Shared(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
+    return TensorParallel(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
 
 
 @rule(IndexedAttention)
@@ -187,7 +187,7 @@ def of_stage(stack: Stack, at: Layout) -> Stack:
 @rule(Embedding)
 def _words(table: Embedding, at: Layout) -> Module:
     share = table.but(rows=at.share_of_words(table.rows))
-    return Words(table.name, share, at)
+    return VocabParallel(table.name, share, at)
 
 
 @rule(Positions)
@@ -206,7 +206,7 @@ def _decoder(model: Decoder, at: Layout) -> Module:
         raise refused(model.norm)
     norm = model.norm if at.last else None
     layers, width = of_stage(model.layers, at), model.table.width
-    return Stage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
+    return PipelineStage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
 
 
 @rule(Alone)
@@ -245,7 +245,7 @@ def _network(model: Network, at: Layout) -> Module:
     return Device(model.name, base, head_of(model.output, at) if model.writes else None, at)
 
 
-def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> Stage:
+def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> PipelineStage:
     if len(core.sides) != 1 or core.sides[0].shared is not None:
         raise refused(core, "an encoder-decoder" if len(core.sides) != 1 else "positions that all layers share")
     (side,), (norm,) = core.sides, core.norms
@@ -254,7 +254,7 @@ def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> Stage:
     assert isinstance(layer.norms[0], Norm)
     pieces = tuple(_piece(table, at) for table in tables) if at.first else ()
     layers, width = of_stage(side.layers, at), layer.norms[0].width
-    return Stage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
+    return PipelineStage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
 
 
 def _placed(tables: tuple[Module, ...]) -> tuple[Module, ...]:

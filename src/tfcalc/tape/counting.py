@@ -12,7 +12,7 @@ from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
-from tfcalc.tape.record import Record
+from tfcalc.tape.record import ModuleRecord
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
@@ -23,7 +23,7 @@ NOWHERE = Storage(MemoryTracker(watch=False), (), "float32", "", counts=False)
 class Ran(NamedTuple):
     """An operation that has run: its index among its record's costs, and the kind of tensors that it saves."""
 
-    record: Record
+    record: ModuleRecord
     place: int
     keeps: str
 
@@ -34,7 +34,7 @@ class Counting(Trace):
     def __init__(self) -> None:
         self.reaches = True
         self.read = True
-        self.record = Record("", "")
+        self.record = ModuleRecord("", "")
         self.ran: list[Ran] = []
         self.twice = False
         """True while operations run that backward always recomputes."""

@@ -45,7 +45,7 @@ class Envelope(MemoryTracker):
         return hull(list(self.found))
 
 
-class Line(NamedTuple):
+class LinearForm(NamedTuple):
     """Coefficients of a closed form: the constant, and those of the other monomials in one order."""
 
     constant: int
@@ -71,8 +71,8 @@ def hull(forms: list[Polynomial]) -> list[Polynomial]:
     for form in forms:
         factors = tuple(form.terms.get(monomial, 0) for monomial in powers)
         highest[factors] = max(highest.get(factors, 0), form.terms.get((), 0))
-    chain: list[Line] = []
-    for line in sorted(Line(constant, factors) for factors, constant in highest.items()):
+    chain: list[LinearForm] = []
+    for line in sorted(LinearForm(constant, factors) for factors, constant in highest.items()):
         while len(chain) > 1 and below_mean(chain[-1], chain[-2], line):
             chain.pop()
         chain.append(line)
@@ -80,12 +80,12 @@ def hull(forms: list[Polynomial]) -> list[Polynomial]:
     return [Polynomial({(): line.constant, **dict(zip(powers, line.factors, strict=True))}) for line in kept]
 
 
-def below(line: Line, other: Line) -> bool:
+def below(line: LinearForm, other: LinearForm) -> bool:
     """Return whether ``line`` is nowhere above ``other``: none of its coefficients is larger."""
     return line.constant <= other.constant and all(map(le, line.factors, other.factors))
 
 
-def below_mean(line: Line, left: Line, right: Line) -> bool:
+def below_mean(line: LinearForm, left: LinearForm, right: LinearForm) -> bool:
     """Return whether ``line`` is nowhere above the mean of ``left`` and ``right`` that has its constant.
 
     The constants are in the order left, line, right.

@@ -13,11 +13,11 @@ from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Found, Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
-from tfcalc.tape.standing import Standing
+from tfcalc.tape.standing import RowCollapse
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
-from tfcalc.tape.value import Leaf, Node
+from tfcalc.tape.value import LeafNode, Node
 
 
 class Interpreter(Trace):
@@ -38,7 +38,7 @@ class Interpreter(Trace):
     ) -> None:
         self.every_layer = every_layer
         self.tape = tape
-        self.standing = Standing(tape)
+        self.standing = RowCollapse(tape)
         self.numerics = numerics
         self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
@@ -95,7 +95,7 @@ class Interpreter(Trace):
         path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            node = Leaf(path, shape) if trained else None
+            node = LeafNode(path, shape) if trained else None
             self.weights[path] = self._existing(shape, dtype or self.numerics.weights, path, node)
         # a tied head reads the embedding transposed
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
@@ -121,7 +121,7 @@ class Interpreter(Trace):
         """Return a trained scalar of the running module, in a format of its own."""
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
-            self.weights[path] = self._existing((1,), dtype, path, Leaf(path, (1,)))
+            self.weights[path] = self._existing((1,), dtype, path, LeafNode(path, (1,)))
         return self.weights[path]
 
     @contextmanager
@@ -245,7 +245,7 @@ class Interpreter(Trace):
 
     def data(self, shape: Shape, label: str) -> Tensor:
         """Return an input tensor that needs a gradient."""
-        return self._existing(shape, self.weights_format, label, Leaf(label))
+        return self._existing(shape, self.weights_format, label, LeafNode(label))
 
     def _existing(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
         return Tensor(self, self.tape.given(shape, dtype, label), shape, dtype, dense(shape), node=node)

@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     backward: bool = False
 
 
-class Turns(Protocol):
+class TurnListener(Protocol):
     """Receiver of the begin and end of every turn."""
 
     def comes_to(self, turn: Turn, *, begins: bool) -> None:
@@ -88,7 +88,7 @@ class MemoryTracker:
         """Bytes of parameters' gradients that no node waits for."""
         self.since: list[ref[Storage]] | None = None
         """Storages allocated, or made a gradient, since a row's representative began; None: not asked for."""
-        self.turns: Turns | None = None
+        self.turns: TurnListener | None = None
 
     def begin(self, phase: str) -> None:
         """Begin a phase; store the peak of the one before."""

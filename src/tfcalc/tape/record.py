@@ -11,7 +11,7 @@ from tfcalc.tape.groups import merged
 from tfcalc.tape.trace import Group, Part
 
 
-class Record:
+class ModuleRecord:
     """A module that ran: the costs of its operations, and the records of the modules that it called.
 
     An operation with a component of its own has no ``part`` and no weights. Equal layers are a ``group``.
@@ -24,20 +24,20 @@ class Record:
         self.kind = kind
         self.part = part
         self.group = group
-        self.inside: dict[str, Record] = {}
+        self.inside: dict[str, ModuleRecord] = {}
         self.costs: list[Cost] = []
 
-    def leaf(self, name: str, kind: str) -> Record:
+    def leaf(self, name: str, kind: str) -> ModuleRecord:
         """Return the record of an operation with a component of its own."""
-        return self.inside.setdefault(name, Record(name, kind))
+        return self.inside.setdefault(name, ModuleRecord(name, kind))
 
-    def of(self, part: Part) -> Record:
+    def of(self, part: Part) -> ModuleRecord:
         """Return the record of a module, the same each time that it is called."""
-        return self.inside.setdefault(part.name, Record(part.name, part.kind, part))
+        return self.inside.setdefault(part.name, ModuleRecord(part.name, part.kind, part))
 
-    def of_group(self, group: Group) -> Record:
+    def of_group(self, group: Group) -> ModuleRecord:
         """Return the record of a group of equal layers."""
-        return self.inside.setdefault(group.name, Record(group.name, group.layer.kind, group.layer, group))
+        return self.inside.setdefault(group.name, ModuleRecord(group.name, group.layer.kind, group.layer, group))
 
     def component(self) -> Component:
         """Return its component, with weights, costs and parts.
@@ -64,7 +64,7 @@ class Record:
 
         A part with weights that did not run is listed, without costs.
         """
-        ran: dict[str, list[Record]] = {"": []}
+        ran: dict[str, list[ModuleRecord]] = {"": []}
         home = ""
         for record in self.inside.values():
             home = record.home or home
@@ -96,7 +96,7 @@ def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
     return own
 
 
-def _components(records: Sequence[Record]) -> Iterator[Component]:
+def _components(records: Sequence[ModuleRecord]) -> Iterator[Component]:
     """Yield the components of sibling records; equal layers of one stack are merged."""
     layers = {id(record): record.group for record in records if record.group is not None}
     if layers:

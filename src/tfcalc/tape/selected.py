@@ -18,7 +18,7 @@ PRODUCTS = ("mm",)
 """Kernels of a linear map without a bias; one with a bias runs ``addmm``, and is recomputed."""
 
 
-class Result(NamedTuple):
+class SavedResult(NamedTuple):
     """The result of an operation, and other tensors that its kernel made (``beside``)."""
 
     made: Tensor
@@ -32,7 +32,7 @@ class Selected:
     """
 
     def __init__(self) -> None:
-        self.results: list[Result] = []
+        self.results: list[SavedResult] = []
         self.products = 0
         self.chosen = False
         self.node: Node | None = None
@@ -47,7 +47,7 @@ class Selected:
         """Save the result of a chosen operation in the forward pass."""
         if self.chosen and self.node is None:
             made.trace.belongs(made)
-            self.results.append(Result(made, tuple(saved for saved in call.saves if saved not in call.inputs)))
+            self.results.append(SavedResult(made, tuple(saved for saved in call.saves if saved not in call.inputs)))
 
     @property
     def kept(self) -> list[Tensor]:

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num
 from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Storage
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import Crossing, Leaf
+from tfcalc.tape.value import Callback, LeafNode
 
 
 class Unit(NamedTuple):
@@ -74,9 +74,9 @@ class Sharded:
         self.buffer: list[Storage] = []
         """Buffer of the last all-gather, or of the prefetched one."""
         self.reducing: list[Storage] = []
-        self.reached: list[Leaf] = []
+        self.reached: list[LeafNode] = []
         """Weights with a gradient: of the running unit (``reached``), and of the root."""
-        self.reached_of_root: list[Leaf] = []
+        self.reached_of_root: list[LeafNode] = []
         self.pieces: list[Storage] = []
 
     # --- forward
@@ -95,9 +95,9 @@ class Sharded:
         place, self.inside = len(self.ran), True
         self.ran.append(unit)
         self.weights = self._gathered(unit)
-        self.tape.nodes.append(Crossing(lambda: self._finished(unit)))
+        self.tape.nodes.append(Callback(lambda: self._finished(unit)))
         yield
-        self.tape.nodes.append(Crossing(lambda: self._again(place)))
+        self.tape.nodes.append(Callback(lambda: self._again(place)))
         self._let_go(self.weights)
         self.inside = False
 
@@ -131,7 +131,7 @@ class Sharded:
             self.weights, self.buffer = self.buffer, []
         self._ahead(place - 1)
 
-    def takes(self, leaf: Leaf, gradient: Storage) -> None:
+    def takes(self, leaf: LeafNode, gradient: Storage) -> None:
         """Take the gradient of a weight; the sum of both for one that is used twice."""
         if leaf.gradient is not None:
             gradient = self.tape.sum_of(leaf.gradient, gradient)

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from weakref import ref
 
-from tfcalc.tape.memory_tracker import MemoryTracker, Storage, Turn, Turns
+from tfcalc.tape.memory_tracker import MemoryTracker, Storage, Turn, TurnListener
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import Crossing
+from tfcalc.tape.value import Callback
 
 
-class Standing:
+class RowCollapse:
     """Runs the layers of a stack, of which one, or one period of several, may represent others."""
 
     def __init__(self, tape: Tape) -> None:
@@ -52,11 +52,11 @@ class Standing:
         if turn is not None and tracker.turns is not None and at == together - 1:
             self._report(tracker.turns, Turn(self.row, turn, layers), begins=False)
 
-    def _report(self, turns: Turns, turn: Turn, *, begins: bool) -> None:
+    def _report(self, turns: TurnListener, turn: Turn, *, begins: bool) -> None:
         """Report the begin or end of a turn in forward, and later in backward, where begin and end are swapped."""
         turns.comes_to(turn, begins=begins)
         if self.tape.gradients:
-            self.tape.nodes.append(Crossing(lambda: turns.comes_to(turn._replace(backward=True), begins=not begins)))
+            self.tape.nodes.append(Callback(lambda: turns.comes_to(turn._replace(backward=True), begins=not begins)))
 
     def _ended(self) -> None:
         if self.waiting is not None:
@@ -67,7 +67,7 @@ class Standing:
 
     def _boundary(self, layers: int) -> None:
         if self.tape.gradients:
-            self.tape.nodes.append(Crossing(lambda: crossed(self.tape.tracker, layers)))
+            self.tape.nodes.append(Callback(lambda: crossed(self.tape.tracker, layers)))
 
 
 def crossed(tracker: MemoryTracker, layers: int) -> None:

@@ -10,12 +10,12 @@ from tfcalc.core.cost import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
-from tfcalc.tape.value import Crossing, Kept, Leaf, Node, Value
+from tfcalc.tape.value import Callback, Kept, LeafNode, Node, Value
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of an optimizer's temporary tensors, by bits per number."""
 
-Stepped = Callable[[Leaf], tuple[Held, ...]]
+Stepped = Callable[[LeafNode], tuple[Held, ...]]
 """Temporary tensors of one parameter's optimizer step, if it is taken during backward."""
 
 
@@ -30,7 +30,7 @@ class ShardedWeights(Protocol):
         """Begin the backward pass."""
         ...
 
-    def takes(self, leaf: Leaf, gradient: Storage) -> None:
+    def takes(self, leaf: LeafNode, gradient: Storage) -> None:
         """Take the gradient of a weight."""
         ...
 
@@ -80,7 +80,7 @@ class Tape:
         self.gradients_stay = True
         self.sums_in_place = True
         self.stepped: Stepped | None = None
-        self.complete: list[Leaf] = []
+        self.complete: list[LeafNode] = []
         self.offloads = False
         self.kept: dict[int, Kept] = {}
         self.lists = True
@@ -172,7 +172,7 @@ class Tape:
     def uses(self, inputs: Sequence[Value | None]) -> None:
         """Note one more use of each parameter among these inputs, whose gradient backward will add to."""
         for value in inputs:
-            if value is not None and isinstance(value.node, Leaf):
+            if value is not None and isinstance(value.node, LeafNode):
                 value.node.uses += 1
 
     def backward(self, loss: Value) -> None:
@@ -187,7 +187,7 @@ class Tape:
         nodes, self.nodes = self.nodes, []
         while nodes:
             node = nodes.pop()
-            if isinstance(node, Crossing):
+            if isinstance(node, Callback):
                 node.crossed()
                 continue
             self.run_backward(node)
@@ -204,7 +204,7 @@ class Tape:
         """
         if not any(node.pending):
             for entry in node.inputs:
-                if entry is not None and isinstance(entry[0], Leaf):
+                if entry is not None and isinstance(entry[0], LeafNode):
                     self._used(entry[0])
             self._step()
             node.ended()  # no gradient reached it, but its saved tensors were live until now
@@ -239,7 +239,7 @@ class Tape:
 
     def seed(self, node: Node, output: int, gradient: Storage) -> None:
         """Add a gradient to those that have reached a node's output so far."""
-        if isinstance(node, Leaf):
+        if isinstance(node, LeafNode):
             if self.sharded is not None:
                 self.sharded.takes(node, gradient)
             elif self.gradients_stay:
@@ -256,7 +256,7 @@ class Tape:
             return before
         return self.new(before.shape, before.dtype, "sum of gradients")
 
-    def _collect(self, leaf: Leaf, gradient: Storage) -> None:
+    def _collect(self, leaf: LeafNode, gradient: Storage) -> None:
         """Accumulate a parameter's gradient (AccumulateGrad)."""
         before = leaf.gradient
         if before is not None:  # used twice, as a tied matrix is
@@ -270,7 +270,7 @@ class Tape:
             self.tracker.gradient(gradient)
         self._used(leaf)
 
-    def _used(self, leaf: Leaf) -> None:
+    def _used(self, leaf: LeafNode) -> None:
         """Count down a parameter's uses: after the last its gradient is complete."""
         leaf.uses -= 1
         if self.stepped is not None and leaf.shape is not None and leaf.gradient is not None and leaf.uses <= 0:

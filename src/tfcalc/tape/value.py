@@ -94,7 +94,7 @@ def _not_awaited(gradient: Storage) -> None:
         gradient.tracker.left(gradient)
 
 
-class Crossing(Node):
+class Callback(Node):
     """A callback in the order of nodes, called when backward gets to it."""
 
     __slots__ = ("crossed",)
@@ -104,7 +104,7 @@ class Crossing(Node):
         self.crossed = crossed
 
 
-class Leaf(Node):
+class LeafNode(Node):
     """A leaf tensor of the graph: a parameter, or an input that needs a gradient (which has no ``shape``).
 
     Its gradient is complete when each of its ``uses`` has added to it; it stays, unless the parameter is updated then.
