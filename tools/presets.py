@@ -11,17 +11,17 @@ import sys
 from collections.abc import Iterator
 
 from tfcalc.answers.params import parameter_count
-from tfcalc.catalog import FOLDER, INDEX, Listed, preset
+from tfcalc.catalog import FOLDER, INDEX, ListedPreset, preset
 from tfcalc.serving.quantization_config import stated_format
 
 
-def listed() -> Iterator[Listed]:
+def listed() -> Iterator[ListedPreset]:
     """All presets as their files are, in alphabetical order."""
     for name in sorted(path.stem for path in FOLDER.glob("*.json")):
         one = preset(name)
         model = one.model()
         longest = model.longest if isinstance(model.longest, int) else None
-        yield Listed(name, one.family, parameter_count(model), longest, _format(model), one.repository)
+        yield ListedPreset(name, one.family, parameter_count(model), longest, _format(model), one.repository)
 
 
 def _format(model: object) -> str:

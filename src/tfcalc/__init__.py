@@ -1,4 +1,4 @@
-"""What a transformer costs, exactly: parameters, FLOPs and memory, each with its formula.
+"""Exact costs of a transformer: parameters, FLOPs and memory, each with its formula.
 
 >>> import tfcalc
 >>> model = tfcalc.Transformer(d_model=512, n_layers=6)
@@ -138,7 +138,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for, when it is asked for."""
+    """Import a public name on first access, so that ``import tfcalc`` is fast."""
     if name not in _HOME:
         raise AttributeError(f"module 'tfcalc' has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""From what a person types to a model: a preset, a config.json, or an id of the Hub."""
+"""Catalog of models: finds the preset, the config.json or the Hub id that a name means, and builds the model."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "models"
 INDEX = FOLDER / "index.jsonl"
-"""A line per preset, written by ``tools/presets.py``: a list of them opens no other file and builds no model."""
+"""One line per preset, written by ``tools/presets.py``, so that listing presets builds no model."""
 ASSUMED = "assumed"
-"""How the source of a figure begins that no page states."""
+"""Prefix of the source of a figure that no page states."""
 
 FEW = 3
-"""Names that are asked about one by one; more are listed."""
+"""Largest number of names in "did you mean …?"; more are listed as nearest."""
 
 
 class Preset(NamedTuple):
-    """A published model: where its sizes are printed, and the sizes.
+    """A published model, with its sizes and their ``source``.
 
-    ``fields`` are those of the classic :class:`~tfcalc.Transformer`, or else ``config`` those of a config.json.
-    ``repository`` is the id of its checkpoint on the Hub, "" where none was published. ``sources`` says of single
-    figures where they stand, if not where the sizes do: a page, "recalled: …" (not seen by us) or "assumed: …".
+    ``fields`` are those of the classic :class:`~tfcalc.Transformer`; for all other models ``config`` has those of its
+    config.json. ``repository`` is the id of its checkpoint on the Hub, "" if none was published. ``sources`` of single
+    figures, if they differ from ``source``, are a page, "recalled: …" (not seen by us) or "assumed: …".
     """
 
     name: str
@@ -54,7 +54,7 @@ class Preset(NamedTuple):
 
     @property
     def dtype_note(self) -> str:
-        """What an answer should say that uses the number format, where it is assumed; empty otherwise.
+        """Note for answers that use the number format, if that is assumed; empty otherwise.
 
         >>> preset("gpt-3").dtype_note
         'dtype float16 assumed: no checkpoint was published'
@@ -63,7 +63,7 @@ class Preset(NamedTuple):
         return f"dtype {self.dtype} {where}" if where.startswith(ASSUMED) else ""
 
     def model(self, *, treat_as: str = "") -> Transformer | HFModel:
-        """The model with these sizes; its config read as that of the family ``treat_as``, where that is given."""
+        """Build the model; ``treat_as`` is the ``model_type`` to read its config as, if not its own."""
         if self.config or treat_as:
             return from_config(self.config, name=self.name, treat_as=treat_as, dtype_note=self.dtype_note)
         from tfcalc.families.transformer import Transformer
@@ -71,8 +71,8 @@ class Preset(NamedTuple):
         return Transformer(**self.fields)
 
 
-class Listed(NamedTuple):
-    """What a list says of a preset: its family (model_type), parameters, longest sequence, and number format.
+class ListedPreset(NamedTuple):
+    """A preset as it is listed: family (model_type), parameters, longest sequence, and number format.
 
     ``context`` is in tokens, ``dtype`` is how its checkpoint stores the weights, ``repository`` its id on the Hub.
     """
@@ -86,19 +86,19 @@ class Listed(NamedTuple):
 
 
 @cache
-def index() -> dict[str, Listed]:
-    """All presets by name, in alphabetical order."""
+def index() -> dict[str, ListedPreset]:
+    """Return all presets by name, in alphabetical order."""
     lines = map(json.loads, INDEX.read_text(encoding="utf-8").splitlines())
-    return {line["name"]: Listed(**line) for line in lines}
+    return {line["name"]: ListedPreset(**line) for line in lines}
 
 
 def names() -> list[str]:
-    """The names of all presets, in alphabetical order."""
+    """Return the names of all presets, in alphabetical order."""
     return list(index())
 
 
 def preset(name: str) -> Preset:
-    """The preset that a name means: its own, in any spelling, the id of its repository, or that of a variant of it.
+    """Return the preset of a name: its own in any spelling, its repository's id, or that of a variant of equal size.
 
     Raises UnknownModel with the names that may be meant.
 
@@ -120,8 +120,8 @@ def preset(name: str) -> Preset:
 
 
 def repositories() -> dict[str, str]:
-    """Of each preset the id of its repository on the Hub, "" where it has none."""
-    return {name: one.repository for name, one in index().items()}
+    """Return the id of each preset's repository on the Hub, "" if it has none."""
+    return {name: entry.repository for name, entry in index().items()}
 
 
 def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer | HFModel:
@@ -151,7 +151,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
 
 
 def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
-    """The fields of the config.json that is meant, whether a family of ours knows it or not. Raises as :func:`load`."""
+    """Return the fields of a model's config.json, even of an unsupported family. Raises as :func:`load`."""
     from tfcalc.hub import fetch, is_id
     from tfcalc.reader import is_place, read
 
@@ -194,21 +194,21 @@ def from_config(config: Mapping[str, object], *, name: str = "", treat_as: str =
 
 
 def is_known(name: str) -> bool:
-    """Whether ``name`` means a model that :func:`load` would look for: a preset, a path, or an id of the Hub."""
+    """Return whether ``name`` looks like a model's for :func:`load`: a preset, a path, or an id of the Hub."""
     from tfcalc.hub import is_id
 
     return _preset_of(name) is not None or is_path(name) or is_id(name)
 
 
 def is_path(name: str) -> bool:
-    """Whether ``name`` means a file or a folder, of today or at a git revision, rather than a model's name."""
+    """Return whether ``name`` is a file or a folder, possibly at a git revision, rather than a model's name."""
     from tfcalc.reader import is_place
 
     return is_place(name) or revision(name) is not None
 
 
 def revision(name: str) -> tuple[str, str] | None:
-    """The git revision and the path that a name like ``HEAD~1:configs/model.json`` means; None where a file has it."""
+    """Split ``HEAD~1:configs/model.json`` into revision and path; None for other names, and for an existing file."""
     from tfcalc.revisions import at_ref
 
     found = at_ref(name) if ":" in name else None
@@ -216,7 +216,7 @@ def revision(name: str) -> tuple[str, str] | None:
 
 
 def _at_revision(ref: str, path: str) -> dict[str, object]:
-    """The config.json at a git revision: a file, or that of a folder."""
+    """Read the config.json at a git revision: a file, or that of a folder."""
     from tfcalc.reader import CONFIG, BadConfig, parse
     from tfcalc.revisions import content, is_folder, renamed
 
@@ -233,19 +233,19 @@ def _at_revision(ref: str, path: str) -> dict[str, object]:
 
 
 def _preset_of(name: str) -> str | None:
-    """The name of the preset that is meant, as its file has it; None where there is none."""
+    """Return the name of the preset that ``name`` means; None if there is none."""
     from tfcalc.reader import is_place
 
     if not 0 < len(name) <= LONGEST or not name.isascii() or any(mark in name for mark in "\\\0"):
         return None
     own = spelled(name)
-    if "/" not in own and (FOLDER / f"{own}.json").is_file():  # without opening the files of all others
+    if "/" not in own and (FOLDER / f"{own}.json").is_file():  # the common case, without reading the index
         return own
     return None if is_place(name) else resolve(name, repositories())
 
 
 def _unknown(name: str) -> UnknownModel:
-    """The refusal of a name, with those that may be meant."""
+    """Return the error for an unknown name, with the names that may be meant."""
     from tfcalc.configs.declared import model_types
 
     asked, short = name[:LONGEST], quoted(name)
@@ -265,11 +265,11 @@ def _unknown(name: str) -> UnknownModel:
 
 
 def _near(id: str) -> list[str]:
-    """The presets that the id of another's repository may mean: the one of the same name, or the nearest."""
+    """Return the presets that an unknown repository's id may mean: the one of the same name, or the nearest."""
     name, known = id.partition("/")[2][:LONGEST], repositories()
     same = resolve(name, known)
     return [same] if same else meant(name, known) or alike(name, known)
 
 
 LONGEST = 100
-"""Characters of a name; what is longer is none."""
+"""Longest name of a model, in characters."""

@@ -1,13 +1,13 @@
-"""The definitions behind a number, by name: each stands in the answer, and most can be switched.
+"""Conventions behind a number: each is part of the answer, and most can be switched.
 
-See formulas.md for what each alternative changes, and who uses it.
+See formulas.md for the effect of each alternative, and for who uses it.
 """
 
 from tfcalc.dimensions import Described, choice, described
 from tfcalc.number_formats import NUMBERS
 
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "int4")
-"""What every weight may be stored in."""
+"""Number formats for all weights of a model."""
 
 AUTO = "auto"
 OPERATIONS = ("matmul", "all")
@@ -16,7 +16,7 @@ SYSTEMS = ("iec", "si")
 
 @described()
 class Conventions(Described):
-    """How operations are counted and how bytes are written."""
+    """Conventions for counting operations, storing weights, and printing bytes."""
 
     count: str = choice(
         "operations counted: matrix products only, or all", "--count", default="matmul", known=OPERATIONS
@@ -31,5 +31,5 @@ class Conventions(Described):
 
     @property
     def bits(self) -> int:
-        """Of one weight, where ``dtype`` is not auto."""
+        """Bits per weight, if ``dtype`` is not auto."""
         return NUMBERS[self.dtype].bits

@@ -1,6 +1,6 @@
-"""A dimension is one dataclass field that knows its symbol, its meaning and its flag.
+"""Dimensions and choices: dataclass fields with symbol, meaning and flags.
 
-From that one place come the command line's options, the JSON keys, the legends and the glossary.
+Options of the command line, keys of JSON, legends and the glossary are all derived from them.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Described")
 
 LARGEST = 10**12
-"""No published size comes near it; a larger one is taken for a slip of the keyboard."""
+"""Largest accepted size: published ones are far below it, so a larger one is a typo."""
 
 
 NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class Dimension(NamedTuple):
-    """A size: its ``symbol`` where mathematics is printed, its ``meaning`` in a few words, and its flags.
+    """A size: its ``symbol`` in formulas, its ``meaning`` in a few words, and its flags.
 
-    ``flags`` are the option's names, the config.json name among them. ``follows`` says what it follows from where it is
-    not given (``4h``). Of a ``length`` in tokens, k is 1,024.
+    ``flags`` are the option's names, including the config.json name. ``follows`` is the formula of its default
+    (``4h``), if it depends on other sizes. In a ``length`` of tokens, k is 1,024.
     """
 
     symbol: str
@@ -40,9 +40,9 @@ class Dimension(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A structural alternative: a flag (``known`` empty: yes or no) or one of the ``known`` words.
+    """A structural alternative: yes or no (``known`` is empty), or one of the ``known`` words.
 
-    ``spellings`` are words that others have for them.
+    ``spellings`` maps other libraries' words to these.
     """
 
     meaning: str
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A name or a list that is read elsewhere: a number format, the ends of modules' names.
+    """A text that is parsed elsewhere: a number format, suffixes of modules' names.
 
-    One without flags is no option: it follows from others.
+    Without flags it is no option: it follows from others.
     """
 
     meaning: str
@@ -62,7 +62,7 @@ class Text(NamedTuple):
 
 
 class Parameters:
-    """The signature of a class, which only help asks for."""
+    """Signature of a class, computed when ``help()`` or ``inspect`` asks for it."""
 
     def __get__(self, _: object, kind: "type[Described]") -> "Signature":
         from inspect import Parameter, Signature
@@ -70,16 +70,16 @@ class Parameters:
         by_place, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
         return Signature(
             [
-                Parameter(each.name, by_name if each.kw_only else by_place, default=each.default, annotation=each.type)
-                for each in fields(kind)
+                Parameter(item.name, by_name if item.kw_only else by_place, default=item.default, annotation=item.type)
+                for item in fields(kind)
             ]
         )
 
 
 class Described:
-    """What the dataclasses have in common whose fields are dimensions and choices, and which all have a default.
+    """Base class of frozen dataclasses whose fields are dimensions and choices, all with a default.
 
-    Their methods are written once here rather than generated for each of them: generating code is what makes a
+    Their methods are written here once instead of being generated for each class, as generating code is what makes a
     dataclass slow to import.
     """
 
@@ -89,13 +89,13 @@ class Described:
 
     def __init__(self, *values: object, **named: object) -> None:
         known = self.__dataclass_fields__
-        given = dict(zip((name for name, each in known.items() if not each.kw_only), values, strict=False), **named)
+        given = dict(zip((name for name, item in known.items() if not item.kw_only), values, strict=False), **named)
         wrong = sorted(given.keys() - known.keys())
         if wrong:
             raise TypeError(f"{type(self).__name__} has no {', '.join(wrong)}")
         if len(given) < len(values) + len(named):
             raise TypeError(f"{type(self).__name__} is given too many values, or one of them twice")
-        self.__dict__.update({name: each.default for name, each in known.items()} | given)
+        self.__dict__.update({name: item.default for name, item in known.items()} | given)
 
     def __setattr__(self, name: str, *_: object) -> None:
         raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be changed; see replaced()")
@@ -104,44 +104,44 @@ class Described:
 
     @property
     def implied(self) -> dict[str, Num]:
-        """The sizes that follow from others where they are not given, by field name."""
+        """Default values of sizes that follow from others, by field name."""
         return {}
 
     @property
     def assumed(self) -> dict[str, Num]:
-        """Defaults of sizes that follow from no other, where they are not given, by field name."""
+        """Default values of sizes that follow from no other but were not given, by field name."""
         return {}
 
     def dimensions(self) -> dict[str, Dimension]:
-        """All sizes, by field name."""
+        """Return all sizes, by field name."""
         items = fields(self)
         return {item.name: known for item in items if isinstance(known := facet(item), Dimension)}
 
     def values(self) -> dict[str, Num]:
-        """The value of each symbol that was given or assumed: ``{"h": 512, …}``."""
+        """Return the value of each symbol that was given or assumed: ``{"h": 512, …}``."""
         known, assumed = self.dimensions(), self.assumed
-        found = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
-        return {known[name].symbol: value for name, value in found.items() if value is not None}
+        by_name = {name: assumed.get(name) if getattr(self, name) is None else getattr(self, name) for name in known}
+        return {known[name].symbol: value for name, value in by_name.items() if value is not None}
 
     def replaced(self, **sizes: object) -> Self:
-        """A copy with these fields changed, by field name."""
+        """Return a copy with these fields changed, by field name."""
         return replace(self, **sizes)
 
     def also_called(self, _name: str, /) -> tuple[str, ...]:
-        """Other names of a size: none."""
+        """Return other names of a size: none."""
         return ()
 
     def places(self, name: str, /) -> list[str]:
-        """The sizes that change with the one of this name: itself, if there is such a size."""
+        """Return the sizes that change with the one of this name: itself, if there is such a size."""
         return [name] if name in self.dimensions() else []
 
     def described(self) -> dict[str, object]:
-        """The fields as in the JSON; sizes that were not given have their implied value."""
+        """Return the fields as in the JSON; sizes that were not given have their implied value."""
         given = {item.name: getattr(self, item.name) for item in fields(self)}
         return given | {name: size for name, size in (self.implied | self.assumed).items() if given[name] is None}
 
     def size(self, name: str) -> Num:
-        """The value of a size by its field's name: given, implied or assumed."""
+        """Return the value of a size by its field's name: given, implied or assumed."""
         given: Num | None = getattr(self, name)
         return (self.implied | self.assumed)[name] if given is None else given
 
@@ -161,19 +161,19 @@ class Described:
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def described(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
-    """A dataclass of these fields, whose docstring has as attributes what options and legends say of each."""
+    """Make a dataclass of the class's fields, and list them with their meanings in its docstring."""
 
-    def made(kind: type[T]) -> type[T]:
+    def decorate(kind: type[T]) -> type[T]:
         dataclass(init=False, repr=False, eq=False, match_args=False, kw_only=kw_only)(kind)
         lines = [f"        {item.name}: {_in_words(item)}" for item in fields(kind)]
         kind.__doc__ = "\n".join([f"{kind.__doc__ or ''}".rstrip(), "", "    Attributes:", *lines, "    "])
         return kind
 
-    return made
+    return decorate
 
 
 def _in_words(item: Field[object]) -> str:
-    """``"sequence length"``, ``"what is run: forward, train, prefill or decode"``."""
+    """Describe a field: ``"sequence length, in tokens"``, ``"what is run (forward, train, prefill, decode)"``."""
     known = facet(item)
     if isinstance(known, Choice) and known.known:
         return f"{known.meaning} ({', '.join(known.known)})"
@@ -185,7 +185,7 @@ def _in_words(item: Field[object]) -> str:
 def dimension(
     symbol: str, meaning: str, *flags: str, default: object = None, follows: str = "", length: bool = False
 ) -> Any:
-    """A dataclass field that holds a size."""
+    """Return a dataclass field for a size."""
     return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length)})
 
 
@@ -196,25 +196,25 @@ def choice(
     known: tuple[str, ...] = (),
     spellings: Mapping[str, str] = NO_SPELLINGS,
 ) -> Any:
-    """A dataclass field that holds a structural alternative."""
+    """Return a dataclass field for a structural alternative."""
     return field(default=default, metadata={"facet": Choice(meaning, flags, known, spellings)})
 
 
 def text(meaning: str, *flags: str, default: str = "") -> Any:
-    """A dataclass field that holds a text."""
+    """Return a dataclass field for a text."""
     return field(default=default, metadata={"facet": Text(meaning, flags)})
 
 
 def facet(item: Field[object]) -> Dimension | Choice | Text | None:
-    """What a dataclass field says of itself, if anything."""
-    found = item.metadata.get("facet")
-    return found if isinstance(found, Dimension | Choice | Text) else None
+    """Return the description of a dataclass field, if it has one."""
+    description = item.metadata.get("facet")
+    return description if isinstance(description, Dimension | Choice | Text) else None
 
 
 def check_sizes(described: Described) -> None:
-    """Every dimension of a dataclass instance is a whole number in range; every choice is a known word.
+    """Check that every dimension is a whole number in range, and every choice a known word.
 
-    Raises InvalidModel with the field, the value, and what would do.
+    Raises InvalidModel with the field, the value, and the remedy.
     """
     from tfcalc.errors import is_one_of, nearest
 
@@ -227,7 +227,7 @@ def check_sizes(described: Described) -> None:
             if not isinstance(value, str):
                 raise InvalidModel(f"{item.name} {quoted(value)} is not text", "put it in quotes")
         elif isinstance(known, Choice):
-            word = str(value) if isinstance(value, str) else ""  # an Enum's text may be another than its value
+            word = str(value) if isinstance(value, str) else ""  # the text of a str Enum may differ from its value
             if known.known and not is_one_of(known.spellings.get(word, word), known.known):
                 shown = quoted(value)
                 raise InvalidModel(f"{item.name} {shown} is not known", nearest(word or shown, known.known))
@@ -236,7 +236,7 @@ def check_sizes(described: Described) -> None:
 
 
 def check_size(name: str, value: object, least: int = 1, most: int = LARGEST) -> int:
-    """The ``value``, a whole number from ``least`` to ``most``, a power of ten; InvalidModel for any other."""
+    """Return ``value``, a whole number from ``least`` to ``most`` (a power of ten). Raises InvalidModel for others."""
     if isinstance(value, Traced):
         value = value.value
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Every refusal: what is wrong, the value that was given, and what would do.
+"""Errors: the fact, the value that was given, and the remedy.
 
 An error is part of the answer. Its text is one line, ``fact; remedy``; its ``exit_code`` is what the
 command line returns; its ``code`` is the stable word that scripts read under ``--json``.
@@ -11,21 +11,20 @@ from collections.abc import Iterable
 from tfcalc.printable import bounded, printable, quoted
 
 LONGEST, LONGEST_HINT = 480, 320
-"""Characters of an error, and of its hint: beyond that, names in a config or in a file
-are cut in the middle. Escapes count."""
+"""Largest numbers of characters of an error, and of its hint, with escapes: longer ones are cut in the middle."""
 
 
 class TfcalcError(Exception):
     """A question that cannot be answered as asked.
 
-    ``message`` states the fact and repeats the value that was given; ``hint`` says what would do. Both are made one
-    line of bounded length that a terminal can be given, whatever is repeated in them.
+    ``message`` states the fact and repeats the value that was given; ``hint`` is the remedy. Both are one line of
+    bounded length and safe to print, whatever they repeat.
     """
 
     code = "error"
     exit_code = 1
     as_json = False
-    """Whether the answer would have been JSON, so that the refusal is to be."""
+    """True if the answer would have been JSON, so that the error is printed as JSON, too."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         self.hint = bounded(printable(hint), LONGEST_HINT)
@@ -49,13 +48,13 @@ class InvalidModel(TfcalcError, ValueError):
     code = "invalid-model"
     exit_code = 3
     of_file = False
-    """Whether no model could be read, whatever else was typed."""
+    """True if no model could be read, so that other arguments are not at fault."""
     of_model = False
-    """Whether it is the model's own fault, whatever else was typed."""
+    """True if the model itself is at fault, and no other argument."""
 
 
 class TooMany(InvalidModel):
-    """Layers beyond those that are counted, whatever they are divided into (exit 3)."""
+    """A number of layers above the supported maximum (exit 3)."""
 
 
 class UnknownModel(InvalidModel):
@@ -63,7 +62,7 @@ class UnknownModel(InvalidModel):
 
     code = "unknown-model"
     near = False
-    """Whether the hint names models that may be meant."""
+    """True if the hint names models that may be meant."""
 
 
 class BadFile(TfcalcError):
@@ -88,11 +87,11 @@ class Unavailable(TfcalcError):
 
 
 MOST = 24
-"""Words that are listed where none is near."""
+"""Largest number of known words that a hint lists."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """``did you mean x?`` for the closest known word, or else the list of all; ``x:N`` stands for x with a number.
+    """Return ``did you mean x?`` for the closest known word, else a list of all; ``x:N`` stands for x with a number.
 
     >>> nearest("fp31", ["fp32", "bf16"])
     'did you mean fp32?'
@@ -113,7 +112,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(what: str, word: str, known: Iterable[str]) -> str:
-    """``word`` as it is known, whatever its case; otherwise a UsageError that names the nearest.
+    """Return ``word`` in the known spelling, whatever its case. Raises UsageError with the nearest known word.
 
     >>> one_of("norm", "RMSNorm", ["layernorm", "rmsnorm"])
     'rmsnorm'
@@ -127,7 +126,7 @@ def one_of(what: str, word: str, known: Iterable[str]) -> str:
 
 
 def is_one_of(word: str, known: Iterable[str]) -> bool:
-    """Whether a word is known; one that is known as ``every:N`` stands with any number from 1.
+    """Return whether a word is known; a known ``every:N`` matches any number from 1.
 
     >>> is_one_of("every:4", ["none", "every:N"]), is_one_of("every:0", ["every:N"]), is_one_of("none", ["every:N"])
     (True, False, False)

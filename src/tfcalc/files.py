@@ -1,4 +1,4 @@
-"""Files that are read, whoever names them: regular ones alone, opened without waiting for anything."""
+"""Safe reading of files that others name: regular files only, opened without blocking."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ FLAGS = os.O_RDONLY | NOT_WAITING | getattr(os, "O_BINARY", 0)
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file, or what a link to one leads to, opened for reading. Raises OSError for anything else.
+    """Open a regular file, or a link to one, for reading. Raises OSError for anything else.
 
-    A pipe that nobody writes to would be waited for without end, and a device may do something when it is opened. So
-    the file is looked at before, and again once it is open, as it may have been exchanged in between.
+    Opening a pipe without a writer blocks forever, and opening a device may have effects. So the file's type is checked
+    before it is opened, and again after, as the file may have been replaced in between.
     """
     try:
         _check(os.stat(path))
-    except ValueError:  # of Python itself: no file can have a NUL or half a character in its name
+    except ValueError:  # Python's own, for a name with a NUL or half a surrogate pair, which no file can have
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), ascii(path)) from None
     file = os.fdopen(os.open(path, FLAGS), "rb")
     try:
-        found = os.fstat(file.fileno())
-        _check(found)
+        status = os.fstat(file.fileno())
+        _check(status)
     except OSError:
         file.close()
         raise
-    if found.st_size:
+    if status.st_size:
         return file
-    file.close()  # files of /proc say that they are empty, and reading some of them waits
+    file.close()  # files in /proc have size 0, and reading some of them blocks
     return io.BytesIO()
 
 
 def content(path: Path, most: int) -> bytes:
-    """What is in a regular file, up to a byte more than ``most``. Raises OSError where it cannot be read."""
+    """Read a regular file, at most one byte more than ``most``. Raises OSError if it cannot be read."""
     with opened(path) as file:
         return file.read(most + 1)
 
 
-def _check(found: os.stat_result) -> None:
-    if stat.S_ISDIR(found.st_mode):
+def _check(status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")

@@ -1,7 +1,7 @@
-"""Accelerators: dense peaks, memory, bandwidth and links, as facts in hardware.csv, each with its source and status.
+"""Accelerators: dense peaks, memory, bandwidth and links from hardware.csv, each with its source and status.
 
-A peak with sparsity is twice the dense one, and no transformer reaches it: no such figure stands in the table. Memory
-is what vendors print, and what the driver reports where it is known: "80 GB" are 79.1 GiB, and not 80·10⁹ bytes.
+Peaks with sparsity (twice the dense ones) are not in the table, as no transformer reaches them. Memory is the vendor's
+figure, and the driver's if known: "80 GB" are 79.1 GiB, not 80·10⁹ bytes.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from tfcalc.units import parse_bytes, short_bytes
 
 TABLE = Path(__file__).parent / "hardware.csv"
 STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
-"""How sure a figure is: the vendor's, seen there or on a page that links to it; on a page that quotes it; recalled."""
+"""Reliability of a figure: V, seen at the vendor or on a page that links there; S, on a page that quotes it; U,
+recalled."""
 
 CONTEXT = 2**29
-"""Bytes that the driver's context and its libraries take of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
+"""Bytes of the CUDA context and libraries of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
 
 TERA, GIGA = 10**12, 10**9
 MOST_GPUS = 10**6
 SAME_MEMORY = 0.1
-"""Amounts that differ by less may be one card's: its 192 GB are printed as 180 GB, too."""
+"""Relative difference below which two amounts of memory may be one card's: 192 GB are printed as 180 GB, too."""
 
 SPARSITY = 2
-ALIKE = 0.005
-"""Two printed figures that differ by less are the same one, rounded."""
+ROUNDING = 0.005
+"""Relative difference below which two printed figures are the same one, rounded."""
 
 IDLE = (
     "nvidia",
@@ -49,24 +50,27 @@ IDLE = (
     "core",
     "gpu",
 )
-"""Words of a name that tell no accelerator from another: makers, lines, and the machines around them."""
+"""Words of a name that do not distinguish accelerators: makers, product lines, and machines."""
 
 
 class Usable(NamedTuple):
-    """Bytes that a process can use, and what was assumed to say so."""
+    """Bytes that a process can use, and the assumptions made."""
 
     bytes: int
     notes: tuple[str, ...]
 
 
 class Accelerator(NamedTuple):
-    """``peaks`` are FLOP/s without sparsity, by precision; ``status`` and ``caveat`` say how far to trust them.
+    """An accelerator, with groups of figures that have a status and sources each.
 
-    ``memory`` is what the vendor prints (``80 GB``), ``memory_reported`` what the driver says (``79.1 GiB``; empty
-    where it is not known; the least where several are said). ``bandwidth`` is that of its memory and ``link`` that to
-    the others of its ``domain`` of so many accelerators, in bytes per second and one direction. Each
-    group of figures has its own status and sources. ``capability`` is CUDA's compute capability, as NVIDIA's list of
-    CUDA GPUs has it.
+    Attributes:
+        peaks: FLOP/s without sparsity, by precision.
+        memory: memory as the vendor prints it (``80 GB``).
+        memory_reported: memory as the driver reports it (``79.1 GiB``; the least of several; empty if unknown).
+        bandwidth: bytes per second of its memory.
+        link: bytes per second, in one direction, to the others of its domain.
+        domain: number of accelerators that are linked directly.
+        capability: CUDA compute capability, from NVIDIA's list of CUDA GPUs.
     """
 
     name: str
@@ -87,10 +91,10 @@ class Accelerator(NamedTuple):
     capability: str = ""
 
     def usable(self, context: int = CONTEXT) -> Usable:
-        """What is left to a process: as the driver reports, or else as the vendor's unit says, less the ``context``.
+        """Return the memory for a process: the driver's figure, or else the vendor's, less the ``context``.
 
-        Where nothing is known to be reported, nothing is deducted for it: GB are then 10⁹ bytes, which in memory sold
-        by powers of two is on the safe side.
+        Without a driver's figure GB are taken as 10⁹ bytes, which is on the safe side, as memory is sold in powers of
+        two.
 
         >>> named("h200")[0].usable().bytes == parse_bytes("139.72 GiB") - 2**29
         True
@@ -112,14 +116,14 @@ class Accelerator(NamedTuple):
         return Usable(left, tuple(notes))
 
     def peak(self, precision: str) -> float:
-        """Its dense peak. Raises UsageError with those that it has."""
+        """Return its dense peak. Raises UsageError with the precisions that it has."""
         if precision not in self.peaks:
             known = f"it has {', '.join(self.peaks)}; or " if self.peaks else ""
             raise UsageError(f"no dense {precision} peak of {self.name} is known", f"{known}give --peak")
         return self.peaks[precision]
 
     def doubts(self) -> Iterator[str]:
-        """What should be known of its peaks."""
+        """Yield notes on the reliability of its peaks."""
         if STATUS[self.status]:
             yield f"the peak of {self.name} is {STATUS[self.status]}"
         if self.caveat:
@@ -128,7 +132,7 @@ class Accelerator(NamedTuple):
 
 @cache
 def accelerators() -> tuple[Accelerator, ...]:
-    """All that are known, in the order of the table."""
+    """Return all accelerators, in the order of the table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
         return tuple(_accelerator(row) for row in csv.DictReader(file))
 
@@ -155,9 +159,9 @@ def _accelerator(row: dict[str, str]) -> Accelerator:
 
 
 def parse_gpu(text: str) -> tuple[int, str]:
-    """How many of which accelerator: ``8xh100``, ``8 x H100`` and ``8×h100`` are eight, ``h100`` is one.
+    """Split a count and a name: ``8xh100``, ``8 x H100`` and ``8×h100`` are eight, ``h100`` is one.
 
-    Raises UsageError for a number that none has.
+    Raises UsageError for a count out of range.
 
     >>> parse_gpu("8xh100"), parse_gpu("16 x RTX 4090"), parse_gpu("4090"), parse_gpu("2*80GB")
     ((8, 'h100'), (16, 'RTX 4090'), (1, '4090'), (2, '80GB'))
@@ -170,27 +174,27 @@ def parse_gpu(text: str) -> tuple[int, str]:
 
 
 def named(name: str, instead: str = "--peak") -> list[Accelerator]:
-    """Those that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``4090``, ``TPU v5p``.
+    """Return the accelerators that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``TPU v5p``.
 
-    An amount of memory alone, ``24GB``, is any card that has it, of which nothing else is known. Raises UsageError with
-    the nearest, where there is none, and the option that would do ``instead``.
+    An amount of memory alone, ``24GB``, is an unknown card that has it. Raises UsageError with the nearest name, and
+    the option to give ``instead``.
 
-    >>> [one.name for one in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
+    >>> [gpu.name for gpu in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
     """
     if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
         return [Accelerator("a card", {}, short_memory(name))]
     known, asked = accelerators(), "".join(_words(name))
     for ends in (_beginnings, _endings):
-        found = [one for one in known if re.search(r"\d", asked) and asked in ends(_words(one.name))]
-        if found:
-            return _of_memory(found, name)
-    hint = nearest(name.upper(), list(dict.fromkeys(_kin(one.name) for one in known)))
+        matches = [gpu for gpu in known if re.search(r"\d", asked) and asked in ends(_words(gpu.name))]
+        if matches:
+            return _of_memory(matches, name)
+    hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu.name) for gpu in known)))
     raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
 
 
 def short_memory(amount: str) -> str:
-    """An amount of memory with a space before its unit: ``24gb`` is ``24 GB``. Raises UsageError where it is none.
+    """Normalize an amount of memory: ``24gb`` is ``24 GB``. Raises UsageError if it is none.
 
     >>> short_memory("24gb"), short_memory("80 GiB")
     ('24 GB', '80 GiB')
@@ -200,37 +204,37 @@ def short_memory(amount: str) -> str:
     return f"{number} {unit[0].upper()}{'iB' if 'i' in unit.lower() else 'B'}"
 
 
-def _of_memory(found: list[Accelerator], name: str) -> list[Accelerator]:
-    """Those that have as much memory as the name says, first; where none has, that is an error."""
-    said = re.search(r"(?<!\d)(\d+) ?gi?b", name.lower(), re.ASCII)
-    if not said:
-        return found
-    asked, known = float(said[1]), {one.name: float(one.memory.split()[0]) for one in found}
-    far = {name: abs(asked - memory) / memory for name, memory in known.items()}
-    if min(far.values()) > SAME_MEMORY:
-        has = ", ".join(f"{one.name} ({one.memory})" for one in found)
+def _of_memory(matches: list[Accelerator], name: str) -> list[Accelerator]:
+    """Sort accelerators by closeness to the memory in the name. Raises UsageError if none has it."""
+    amount = re.search(r"(?<!\d)(\d+) ?gi?b", name.lower(), re.ASCII)
+    if not amount:
+        return matches
+    asked, known = float(amount[1]), {gpu.name: float(gpu.memory.split()[0]) for gpu in matches}
+    distance = {name: abs(asked - memory) / memory for name, memory in known.items()}
+    if min(distance.values()) > SAME_MEMORY:
+        has = ", ".join(f"{gpu.name} ({gpu.memory})" for gpu in matches)
         raise UsageError(f"no accelerator {quoted(name)} is known", f"known: {has}")
-    return sorted(found, key=lambda one: far[one.name])
+    return sorted(matches, key=lambda gpu: distance[gpu.name])
 
 
 def looks_sparse(peak: float, precision: str) -> Accelerator | None:
-    """The accelerator whose peak with sparsity this is; None where it may well be a dense one.
+    """Return the accelerator whose peak with sparsity this is; None if it may be a dense peak.
 
     >>> looks_sparse(1979e12, "bf16").name, looks_sparse(1979e12, "fp8")
     ('H100-SXM', None)
     """
-    known = [one for one in accelerators() if precision in one.peaks]
-    if any(_alike(peak, one.peaks[precision]) for one in known):
+    known = [gpu for gpu in accelerators() if precision in gpu.peaks]
+    if any(_nearly_equal(peak, gpu.peaks[precision]) for gpu in known):
         return None
-    return next((one for one in known if _alike(peak, SPARSITY * one.peaks[precision])), None)
+    return next((gpu for gpu in known if _nearly_equal(peak, SPARSITY * gpu.peaks[precision])), None)
 
 
-def _alike(one: float, other: float) -> bool:
-    return abs(one - other) <= ALIKE * other
+def _nearly_equal(figure: float, known: float) -> bool:
+    return abs(figure - known) <= ROUNDING * known
 
 
 def _words(name: str) -> list[str]:
-    """What tells it from others: ``NVIDIA A100-SXM4-80GB`` is ``a100``, ``sxm``."""
+    """Return the distinguishing words of a name: ``NVIDIA A100-SXM4-80GB`` is ``a100``, ``sxm``."""
     words = [re.sub(r"^(sxm|pcie)\d$", r"\1", word) for word in re.split(r"[^a-z0-9]+", name.lower())]
     return [word for word in words if word not in IDLE and not re.fullmatch(r"\d*gi?b|hbm\w*", word)]
 
@@ -240,11 +244,11 @@ def _beginnings(words: list[str]) -> set[str]:
 
 
 def _endings(words: list[str]) -> set[str]:
-    """``4090`` of ``rtx``, ``4090``; what is shorter says too little."""
+    """Return the ends of a name that are long enough to be unambiguous: ``4090`` of ``rtx``, ``4090``."""
     return {end for count in range(len(words)) if len(end := "".join(words[count:])) > 3}
 
 
-def _kin(name: str) -> str:
-    """The name without what tells its forms apart."""
+def _base_name(name: str) -> str:
+    """Return the name without its variant: ``H100`` of ``H100-SXM``."""
     first = name.split("-")[0]
     return first if re.search(r"\d", first) else name

@@ -1,4 +1,4 @@
-"""The config.json of a model on the Hugging Face Hub; the only place that may reach out, and only when asked by id."""
+"""The config.json of a model on the Hugging Face Hub: the only module with network access, and only for an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ON = ("1", "on", "true", "yes")
 
 
 def is_id(name: str) -> bool:
-    """Whether ``name`` is the id of a repository: ``owner/name``.
+    """Return whether ``name`` is the id of a repository: ``owner/name``.
 
     >>> is_id("openai-community/gpt2"), is_id("gpt2"), is_id("a/b/c")
     (True, False, False)
@@ -24,13 +24,13 @@ def is_id(name: str) -> bool:
 
 
 def fetch(name: str, *, offline: bool = False) -> dict[str, object]:
-    """The config.json of this repository: from the cache on this machine, else over the network.
+    """Return the config.json of a repository: from the local cache, else over the network.
 
-    Raises Unavailable where it is not in the cache and the network is not to be used (``offline``, HF_HUB_OFFLINE),
-    the ``hub`` extra is not installed, or the Hub does not give it.
+    Raises Unavailable if it is not in the cache and the network is not to be used (``offline``, HF_HUB_OFFLINE), the
+    ``hub`` extra is not installed, or the Hub does not return it.
     """
     cached = _cache() / f"models--{name.replace('/', '--')}"
-    if os.path.isdir(cached):  # not Path's own: of a cache that may not be searched, that is an error
+    if os.path.isdir(cached):  # Path.is_dir raises for a cache without search permission
         try:
             return read(str(cached))
         except BadConfig:
@@ -62,7 +62,7 @@ def _download(name: str) -> dict[str, object]:
 
 
 def _reach(endpoint: str, name: str) -> None:
-    """Find out at once that there is no network: the library would try again for half a minute."""
+    """Raise Unavailable at once if there is no network: the library would retry for half a minute."""
     from socket import create_connection
     from urllib.parse import urlsplit
     from urllib.request import getproxies
@@ -77,8 +77,8 @@ def _reach(endpoint: str, name: str) -> None:
 
 
 def _cache() -> Path:
-    """Where the Hub's own library keeps what it fetched."""
+    """Return the cache folder of the Hub's own library."""
     if given := os.environ.get("HF_HUB_CACHE"):
         return Path(given)
     home = os.environ.get("HF_HOME") or str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
-    return Path(os.path.expanduser(home)) / "hub"  # where no home is known, ~ stays as it is
+    return Path(os.path.expanduser(home)) / "hub"  # without a known home, ~ is not expanded

@@ -1,4 +1,4 @@
-"""What every model can do, whichever family it comes from."""
+"""Protocols of models and workloads: what every model can do, whatever its family."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ if TYPE_CHECKING:
 
 
 class Sized(Protocol):
-    """A model or a workload: sizes that have a letter each."""
+    """A model or a workload: sizes with a letter each."""
 
     def dimensions(self) -> dict[str, Dimension]:
-        """The sizes there are, by name."""
+        """Return all sizes, by name."""
         ...
 
     def values(self) -> dict[str, Num]:
-        """What each letter stands for, of the sizes that were given or assumed."""
+        """Return the value of each letter, of the sizes that were given or assumed."""
         ...
 
     def replaced(self, **sizes: Num) -> Self:
-        """The same with other sizes, by name."""
+        """Return a copy with other sizes, by name."""
         ...
 
     def also_called(self, name: str, /) -> tuple[str, ...]:
-        """Other names that the size of this name goes by."""
+        """Return other names of the size of this name."""
         ...
 
     def places(self, name: str, /) -> list[str]:
-        """The sizes that change with the one of this name: those of both stacks, for layers. Raises UsageError."""
+        """Return the sizes that change with this one: for layers, those of both stacks. Raises UsageError."""
         ...
 
     def described(self) -> dict[str, object]:
-        """It as it stands in the JSON, with the sizes that follow from others."""
+        """Return its fields as in the JSON, including sizes that follow from others."""
         ...
 
 
 class Model(Sized, Protocol):
-    """Sizes and structure that can be turned into a component tree: a Transformer by its fields, or a config.json."""
+    """A model with a component tree and a module: a Transformer by its fields, or a config.json."""
 
     @property
     def longest(self) -> Num | None:
-        """The longest sequence it can read; None where there is no such limit."""
+        """Longest sequence that it can read; None without a limit."""
         ...
 
     @property
     def summary(self) -> str:
-        """The model in a few words."""
+        """Description of the model in a few words."""
         ...
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What was taken to be so because nobody said otherwise, a sentence each."""
+        """Assumptions about values that were not given, a sentence each."""
         ...
 
     def tree(self, workload: Workload) -> Component:
-        """The component tree on this workload."""
+        """Return the component tree on this workload."""
         ...
 
     def module(self) -> Module:
-        """The model as a module that runs."""
+        """Return the model as a module that runs."""
         ...
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """What should be known of the model on this workload, a sentence each."""
+        """Return notes on the model on this workload, a sentence each."""
         ...
 
     def check(self, workload: Workload) -> None:
-        """Raise InvalidModel where the model, or the model on this workload, makes no sense."""
+        """Raise InvalidModel if the model, or the model on this workload, is invalid."""
         ...
 
     def with_vocabulary(self, vocabulary: Num) -> Self:
-        """The same with this vocabulary, where it has none."""
+        """Return the model with this vocabulary, if it has none of its own."""
         ...

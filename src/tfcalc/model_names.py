@@ -1,7 +1,7 @@
-"""From a model's name as people type it to the preset that is meant: spelling, suffixes, families, versions, sizes.
+"""Resolution of model names as people type them to presets: spelling, suffixes, families, versions, sizes.
 
-``llama3-8b``, ``Llama 3 8B`` and ``meta-llama/Meta-Llama-3-8B-Instruct`` all mean llama-3-8b. ``llama3`` means several,
-and is answered with their names: nearest names are compared by family, version and size, and only then by letters.
+``llama3-8b``, ``Llama 3 8B`` and ``meta-llama/Meta-Llama-3-8B-Instruct`` all mean llama-3-8b. ``llama3`` is ambiguous,
+and answered with a list. Names are compared by family, version and size, and only then by letters.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 SAME_SIZES = frozenset({"instruct", "chat", "it", "pt", "sft", "dpo", "hf"})
-"""Words that tell how a model was trained further or converted, and never how large it is."""
+"""Words for fine-tuning or conversion, which does not change sizes."""
 
 MAKERS = frozenset({"meta", "nvidia", "ai21", "c4ai"})
-"""First words that tell who made a model, which people leave out."""
+"""First words that name the maker, which people leave out."""
 
 BASE = "base"
-"""The same, beside a number of parameters: gemma-7b-base is gemma-7b, while bert-base is a size."""
+"""Word that does not change sizes beside a number of parameters: gemma-7b-base is gemma-7b, but bert-base is a size."""
 
 ALIASES = {
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
@@ -26,16 +26,16 @@ ALIASES = {
     "deepseek-r1-distill-qwen-14b": "qwen2.5-14b",
     "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
 }
-"""Models that were trained further from another one, with its sizes, under a name of their own.
+"""Models fine-tuned from another one, with its sizes, under a name of their own.
 
 Source: model card of DeepSeek-R1, table of the distilled models (the one of 1.5B is left out: its head is not tied).
 """
 
 MOST = 6
-"""Names that an answer gives."""
+"""Largest number of names in a list of alternatives."""
 
 CLOSE = 0.75
-"""How alike two names of families are that may be the same, mistyped."""
+"""Similarity (difflib's ratio) from which a family's name may be a misspelling of another."""
 
 _SIZE = re.compile(r"[ae]?\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]|\d+b\d", re.ASCII)
 _VERSION = re.compile(r"[a-z]?\d+(?:\.\d+)*[a-z]?", re.ASCII)
@@ -43,11 +43,11 @@ _GLUED = re.compile(r"([a-z]{2,})(\d[\d.]*)", re.ASCII)
 _UNITS = {"m": 1e6, "b": 1e9}
 
 
-class Parts(NamedTuple):
-    """What a name is made of: ``Qwen2.5-7B-Instruct`` is family qwen, version 2.5, size 7b, words of all of it.
+class NameParts(NamedTuple):
+    """The parts of a name: ``Qwen2.5-7B-Instruct`` is family qwen, version 2.5, size 7b, and all its words.
 
     >>> parts("Qwen2.5-7B-Instruct")
-    Parts(family='qwen', version='2.5', size='7b', words=('qwen', '2.5', '7b', 'instruct'))
+    NameParts(family='qwen', version='2.5', size='7b', words=('qwen', '2.5', '7b', 'instruct'))
     """
 
     family: str
@@ -57,30 +57,30 @@ class Parts(NamedTuple):
 
 
 def spelled(name: str) -> str:
-    """A name as the presets spell theirs: ``Llama 3_8B`` is ``llama-3-8b``."""
+    """Return a name in the presets' spelling: ``Llama 3_8B`` is ``llama-3-8b``."""
     return re.sub(r"[\s_:]+", "-", name.strip().lower())
 
 
-def parts(name: str) -> Parts:
-    """The family, the version, the size and all words of a name, each empty where it has none."""
+def parts(name: str) -> NameParts:
+    """Return family, version, size and all words of a name, each empty if it has none."""
     words: list[str] = []
-    for word in _unsigned(spelled(name)):
+    for word in _without_maker(spelled(name)):
         glued = _GLUED.fullmatch(word)
         words += glued.groups() if glued else [word]
-    numbered = [word for word in words[1:] if word[-1:].isalnum() and any(one.isdigit() for one in word)]
+    numbered = [word for word in words[1:] if word[-1:].isalnum() and any(character.isdigit() for character in word)]
     size = next((word for word in numbered if _SIZE.fullmatch(word)), "")
     first = numbered[0] if numbered else ""
     version = first if first != size and _VERSION.fullmatch(first) else ""
-    return Parts(words[0], version, size, tuple(words))
+    return NameParts(words[0], version, size, tuple(words))
 
 
 def resolve(name: str, repositories: Mapping[str, str]) -> str | None:
-    """The preset that a name means without doubt; None where there is none.
+    """Return the preset that a name means unambiguously; None if there is none.
 
     Args:
         name: as typed: a preset's name in another spelling, the id of its repository in any case, or either with or
             without a suffix that never changes sizes.
-        repositories: of each preset the id of its repository, or "" where it has none.
+        repositories: the id of each preset's repository, or "" if it has none.
 
     >>> resolve("Meta-Llama/meta-llama-3-8b-instruct", {"llama-3-8b": "meta-llama/Meta-Llama-3-8B"})
     'llama-3-8b'
@@ -96,15 +96,15 @@ def resolve(name: str, repositories: Mapping[str, str]) -> str | None:
     ours = [(preset, its) for preset, its_owner, its in candidates if owner in ("", its_owner)]
     if not owner or asked != spelled(bare):
         ours += [(preset, preset) for preset in repositories]
-    for same in (_letters, _sizes):
-        found = [preset for preset, its in ours if same(its) == same(asked)]
-        if found:
-            return min(found, key=len)
+    for key in (_letters, _sizes):
+        matches = [preset for preset, its in ours if key(its) == key(asked)]
+        if matches:
+            return min(matches, key=len)
     return None
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
-    """The presets that a name leaves open: those with all its words, of its version or one within it (3 and 3.1).
+    """Return the presets that an incomplete name may mean: those with all its words, and its version or one within it.
 
     >>> meant("llama3", ["llama-30b", "llama-3.1-8b", "llama-3-8b", "llama-2-7b"])
     ['llama-3-8b', 'llama-3.1-8b']
@@ -115,7 +115,7 @@ def meant(name: str, known: Iterable[str]) -> list[str]:
 
 
 def alike(name: str, known: Iterable[str]) -> list[str]:
-    """The presets nearest to a name: of the same family or one spelled like it, then by version, size and words.
+    """Return the presets nearest to a name: of the same or a similarly spelled family, then by version, size and words.
 
     >>> alike("lama-3-8b", ["llama-30b", "llama-3-8b", "gemma-2b"]), alike("zzz", ["llama-3-8b"])
     (['llama-3-8b'], [])
@@ -132,7 +132,7 @@ def alike(name: str, known: Iterable[str]) -> list[str]:
 
 
 def listed(names: list[str]) -> str:
-    """At most so many names as fit into a line, and how many more there are.
+    """Join names to a list of at most ``MOST``, and the number of further ones.
 
     >>> listed(["a", "b"]), listed(list("abcdefgh"))
     ('a, b', 'a, b, c, d, e, f and 2 more')
@@ -142,24 +142,24 @@ def listed(names: list[str]) -> str:
 
 
 def _letters(name: str) -> str:
-    """Without the hyphens that nobody misses: those that do not part two numbers."""
+    """Drop hyphens, except between two digits."""
     return re.sub(r"(?<!\d)-|-(?!\d)", "", spelled(name))
 
 
-def _unsigned(name: str) -> list[str]:
-    """The words of a name, without that of its maker."""
+def _without_maker(name: str) -> list[str]:
+    """Return the words of a name, without its maker's."""
     words = name.split("-")
     return words[1:] if words[0] in MAKERS and len(words) > 1 else words
 
 
 def _sizes(name: str) -> str:
-    """Without the words that never change sizes, too."""
-    words = _unsigned(spelled(name))
+    """Drop words that do not change sizes, and hyphens."""
+    words = _without_maker(spelled(name))
     idle = SAME_SIZES | {BASE} if any(_SIZE.fullmatch(word) for word in words) else SAME_SIZES
     return _letters("-".join(word for word in words if word not in idle))
 
 
-def _covers(asked: Parts, its: Parts) -> bool:
+def _covers(asked: NameParts, its: NameParts) -> bool:
     same_version = not asked.version or its.version == asked.version or its.version.startswith(f"{asked.version}.")
     return same_version and {*asked.words} - {asked.version} - SAME_SIZES <= {*its.words}
 
@@ -168,8 +168,8 @@ _Score = tuple[float, float, float, float]
 _FAR: _Score = (0.0, 0.0, 0.0, 0.0)
 
 
-def _likeness(asked: Parts, its: Parts) -> _Score:
-    """How alike two names are: the family, the version, the size, the words in common; what is not asked is no miss."""
+def _likeness(asked: NameParts, its: NameParts) -> _Score:
+    """Score the likeness of two names by family, version, size and common words; parts not asked for count as equal."""
     from difflib import SequenceMatcher
 
     family = 1.0 if asked.family == its.family else SequenceMatcher(None, asked.family, its.family).ratio()
@@ -181,19 +181,19 @@ def _likeness(asked: Parts, its: Parts) -> _Score:
     return family, version, size, common
 
 
-def _same_line(one: str, other: str) -> bool:
-    return bool(one) and bool(other) and (one.startswith(f"{other}.") or other.startswith(f"{one}."))
+def _same_line(version: str, other: str) -> bool:
+    return bool(version) and bool(other) and (version.startswith(f"{other}.") or other.startswith(f"{version}."))
 
 
-def _order(named: tuple[str, Parts]) -> tuple[tuple[float, ...], float, str]:
-    """By version, then by size, then by name."""
+def _order(named: tuple[str, NameParts]) -> tuple[tuple[float, ...], float, str]:
+    """Sort key: version, then size, then name."""
     name, its = named
     version = tuple(float(number) for number in re.findall(r"\d+", its.version))
     return version, _parameters(its.size), name
 
 
 def _parameters(size: str) -> float:
-    """About how many a size means: ``8x7b`` are 56e9."""
+    """Return the approximate number of parameters of a size: ``8x7b`` is 56e9."""
     numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", size)]
     count = 1.0
     for number in numbers[:2] if "x" in size else numbers[:1]:

@@ -1,4 +1,4 @@
-"""Number formats, each stated once: its bits, what torch and others call it, and blocks of numbers that share scales.
+"""Number formats: bits, names in torch and elsewhere, and blocks of numbers that share scales.
 
 How a library packs a matrix is in :mod:`tfcalc.serving.weight_formats`, how a cache is stored in
 :mod:`tfcalc.serving.caches`.
@@ -10,10 +10,10 @@ FLOAT, INTEGER = "float", "integer"
 
 
 class NumberFormat(NamedTuple):
-    """How a number is written.
+    """A number format.
 
-    ``bits`` are those in memory, ``torch`` is the name of its ``torch.dtype`` (empty where there is none), and
-    ``spellings`` are what else people write.
+    ``bits`` is its size in memory, ``torch`` the name of its ``torch.dtype`` (empty if there is none), and
+    ``spellings`` are other names in use.
     """
 
     name: str
@@ -39,26 +39,31 @@ BOOL = NumberFormat("bool", 8, INTEGER, "bool")
 INT4 = NumberFormat("int4", 4, INTEGER, source="accelerate estimate-memory: 1/8 of fp32")
 
 STORED = (FP64, FP32, BF16, FP16, FP8, FP8_E5M2, INT8, INT4)
-"""What all weights can be cast to."""
+"""Formats that all weights can be cast to."""
 
 FORMATS = (*STORED, FP4, INT64, INT32, UINT8, BOOL)
 
 NUMBERS = {
-    spelled: each
-    for each in FORMATS
-    for spelled in (each.name, *each.spellings, each.torch, each.torch.replace("_", "-"))
-    if spelled
+    name: number_format
+    for number_format in FORMATS
+    for name in (
+        number_format.name,
+        *number_format.spellings,
+        number_format.torch,
+        number_format.torch.replace("_", "-"),
+    )
+    if name
 }
-"""The formats by all their names: tfcalc's, torch's, and those that people write."""
+"""Formats by all their names: tfcalc's, torch's, and other spellings."""
 
-WIDTHS = {each.torch: each.bits // 8 for each in FORMATS if each.torch}
+WIDTHS = {number_format.torch: number_format.bits // 8 for number_format in FORMATS if number_format.torch}
 """Bytes of one number, by torch's name of its format."""
 
 COMPUTED = (FP32.name, BF16.name, FP16.name)
-"""What layers compute in, and save for backward."""
+"""Formats that layers compute in, and save for backward."""
 
 MULTIPLIED = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
-"""What accelerators multiply: tf32 is no way to store a number, fp8 either of the two."""
+"""Precisions of accelerators' matrix products: tf32 is no storage format, fp8 is either of the two."""
 
 
 class BlockFormat(NamedTuple):
@@ -105,4 +110,4 @@ LLAMA_CPP = {
         ("tq2_0", 256, 66),
     )
 }
-"""llama.cpp's block types, by numbers and bytes, scales inside. Source: ggml-common.h, static_assert of each block."""
+"""Block types of llama.cpp, with scales in their bytes. Source: ggml-common.h, static_assert of each block."""

@@ -1,4 +1,4 @@
-"""What a config or a settings file may hold before anything reads it: few levels of words, and numbers with an end."""
+"""Limits of a config or a settings file, checked before anything reads it: JSON values, bounded in depth and size."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.printable import QUOTED, printable, quoted
 
 DEEPEST = 50
-"""Levels of lists and objects; no published config has more than five."""
+"""Largest number of levels of lists and objects; no published config has more than five."""
 
 LONGEST_PATH = 200
-"""Characters of the path that an error names."""
+"""Largest number of characters of the path in an error."""
 
 MOST_DIGITS = 1_000
-"""Digits of a whole number: no size has as many, and Python prints none of over 4,300."""
+"""Largest number of digits of a whole number: far above any size, and below Python's limit of 4,300 for printing."""
 
 MOST_VALUES = 500_000
-"""Values and lists of all levels: 21,843 classes of ImageNet, each with its name and back, are 43,686."""
+"""Largest number of values, over all levels: 21,843 classes of ImageNet, in label2id and id2label, are 43,686."""
 
 BEYOND = 10**MOST_DIGITS
 PLAIN = (str, int, float, type(None))
 """Values without parts; True and False are ints."""
 SHORT = frozenset((str, float, bool, type(None)))
-"""Types whose every value may be there, which is all that nearly every value needs to be asked."""
+"""Types whose every value is allowed: a quick test that settles nearly all values."""
 
 
 class Ambiguous(dict[str, object]):
-    """The fields of a file that gives some of them more than once: ``repeated`` has the values of each, in order.
+    """Fields of a file that gives some of them more than once: ``repeated`` has the values of each, in order.
 
-    The last one counts, as for every other reader of JSON.
+    The last value counts, as for other JSON parsers.
     """
 
     def __init__(self, fields: Mapping[str, object], repeated: Mapping[str, list[object]]) -> None:
@@ -39,19 +39,19 @@ class Ambiguous(dict[str, object]):
 
 
 MOST_TOLD = 3
-"""Fields that are given more than once and are told one by one."""
+"""Largest number of repeated fields that are reported one by one."""
 
 
 def told_twice(fields: Mapping[str, object]) -> list[str]:
-    """What is to be known of fields that are given more than once, with other values."""
+    """Return notes on fields that are given more than once with different values."""
     repeated = fields.repeated if isinstance(fields, Ambiguous) else {}
-    told = [
+    notes = [
         f"{printable(name)[:QUOTED]} is given {len(values)} times; the last counts, {quoted(values[-1])}, "
         f"and not {quoted(values[0])}"
         for name, values in list(repeated.items())[:MOST_TOLD]
     ]
     more = len(repeated) - MOST_TOLD
-    return [*told, f"{more:,} more fields are given more than once; the last counts"] if more > 0 else told
+    return [*notes, f"{more:,} more fields are given more than once; the last counts"] if more > 0 else notes
 
 
 def check_plain(
@@ -61,14 +61,13 @@ def check_plain(
     called: str = "",
     failure: type[TfcalcError] = InvalidModel,
 ) -> None:
-    """Raise a ``failure`` for the first value that no such file holds: another object, or what has no end.
+    """Raise a ``failure`` for the first value that such a file cannot contain: other objects, or values out of bounds.
 
-    Every answer shows a config again, so that also what nobody reads must have a word in JSON. ``called`` is the
-    file's name.
+    As answers print a config's fields, unread ones, too, must be JSON values. ``called`` is the file's name.
     """
-    looked = _Looked(of)
-    flaw = looked.flaw(data, 0)
-    if looked.values > MOST_VALUES:
+    checker = _Checker(of)
+    flaw = checker.flaw(data, 0)
+    if checker.values > MOST_VALUES:
         raise failure(f"{called or of} has over {MOST_VALUES:,} values", "leave out what no model reads")
     if flaw:
         path = flaw.path.removeprefix(".")
@@ -77,7 +76,7 @@ def check_plain(
 
 
 class Flaw(NamedTuple):
-    """What is wrong with the value at a ``path``, which the words stand around."""
+    """A flaw of the value at a ``path``: the error's text is ``before``, path and ``fact``, then the remedy."""
 
     fact: str
     remedy: str
@@ -88,14 +87,14 @@ class Flaw(NamedTuple):
 TOO_MANY = Flaw("", "")
 
 
-class _Looked:
-    """How many values were looked at. A path is only made where there is a flaw, as there may be many values."""
+class _Checker:
+    """Finds the first flaw, and counts ``values``. Paths are only made for a flaw, as there may be many values."""
 
     def __init__(self, of: str) -> None:
         self.of, self.values = of, 0
 
     def flaw(self, value: object, depth: int) -> Flaw | None:
-        """The first flaw of a value, or of what is in it; what is nested too deeply is not looked into."""
+        """Return the first flaw of a value or of its parts, down to the largest depth."""
         if isinstance(value, Mapping):
             entries: Iterable[tuple[object, object]] = value.items()
         elif isinstance(value, list | tuple):
@@ -110,14 +109,14 @@ class _Looked:
         for name, inner in entries:
             if not isinstance(name, PLAIN):
                 return self._other(name, "the name ")
-            found = None if type(inner) in SHORT else self.flaw(inner, depth + 1)
-            if found:
+            flaw = None if type(inner) in SHORT else self.flaw(inner, depth + 1)
+            if flaw:
                 step = f".{name}" if isinstance(value, Mapping) else f"[{name}]"
-                return found._replace(path=f"{step}{found.path}")
+                return flaw._replace(path=f"{step}{flaw.path}")
         return None
 
     def _own(self, value: object) -> Flaw | None:
-        """What is wrong with a value that has no parts."""
+        """Return the flaw of a value without parts."""
         if not isinstance(value, PLAIN):
             return self._other(value)
         if isinstance(value, int) and not -BEYOND < value < BEYOND:
@@ -130,7 +129,7 @@ class _Looked:
 
 
 def whole_number(digits: str) -> int:
-    """The number that a JSON file writes so. Raises ValueError where it has more digits than any size."""
+    """Parse a whole number of a JSON file. Raises ValueError if it has more digits than any size."""
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tfcalc import backends
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Described, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
@@ -19,7 +20,7 @@ from tfcalc.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.training.sharding import LAYOUTS, OFFLOADS
 from tfcalc.workload import Workload
 
-BACKENDS = ("auto", "transformers", "torch", "fused", "torchtune", "megatron")
+BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 AUTO = "auto"

@@ -1,4 +1,4 @@
-"""Text from outside (a config's names, what was typed) as it may be printed: a terminal shows it, and obeys none."""
+"""Safe printing of text from outside (a config's names, arguments): without control characters or CI commands."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import re
 
 ELLIPSIS = "…"
 QUOTED = 80
-"""Characters of a value that an error repeats."""
+"""Largest number of characters of a value that an error repeats."""
 
 
 def printable(text: str) -> str:
-    r"""The text with every character that cannot be seen written as Python writes it: one line, whatever is in it.
+    r"""Escape every unprintable character as Python does; the result is one line.
 
-    That is what moves a cursor, changes a colour or the direction of writing, breaks a line, or is half a character.
+    These are control characters, line breaks, changes of writing direction, and half surrogate pairs.
 
     >>> print(printable("wte\x1b[31m\n\u202e"))
     wte\x1b[31m\n\u202e
     """
-    return text if text.isprintable() else "".join(map(_seen, text))
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
-def _seen(character: str) -> str:
+def _escaped(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 def inert(text: str) -> str:
-    r"""The text with no command to a CI system in it: ``::error::`` at the start of a line, ``##[error]`` anywhere.
+    r"""Escape commands to CI systems in a text: ``::error::`` at the start of a line, ``##[error]`` anywhere.
 
-    GitHub, Azure Pipelines and TeamCity read all that a step prints. The first character of a command is written as
-    JSON, TOML and Python escape it.
+    GitHub, Azure Pipelines and TeamCity parse all output of a step. The first character of a command is escaped as in
+    JSON, TOML and Python.
 
     >>> print(inert("::error::x, a::b, ##vso[x]"))
     \u003a:error::x, a::b, \u0023#vso[x]
@@ -39,11 +39,11 @@ def inert(text: str) -> str:
 
 
 COMMAND = re.compile(r"^((?:[^\S\n]|\x1b\[[\d;]*m)*+):(?=:)|#(?=#\w*\[)", re.MULTILINE)
-"""Spaces and colours in front of it do not hide a command of GitHub's."""
+"""Commands to CI systems; GitHub's may come after spaces and colours."""
 
 
 def shortened(text: str, most: int) -> str:
-    """The text, or where it is longer than ``most`` its beginning and its end.
+    """Return the text, or its beginning and its end if it is longer than ``most``.
 
     >>> shortened("abcdefghij", 7)
     'abcd…ij'
@@ -55,7 +55,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def escaped_length(text: str) -> int:
-    """Characters that the text takes in JSON, where all but ASCII is escaped; no terminal needs more.
+    """Return the text's length in ASCII-only JSON, which is an upper bound for terminals, too.
 
     >>> escaped_length("5 %"), escaped_length("é"), escaped_length("\N{GRINNING FACE}")
     (3, 6, 12)
@@ -64,7 +64,7 @@ def escaped_length(text: str) -> int:
 
 
 def bounded(text: str, most: int) -> str:
-    """The text, cut as :func:`shortened` does until it takes at most ``most`` characters with its escapes."""
+    """Shorten the text in the middle until it has at most ``most`` characters with its escapes."""
     text = shortened(text, most)
     while (length := escaped_length(text)) > most:
         text = shortened(text, min(len(text) - 1, len(text) * most // length))
@@ -72,15 +72,15 @@ def bounded(text: str, most: int) -> str:
 
 
 def quoted(value: object, most: int = QUOTED) -> str:
-    """A value as an error repeats it: as Python writes it, cut where it is long.
+    """Return a value's ``repr`` for an error, shortened if it is long.
 
     >>> print(quoted("a" * 100, 20), quoted([1, None]), quoted(10**5000))
     'aaaaaaaaaaaa…aaaaa' [1, None] a number of over 4300 digits
     """
     try:
         text = repr(value)
-        text = " ".join(text.split()) if "\n" in text else text  # an array takes several lines
-    except ValueError:  # Python does not write out a number that is longer, alone or in a list
+        text = " ".join(text.split()) if "\n" in text else text  # an array's has several lines
+    except ValueError:  # Python prints no number of over 4,300 digits, alone or in a list
         text = f"a {'number' if isinstance(value, int) else type(value).__name__} of over 4300 digits"
     except RecursionError:
         text = f"a {type(value).__name__} that is nested too deeply"

@@ -1,4 +1,4 @@
-"""From a path to the fields of a config.json, whatever lies there: bounded, checked, and never executed."""
+"""Reading of config.json files: bounded in size, checked, and never executed."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tfcalc.files import content
 from tfcalc.plain_data import Ambiguous, check_plain, whole_number
 
 LARGEST = 4 << 20
-"""Bytes of a config.json; published ones have a few thousand."""
+"""Largest config.json, in bytes; published ones have a few thousand."""
 
 LONGEST_NAME = 255
-"""Bytes of a commit's name."""
+"""Largest number of bytes of a commit's name in ``refs/main``."""
 
 STANDARD_INPUT = "-"
 CONFIG = "config.json"
 
 
 class BadConfig(InvalidModel):
-    """A config.json that cannot be read, or is none (exit 3)."""
+    """An unreadable or invalid config.json (exit 3)."""
 
     code = "bad-config"
 
 
 def read(place: str) -> dict[str, object]:
-    """The config.json at ``place``: a file, a directory that holds one, or ``-`` for the standard input.
+    """Read the config.json at ``place``: a file, a directory with one, or ``-`` for the standard input.
 
-    Raises BadConfig for what cannot be read, is larger than 4 MiB, or is not a JSON object.
+    Raises BadConfig if it cannot be read, is larger than 4 MiB, or is not a JSON object.
     """
     if place == STANDARD_INPUT:
         if sys.stdin is None:
@@ -48,7 +48,7 @@ def read(place: str) -> dict[str, object]:
 
 @contextmanager
 def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[None]:
-    """What the system says of a file that cannot be read, or be called so, as a ``failure``."""
+    """Turn the system's errors about a file, or about its name, into a ``failure``."""
     try:
         yield
     except OSError as error:
@@ -60,7 +60,7 @@ def reading(place: object, failure: type[BadConfig] = BadConfig) -> Iterator[Non
 
 
 def parse(raw: bytes, called: str) -> dict[str, object]:
-    """The JSON object in these bytes. Raises BadConfig where there is none."""
+    """Parse the JSON object in these bytes. Raises BadConfig if there is none."""
     if len(raw) > LARGEST:
         raise BadConfig(f"{called} is larger than 4 MiB", "a config.json has a few thousand bytes")
     try:
@@ -69,7 +69,7 @@ def parse(raw: bytes, called: str) -> dict[str, object]:
         found = json.loads(raw.decode("utf-8-sig"), parse_int=whole_number, object_pairs_hook=whole)
     except RecursionError:
         raise BadConfig(f"{called} is nested too deeply", "a config.json is a few levels deep") from None
-    except ValueError as error:  # no JSON, no UTF-8, or a number of thousands of digits
+    except ValueError as error:  # invalid JSON or UTF-8, or a number of thousands of digits
         raise BadConfig(f"{called} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadConfig(f"{called} holds {_article(found)}, not an object", 'a config.json is { "model_type": …, … }')
@@ -78,22 +78,22 @@ def parse(raw: bytes, called: str) -> dict[str, object]:
 
 
 def _whole(repeated: dict[str, list[object]], pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A JSON object; of names that stand in it more than once with other values, these are added to ``repeated``."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return a JSON object as a dict; add names given more than once with different values to ``repeated``."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         given = defaultdict[str, list[object]](list)
         for name, value in pairs:
             given[name].append(value)
         for name, values in given.items():
             if any(value != values[-1] for value in values):
                 repeated.setdefault(name, values)
-    return found
+    return fields
 
 
 def is_place(name: str) -> bool:
-    """Whether ``name`` means a place to read from rather than a model's name.
+    """Return whether ``name`` is a place to read from rather than a model's name.
 
-    It does where something is called so, whether we may read it or not.
+    It is if something of this name exists, readable or not, or if it is spelled like a path.
     """
     if name == STANDARD_INPUT:
         return True
@@ -110,10 +110,10 @@ def is_place(name: str) -> bool:
 
 
 def _file(place: str) -> Path:
-    """The file to read: the path itself, or the config in a directory, a snapshot of the Hub's cache included."""
-    path = Path(os.path.expanduser(place))  # where no home is known, ~ stays as it is
+    """Return the file to read: the path itself, or the config in a directory, which may be in the Hub's cache."""
+    path = Path(os.path.expanduser(place))  # without a known home, ~ is not expanded
     with suppress(FileNotFoundError, NotADirectoryError):
-        path.stat()  # of what may not be seen, Path says in some versions of Python that it is not there
+        path.stat()  # raises PermissionError, which Path.exists hides in some versions of Python
     if path.is_dir():
         inside = path / CONFIG
         if not inside.exists():
@@ -132,7 +132,7 @@ def _file(place: str) -> Path:
 
 
 def _snapshot(repository: Path) -> Path | None:
-    """The config of the snapshot that a cached repository's ``refs/main`` names, else of any snapshot it has."""
+    """Return the config of the snapshot that a cached repository's ``refs/main`` names, else of any snapshot."""
     reference = repository / "refs" / "main"
     chosen = content(reference, LONGEST_NAME).decode().strip() if reference.is_file() else ""
     snapshots = repository / "snapshots"
@@ -140,6 +140,6 @@ def _snapshot(repository: Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def _article(found: object) -> str:
+def _article(value: object) -> str:
     words = {list: "a list", str: "a string", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
-    return words.get(type(found), "something else")
+    return words.get(type(value), "something else")

@@ -1,7 +1,7 @@
-"""Files as they are at another git revision, without a checkout; the only place that runs git.
+"""Files at another git revision, without a checkout: the only module that runs git.
 
-Nothing that a repository says is run and nothing is fetched: only objects that this clone has are read, by plumbing
-that calls no hook, no filter and no other program.
+Nothing of the repository is executed and nothing is fetched: plumbing commands that call no hook, no filter and no
+other program read objects that this clone has.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from tfcalc.printable import quoted, shortened
 from tfcalc.reader import LARGEST, BadConfig
 
 SECONDS = 20
-"""How long one call of git may take."""
+"""Time limit of one call of git."""
 HERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-"""Variables that say which repository is meant: a hook's are those of another folder than the one asked for."""
+"""Variables that select a repository, which are removed: inside a hook they name another one than the folder's."""
 QUIETLY = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "none",  # what git before 2.45 knows: a partial clone then fetches nothing, by no program
+    "GIT_ALLOW_PROTOCOL": "none",  # for git before 2.45: keeps a partial clone from fetching
     "GIT_PAGER": "",
     "LC_ALL": "C",
 }
-"""No prompt, no lock, no network, no other program, and messages in the language that is read here."""
+"""Environment of git: no prompt, no lock, no network, no pager, and English messages."""
 PARTIAL = "promisor remote"
 PROBLEMS = (
     ("not a git repository", "{folder} is in no git repository", "run it inside one, or name files"),
@@ -42,43 +42,43 @@ PROBLEMS = (
     (PARTIAL, "{asked} is not in this clone, which is partial", "git cat-file -e {asked} gets it"),
     ("outside working tree", "{folder} is no working tree of git", "run it in a clone that is not bare"),
 )
-"""What git says (in English), the fact, and the remedy."""
+"""Messages of git, each with the fact and the remedy of our error."""
 
 
-class Found(NamedTuple):
-    """What git says of a name: its object, of which type (blob, tree, commit), and how many bytes; or no object."""
+class GitObject(NamedTuple):
+    """A git object: its hash, type (blob, tree, commit) and bytes; without a hash, a name that has no object."""
 
-    object: str
+    hash: str
     type: str = "missing"
     size: int = 0
 
 
-class Failed(Exception):
-    """What git said when it gave up."""
+class GitError(Exception):
+    """Message of git when a command failed."""
 
 
 def at_ref(text: str) -> tuple[str, str] | None:
-    r"""A revision and a path as git writes them, ``REF:PATH``; None for any other text, whatever files there are.
+    r"""Split git's ``REF:PATH`` into revision and path; None for any other text, whatever files exist.
 
-    A path is one of a ``.json``, or has a slash: ``llama3:8b`` is no revision, nor is a drive of Windows.
+    A path ends in ``.json`` or has a slash: ``llama3:8b`` is no revision, nor is a drive of Windows.
 
     >>> at_ref("HEAD~1:configs/model.json"), at_ref("origin/main:./chat")
     (('HEAD~1', 'configs/model.json'), ('origin/main', './chat'))
     >>> at_ref("llama3:8b"), at_ref("C:\\model.json"), at_ref("https://a/b.json"), at_ref("-p:a.json")
     (None, None, None, None)
     """
-    found = re.fullmatch(r"([^\s:\0-][^\s:\0]*):([^:/\\\0\n][^:\0\n]*)", text)
-    if not found or re.fullmatch("[A-Za-z]", found[1]) or " -" in text:  # a model with its options
+    match = re.fullmatch(r"([^\s:\0-][^\s:\0]*):([^:/\\\0\n][^:\0\n]*)", text)
+    if not match or re.fullmatch("[A-Za-z]", match[1]) or " -" in text:  # " -": a model with options
         return None
-    ref, path = found.groups()
+    ref, path = match.groups()
     return (ref, path) if path.endswith(".json") or "/" in path or path == "." else None
 
 
 def show(ref: str, path: str, folder: Path) -> str | None:
-    """The text of a file as it is at ``ref``; ``path`` is relative to ``folder``. None where it has no such file.
+    """Return the text of a file at ``ref``; ``path`` is relative to ``folder``. None if there is no such file.
 
-    Raises Unavailable where git, the repository or the commit cannot be reached, and BadConfig for what is not text
-    in UTF-8, or is larger than 4 MiB.
+    Raises Unavailable if git, the repository or the commit cannot be reached, and BadConfig if the file is not UTF-8
+    text, or is larger than 4 MiB.
     """
     raw = content(ref, path, folder)
     try:
@@ -88,35 +88,34 @@ def show(ref: str, path: str, folder: Path) -> str | None:
 
 
 def content(ref: str, path: str, folder: Path) -> bytes | None:
-    """The bytes of a file as it is at ``ref``, as :func:`show` has them. A symbolic link is followed."""
-    _, found = _look_up(ref, path, folder)
-    if found.type != "blob":
+    """Return the bytes of a file at ``ref``; see :func:`show`. A symbolic link is followed."""
+    _, file = _look_up(ref, path, folder)
+    if file.type != "blob":
         return None
-    if found.size > LARGEST:
+    if file.size > LARGEST:
         raise BadConfig(f"{ref}:{path} is larger than 4 MiB", "a config.json has a few thousand bytes")
     try:
-        return _git(folder, "cat-file", "blob", found.object)
-    except Failed as error:
+        return _git(folder, "cat-file", "blob", file.hash)
+    except GitError as error:
         raise _unavailable(error, folder, f"{ref}:{path}") from None
 
 
 def is_folder(ref: str, path: str, folder: Path) -> bool:
-    """Whether there is a folder of this name at ``ref``. Raises Unavailable as :func:`show` does."""
+    """Return whether there is a folder of this name at ``ref``. Raises Unavailable as :func:`show` does."""
     return _look_up(ref, path, folder)[1].type == "tree"
 
 
 def renamed(ref: str, path: str, folder: Path) -> str | None:
-    """The path that a file of today had at ``ref``, where git finds that it was renamed since; None where it was not.
+    """Return the path that a present file had at ``ref``, if git detects that it was renamed since; else None.
 
-    Both are relative to ``folder``. A file whose new name git was not told (``git add``) was not renamed for git.
-    Raises Unavailable as :func:`show` does.
+    Both are relative to ``folder``. Git detects no rename before ``git add``. Raises Unavailable as :func:`show` does.
     """
     commit, _ = _look_up(ref, path, folder)
     similar = ("diff-index", "--cached", "-M", "--diff-filter=R", "--name-status", "--no-ext-diff", "-r", "-z")
     try:
         root = _git(folder, "rev-parse", "--show-prefix").decode(errors="surrogateescape").rstrip("\n")
         words = _git(folder, *similar, commit).decode(errors="surrogateescape").split("\0")
-    except Failed as error:
+    except GitError as error:
         raise _unavailable(error, folder, f"{ref}:{path}") from None
     now = normpath(f"{root}{_relative(path, folder)}")
     before = {new: old for old, new in zip(words[1::3], words[2::3], strict=False)}
@@ -124,16 +123,16 @@ def renamed(ref: str, path: str, folder: Path) -> str | None:
 
 
 def path_at(ref: str, path: str, folder: Path) -> str:
-    """The path that is meant by today's name: itself where ``ref`` has it, or that before it was renamed.
+    """Return the path at ``ref`` of a present file: the same, or that before it was renamed.
 
     Raises Unavailable as :func:`show` does.
     """
-    _, found = _look_up(ref, path, folder)
-    return path if found.object else renamed(ref, path, folder) or path
+    _, file = _look_up(ref, path, folder)
+    return path if file.hash else renamed(ref, path, folder) or path
 
 
-def _look_up(ref: str, path: str, folder: Path) -> tuple[str, Found]:
-    """The commit that ``ref`` names, and what stands at ``path`` in it."""
+def _look_up(ref: str, path: str, folder: Path) -> tuple[str, GitObject]:
+    """Return the hash of the commit that ``ref`` names, and its object at ``path``."""
     asked = f"{ref}:{path}"
     if not re.fullmatch(r"[^\s:-][^\s:]*", ref) or not ref.isprintable():
         raise Unavailable(f"{quoted(ref)} is no name of a commit", "write HEAD~1, a branch, a tag or a hash")
@@ -143,51 +142,51 @@ def _look_up(ref: str, path: str, folder: Path) -> tuple[str, Found]:
     try:
         given = f"{ref}^{{commit}}\n{ref}:./{relative}\n"
         lines = _git(folder, "cat-file", "--batch-check", "--follow-symlinks", given=given)
-    except Failed as error:
+    except GitError as error:
         raise _unavailable(error, folder, asked) from None
-    commit, found = _answers(lines.decode(errors="replace"))
+    commit, file = _answers(lines.decode(errors="replace"))
     if commit.type != "commit":
         raise _unknown(ref, folder)
-    if found.type == "missing" and _is_named(f"{ref}:./{relative}", folder):
-        raise _unavailable(Failed(PARTIAL), folder, asked)
-    return commit.object, found
+    if file.type == "missing" and _is_named(f"{ref}:./{relative}", folder):
+        raise _unavailable(GitError(PARTIAL), folder, asked)
+    return commit.hash, file
 
 
 def _is_named(name: str, folder: Path) -> bool:
-    """Whether a commit has an object of this name, even if this clone has not got it."""
+    """Return whether a commit has an object of this name, even if it is missing in this partial clone."""
     try:
         return bool(_git(folder, "rev-parse", "--verify", "--quiet", name))
-    except Failed:
+    except GitError:
         return False
 
 
-def _answers(text: str) -> list[Found]:
-    """The two lines of ``cat-file --batch-check``; a symbolic link that leads nowhere takes a second one."""
-    found = []
+def _answers(text: str) -> list[GitObject]:
+    """Parse the two answers of ``cat-file --batch-check``; that about a broken symbolic link has a second line."""
+    answers = []
     lines = iter(text.splitlines())
     for line in lines:
         words = line.split(" ")
         if len(words) == 3 and re.fullmatch("[0-9a-f]{40,64}", words[0]):
-            found.append(Found(words[0], words[1], int(words[2])))
+            answers.append(GitObject(words[0], words[1], int(words[2])))
         else:
-            leads_nowhere = words[0] in ("dangling", "loop", "notdir", "symlink")
-            found.append(Found("", "symlink" if leads_nowhere else "missing"))
-            if leads_nowhere:
+            is_broken_link = words[0] in ("dangling", "loop", "notdir", "symlink")
+            answers.append(GitObject("", "symlink" if is_broken_link else "missing"))
+            if is_broken_link:
                 next(lines, "")
-    return [*found, Found(""), Found("")][:2]
+    return [*answers, GitObject(""), GitObject("")][:2]
 
 
 def _relative(path: str, folder: Path) -> str:
-    """The path as git reads it: from ``folder``, with slashes."""
+    """Return the path for git: relative to ``folder``, with slashes."""
     path = os.path.relpath(os.path.realpath(path), os.path.realpath(folder)) if os.path.isabs(path) else path
     return normpath(path.replace(os.sep, "/"))
 
 
 def _unknown(ref: str, folder: Path) -> Unavailable:
-    """The refusal of a commit that is not there, with how to get it."""
+    """Return the error for a missing commit, with the command that fetches it."""
     try:
         shallow = _git(folder, "rev-parse", "--is-shallow-repository").strip() == b"true"
-    except Failed:
+    except GitError:
         shallow = False
     fetch = _fetching(ref, shallow=shallow)
     if shallow:
@@ -200,7 +199,7 @@ def _unknown(ref: str, folder: Path) -> Unavailable:
 
 
 def _fetching(ref: str, *, shallow: bool) -> str:
-    """The command that gets this one commit from its remote; empty where its name alone does not say how.
+    """Return the command that fetches this one commit from its remote; empty if its name does not tell.
 
     >>> _fetching("origin/main", shallow=True)
     'git fetch --depth=1 origin +main:refs/remotes/origin/main'
@@ -214,8 +213,8 @@ def _fetching(ref: str, *, shallow: bool) -> str:
     return f"{fetch} origin {ref}:{ref}" if plain else ""
 
 
-def _unavailable(error: Failed, folder: Path, asked: str) -> Unavailable:
-    """What git said as one line with a remedy."""
+def _unavailable(error: GitError, folder: Path, asked: str) -> Unavailable:
+    """Return git's message as an error of one line with a remedy."""
     said = str(error)
     for words, fact, remedy in PROBLEMS:
         if words in said:
@@ -226,7 +225,7 @@ def _unavailable(error: Failed, folder: Path, asked: str) -> Unavailable:
 
 
 def _git(folder: Path, *words: str, given: str = "") -> bytes:
-    """What git answers to a command in ``folder``. Raises Failed with its words, and Unavailable without a git."""
+    """Run git in ``folder`` and return its output. Raises GitError with its message, and Unavailable without git."""
     import shutil
     import subprocess
     from threading import Timer
@@ -242,17 +241,17 @@ def _git(folder: Path, *words: str, given: str = "") -> bytes:
         late = Timer(SECONDS, process.kill)
         late.start()
         try:
-            with suppress(BrokenPipeError):  # git gave up before it read: its words say why
+            with suppress(BrokenPipeError):  # git failed before it read its input: its message says why
                 cast("IO[bytes]", process.stdin).write(given.encode(errors="surrogateescape"))
                 cast("IO[bytes]", process.stdin).close()
             answer = cast("IO[bytes]", process.stdout).read(LARGEST + 1)
             if len(answer) > LARGEST:
                 process.kill()
-                raise Failed("its answer is larger than 4 MiB")
+                raise GitError("its answer is larger than 4 MiB")
             said = cast("IO[bytes]", process.stderr).read(LARGEST)
             code = process.wait()
         finally:
             late.cancel()
     if code:
-        raise Failed(said.decode(errors="replace") or (f"it took longer than {SECONDS} s" if code < 0 else ""))
+        raise GitError(said.decode(errors="replace") or (f"it took longer than {SECONDS} s" if code < 0 else ""))
     return answer

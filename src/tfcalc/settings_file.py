@@ -1,4 +1,4 @@
-"""The file of settings: tfcalc.toml, or [tool.tfcalc] in pyproject.toml, in a folder or in the nearest one above."""
+"""Settings files: tfcalc.toml, or [tool.tfcalc] in pyproject.toml, in a folder or in the nearest one above."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from tfcalc.files import content
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"
 RESERVED = ("version", "conventions", "models", "scenarios", "budget")
-"""Keys at the top of the file that are no options: what ``tfcalc budget`` reads."""
+"""Top-level keys that are no options: ``tfcalc budget`` reads them."""
 
 
 class SettingsFile(NamedTuple):
-    """A file that was found, and its table of settings as TOML has it."""
+    """A settings file, and its table of settings."""
 
     path: Path
     table: dict[str, object]
 
     @property
     def options(self) -> dict[str, object]:
-        """The values that it sets for options; ``budget`` is one of them unless it holds tables."""
+        """Values that it sets for options; ``budget`` is one of them unless it has tables."""
         return {key: value for key, value in self.table.items() if key not in RESERVED or _is_amount(key, value)}
 
 
 def _is_amount(key: str, value: object) -> bool:
-    """Whether it is the option --budget, and not ``[[budget]]``."""
-    tables = value if isinstance(value, list) else [value]
-    return key == "budget" and not all(isinstance(one, dict) for one in tables)
+    """Return whether a key is the option --budget, and not ``[[budget]]``."""
+    values = value if isinstance(value, list) else [value]
+    return key == "budget" and not all(isinstance(value, dict) for value in values)
 
 
 def find(folder: Path) -> SettingsFile | None:
-    """The settings file in ``folder``, or the nearest one above it. Raises BadFile where it cannot be read."""
+    """Return the settings file in ``folder``, or in the nearest one above. Raises BadFile if it cannot be read."""
     for place in _searched(folder):
         for path in (place / OWN, place / SHARED):
-            # Not Path's own: a file in a folder that may not be searched is an error to that, and cannot be seen here.
+            # Path.is_file raises for a folder without search permission
             if os.path.isfile(path) and (table := _read(path)) is not None:
                 return SettingsFile(path, table)
     return None
 
 
 def repository(folder: Path) -> Path | None:
-    """The root of the git repository that a folder is in, if it is in one."""
+    """Return the root of the git repository of a folder; None outside of one."""
     return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)
 
 
 def working_folder() -> Path | None:
-    """The folder that the program runs in; None where it is gone."""
+    """Return the current folder; None if it does not exist any more."""
     try:
         return Path.cwd()
     except OSError:
@@ -61,7 +61,7 @@ def working_folder() -> Path | None:
 
 
 def existing_folder() -> Path:
-    """The folder that the program runs in. Raises UsageError where it is gone."""
+    """Return the current folder. Raises UsageError if it does not exist any more."""
     folder = working_folder()
     if folder is None:
         raise UsageError("the folder that tfcalc runs in does not exist any more", "cd into one that does")
@@ -69,9 +69,9 @@ def existing_folder() -> Path:
 
 
 def _searched(folder: Path) -> Sequence[Path]:
-    """The folders whose settings count: up to the root of the repository, or to the home folder if that is nearer.
+    """Return the folders whose settings count: up to the repository's root, or to the home folder if that is nearer.
 
-    Above these, what lies there is others'. Where neither is above, folders count as long as they are the user's own.
+    Files above these may be other people's. If neither is above, folders count as long as they are the user's own.
     """
     places = (folder, *folder.parents)
     ends = [place for place in (repository(folder), _home()) if place in places]
@@ -81,36 +81,36 @@ def _searched(folder: Path) -> Sequence[Path]:
 
 
 def _home() -> Path | None:
-    """The home folder; None where there is none, or no other folder than the root."""
+    """Return the home folder; None if there is none, or if it is the root."""
     home = Path(os.path.realpath(os.path.expanduser("~")))
     return None if home == home.parent else home
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether a folder belongs to the user, and not everybody may write there, as in /tmp."""
+    """Return whether a folder belongs to the user and is not world-writable, unlike /tmp."""
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError:
         return False
-    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return own and not found.st_mode & stat.S_IWOTH
+    own = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return own and not status.st_mode & stat.S_IWOTH
 
 
 def section(path: str) -> tuple[str, ...]:
-    """The tables that the settings stand under in a file of this name."""
+    """Return the path of the table of settings in a file of this name."""
     return ("tool", "tfcalc") if path.replace("\\", "/").rsplit("/", 1)[-1] == SHARED else ()
 
 
 def text_of(path: Path) -> str:
-    """What is written in a file. Raises BadFile where it cannot be read, is too large or no UTF-8."""
+    """Return the text of a file. Raises BadFile if it cannot be read, is too large, or is no UTF-8."""
     return _decoded(_bytes(path), str(path))
 
 
-@lru_cache(maxsize=2)  # settings and budgets are read of one file
+@lru_cache(maxsize=2)  # settings and budgets are read from the same file
 def table_of(text: str, path: str) -> dict[str, object] | None:
-    """The table of settings in the text of a file; None where a pyproject.toml has none. Raises BadFile.
+    """Return the table of settings in the text of a file; None if a pyproject.toml has none. Raises BadFile.
 
-    It is only read, as others are given the same table.
+    Callers share it (it is cached), so none may change it.
     """
     if len(text.encode(errors="surrogatepass")) > LARGEST_FILE:
         raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")
@@ -121,7 +121,7 @@ def table_of(text: str, path: str) -> dict[str, object] | None:
     names = section(path)
     try:
         table: object = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # no TOML, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # invalid TOML, or a number of thousands of digits
         raise BadFile(f"{path} is not TOML: {error}") from None
     for name in names:
         table = table.get(name) if isinstance(table, dict) else None
@@ -132,7 +132,7 @@ def table_of(text: str, path: str) -> dict[str, object] | None:
 
 
 def _read(path: Path) -> dict[str, object] | None:
-    """The table of one file. A pyproject.toml without the word is not parsed."""
+    """Read the table of one file. A pyproject.toml without the word tfcalc is not parsed."""
     raw = _bytes(path)
     if path.name == SHARED and b"tfcalc" not in raw:
         return None
@@ -156,12 +156,12 @@ def _decoded(raw: bytes, path: str) -> str:
 
 
 def _without_dates(table: dict[str, object]) -> dict[str, object]:
-    """The table but for the dates of its budgets, which only :mod:`tfcalc.budgets` reads."""
+    """Return the table without the dates of its budgets, which are no JSON values; :mod:`tfcalc.budgets` reads them."""
     budgets = table.get("budget")
     if not isinstance(budgets, list):
         return table
-    kept = [
-        {key: value for key, value in one.items() if key != "expires"} if isinstance(one, dict) else one
-        for one in budgets
+    without = [
+        {key: value for key, value in budget.items() if key != "expires"} if isinstance(budget, dict) else budget
+        for budget in budgets
     ]
-    return {**table, "budget": kept}
+    return {**table, "budget": without}

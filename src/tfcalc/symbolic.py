@@ -1,4 +1,4 @@
-"""Closed forms as sympy expressions; the only place that imports sympy."""
+"""Closed forms as sympy expressions: the only module that imports sympy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def tree(model: Model, workload: Workload | None = None, *, general: bool = False) -> Component:
-    """The component tree with a sympy symbol for every size: its measures are sympy expressions.
+    """Return the component tree with a sympy symbol for every size: its measures are sympy expressions.
 
     >>> from tfcalc.core.measure import params
     >>> from tfcalc.families.transformer import Transformer
@@ -31,7 +31,7 @@ def tree(model: Model, workload: Workload | None = None, *, general: bool = Fals
 
 
 def sympy_symbol(letter: str) -> sympy.Symbol:
-    """A positive whole number without a value."""
+    """Return a sympy symbol for a positive integer."""
     import sympy
 
     return sympy.Symbol(letter, integer=True, positive=True)
@@ -40,7 +40,7 @@ def sympy_symbol(letter: str) -> sympy.Symbol:
 def to_sympy(
     number: Polynomial | int, notation: str = "lbhn", letters: Mapping[str, str] = MappingProxyType({})
 ) -> sympy.Expr:
-    """The same closed form as a sympy expression, its symbols named as this notation prints them, or by ``letters``.
+    """Convert a closed form to a sympy expression, with symbols named as in this notation, or by ``letters``.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, f = symbols("h f")
@@ -70,7 +70,7 @@ def _atom(atom: Atom, notation: str, letters: Mapping[str, str]) -> sympy.Expr:
 
 
 class Root(NamedTuple):
-    """Where a polynomial is 0: ``(plain + before·√under) / bottom``; without a root ``under`` is 0."""
+    """A root of a polynomial: ``(plain + before·√under) / bottom``; without a square root ``under`` is 0."""
 
     plain: Polynomial
     before: Polynomial
@@ -79,7 +79,7 @@ class Root(NamedTuple):
 
 
 def roots(number: Polynomial, letter: str) -> list[Root]:
-    """Where a polynomial of degree 1 or 2 in this letter is 0; of a degree above, or where none can be above 0, none.
+    """Return the roots of a polynomial of degree 1 or 2 in this letter that may be positive; none for other degrees.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> l, h = symbols("l h")
@@ -97,30 +97,30 @@ def roots(number: Polynomial, letter: str) -> list[Root]:
         return [Root(*_signed(from_sympy(top), nothing, nothing, from_sympy(bottom)))]
     if poly.degree() != 2:
         return []
-    square, slope, constant = (sympy.together(each) for each in poly.all_coeffs())
-    root, under = _out_of_root(sympy.factor_list(sympy.expand(slope**2 - 4 * square * constant)))
-    common = sympy.gcd_list([slope, root, 2 * square]) or 1
-    plain, root, bottom = (sympy.cancel(each / common) for each in (-slope, root, 2 * square))
-    pieces = [from_sympy(each) for each in (plain, root, under, bottom)]
-    both = [_signed(pieces[0], sign * pieces[1], pieces[2], pieces[3]) for sign in (1, -1)]
-    return [Root(*each) for each in both if _may_be_above_0(*each)]
+    square, slope, constant = map(sympy.together, poly.all_coeffs())
+    factor, radicand = _out_of_root(sympy.factor_list(sympy.expand(slope**2 - 4 * square * constant)))
+    common = sympy.gcd_list([slope, factor, 2 * square]) or 1
+    plain, before, bottom = (from_sympy(sympy.cancel(part / common)) for part in (-slope, factor, 2 * square))
+    under = from_sympy(radicand)
+    both = [_signed(plain, sign * before, under, bottom) for sign in (1, -1)]
+    return [Root(*parts) for parts in both if _may_be_above_0(*parts)]
 
 
 def from_sympy(number: sympy.Expr) -> Polynomial:
-    """A polynomial with whole factors, whose symbols are tfcalc's own letters."""
+    """Convert a sympy expression with integer coefficients to a polynomial in tfcalc's own letters."""
     import sympy
 
-    found: dict[Monomial, int] = {}
+    terms: dict[Monomial, int] = {}
     for term in sympy.Add.make_args(sympy.expand(number)):
         factor, rest = term.as_coeff_Mul()
         powers = sorted((f"{base}", int(power)) for base, power in rest.as_powers_dict().items() if base != 1)
         key: Monomial = tuple(powers)
-        found[key] = found.get(key, 0) + int(factor)
-    return Polynomial(found)
+        terms[key] = terms.get(key, 0) + int(factor)
+    return Polynomial(terms)
 
 
 def _out_of_root(factors: tuple[sympy.Expr, list[tuple[sympy.Expr, int]]]) -> tuple[sympy.Expr, sympy.Expr]:
-    """Squares are taken out of a square root: ``√(4h²(h + n)) = 2h·√(h + n)``."""
+    """Take squares out of a square root: ``√(4h²(h + n)) = 2h·√(h + n)``."""
     import sympy
 
     number, powers = factors
@@ -134,7 +134,7 @@ def _out_of_root(factors: tuple[sympy.Expr, list[tuple[sympy.Expr, int]]]) -> tu
 
 
 def _signed(plain: Polynomial, before: Polynomial, under: Polynomial, bottom: Polynomial) -> list[Polynomial]:
-    """The same with a denominator whose factors are not all below 0; a root of 1 is taken."""
+    """Normalize a root: a denominator whose coefficients are not all negative, and no square root of 1."""
     if under == 1:
         plain, before, under = plain + before, Polynomial({}), Polynomial({})
     if bottom.terms and all(factor < 0 for factor in bottom.terms.values()):
@@ -143,7 +143,7 @@ def _signed(plain: Polynomial, before: Polynomial, under: Polynomial, bottom: Po
 
 
 def _may_be_above_0(plain: Polynomial, before: Polynomial, under: Polynomial, bottom: Polynomial) -> bool:
-    """False only where it is certain that no sizes make it positive."""
+    """Return False only if no sizes can make the root positive."""
     up = all(factor > 0 for factor in bottom.terms.values())
     tops = [*plain.terms.values(), *(before.terms.values() if under.terms else ())]
     return not (up and all(factor < 0 for factor in tops))

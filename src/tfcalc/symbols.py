@@ -1,4 +1,4 @@
-"""From sizes to symbols and back: the same model with ``h`` where it has 512."""
+"""Models and workloads with symbols instead of sizes, and the letters of sizes: ``h`` instead of 512."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T", bound="Sized")
 
 
 def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: bool = False) -> T:
-    """A model or workload with a symbol for every size that was given or assumed.
+    """Return a model or workload with a symbol for every size that was given or assumed.
 
-    A size that follows from others keeps following from them (``d_ff = 4h``), unless ``general`` asks for a symbol of
-    its own. ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
+    A size that follows from others still follows from them (``d_ff = 4h``), unless ``general`` gives it a symbol of its
+    own. ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
 
     >>> from tfcalc.workload import Workload
     >>> with_symbols(Workload(batch_size=8)).batch_size
@@ -41,9 +41,9 @@ def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: 
 
 
 def remembering(described: T, *, widths: bool = False) -> T:
-    """A model or workload whose sizes remember their letters, so that what is made of them has a value and a formula.
+    """Return a model or workload with Traced sizes, so that all results have a value and a closed form.
 
-    With ``widths`` those that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
+    With ``widths`` sizes that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
 
     >>> from tfcalc.workload import Workload
     >>> remembering(Workload(batch_size=8)).target.tokens
@@ -62,48 +62,48 @@ def remembering(described: T, *, widths: bool = False) -> T:
 
 
 def guarding(described: T, guards: Guards) -> T:
-    """The same, whose sizes also remember in ``guards`` what is decided by them."""
+    """Return a model or workload with Guarded sizes, whose comparisons are recorded in ``guards``."""
     known = described.values()
     return with_symbols(described, lambda letter: guarded(letter, value_of(known[letter]), guards))
 
 
 def values(*described: Sized) -> dict[str, Num]:
-    """What each symbol stands for: ``{"h": 512, …}``, of the sizes that were given or assumed.
+    """Return the value of each symbol, ``{"h": 512, …}``, of the sizes that were given or assumed.
 
     >>> from tfcalc.workload import Workload
     >>> values(Workload(batch_size=8, seq_len=1024))
     {'b': 8, 'l': 1024}
     """
-    return {letter: value for one in described for letter, value in one.values().items()}
+    return {letter: value for sized in described for letter, value in sized.values().items()}
 
 
 def spellings(*described: Sized, notation: str = "lbhn") -> dict[str, str]:
-    """The letter of each size, by every name that it goes by: its field, its options, and how a notation spells it.
+    """Return the letter of each size, by all its names: its field, its options, and its letter in a notation.
 
     >>> from tfcalc.workload import Workload
     >>> known = spellings(Workload(), notation="bsld")
     >>> known["L"], known["seq_len"], known["seq"], "l" in known
     ('l', 'l', 'l', False)
     """
-    sizes = [(one, name, size) for one in described for name, size in one.dimensions().items()]
+    sizes = [(sized, name, size) for sized in described for name, size in sized.dimensions().items()]
     return {
         called: size.symbol
-        for one, name, size in sizes
-        for called in (name, *one.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
+        for sized, name, size in sizes
+        for called in (name, *sized.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
     } | {spelled(size.symbol, notation): size.symbol for _, _, size in sizes}
 
 
 def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
-    """The letter of each of these sizes, which go by name or by how a notation spells the letter.
+    """Return the letter of each of these sizes, given by name or by the letter of a notation.
 
-    Raises UsageError for one that is no size, with the notation's letter where another notation's is given.
+    Raises UsageError for one that is no size, with this notation's letter if another notation's is given.
 
     >>> from tfcalc.workload import Workload
     >>> letters(["batch_size", "l"], Workload()), letters(["L"], Workload(), notation="bsld")
     ({'batch_size': 'b', 'l': 'l'}, {'L': 'l'})
     """
     known = spellings(*described, notation=notation)
-    own = {size.symbol for one in described for size in one.dimensions().values()}
+    own = {size.symbol for sized in described for size in sized.dimensions().values()}
     for name in names:
         if name in known:
             continue
@@ -114,9 +114,9 @@ def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> 
 
 
 def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
-    """The user's own letter for each letter: ``{"h": "d"}`` for sizes by name or by how a notation spells them.
+    """Return the user's own letter for each letter, ``{"h": "d"}``, from sizes by name or by letter of a notation.
 
-    Raises UsageError for a size that is not known, or where an own letter is no letter or is given twice.
+    Raises UsageError for an unknown size, and if an own letter is no letter or is given two times.
 
     >>> from tfcalc.workload import Workload
     >>> own_letters({"seq": "n", "b": "B"}, Workload())
@@ -128,17 +128,16 @@ def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "l
             raise UsageError(f"{quoted(other)} cannot be a letter", "write letters as h=d,l=n")
         if list(others.values()).count(other) > 1:
             raise UsageError(f"{quoted(other)} is given for two sizes", "give each a letter of its own")
-    found = {by_name[name]: other for name, other in others.items()}
-    if len(found) < len(others):
+    own = {by_name[name]: other for name, other in others.items()}
+    if len(own) < len(others):
         raise UsageError(f"{' and '.join(map(quoted, others))} name one size twice", "give it one letter")
-    return found
+    return own
 
 
 LETTER = re.compile("[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*")
 
 
 def legend(used: frozenset[str], *described: Sized) -> dict[str, str]:
-    """What each of these letters means, in the order of the fields."""
-    return {
-        known.symbol: known.meaning for one in described for known in one.dimensions().values() if known.symbol in used
-    }
+    """Return the meaning of each of these letters, in the order of the fields."""
+    sizes = [size for sized in described for size in sized.dimensions().values()]
+    return {size.symbol: size.meaning for size in sizes if size.symbol in used}

@@ -1,4 +1,4 @@
-"""Lines of keys and tables in a TOML text, which no parser of the standard library gives."""
+"""Line numbers of keys and tables in a TOML text, which the standard library's parser does not give."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ TOKEN = re.compile(
     r"|[\[{]|[\]}]|\n",
     re.DOTALL,
 )
-"""A string or a comment, in which nothing else is looked for; a bracket; or the end of a line."""
+"""A token: a string or a comment as a whole, a bracket, or the end of a line."""
 
 QUOTES = re.compile(r"[\s\"']")
 
 
 class Statement(NamedTuple):
-    """A header or a key with its value, from its line on, counted from 1."""
+    """A table header, or a key with its value, and its first line, counted from 1."""
 
     line: int
     text: str
 
     @property
     def is_header(self) -> bool:
-        """Return whether it begins a table."""
+        """True for a table header."""
         return self.text.startswith("[")
 
     @property
     def table(self) -> dict[str, object]:
-        """Value of this statement alone."""
+        """The statement parsed by itself."""
         import tomllib
 
         return tomllib.loads(self.text)
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """The statements of a text that is TOML: a value of several lines is one with its key."""
+    """Yield the statements of a valid TOML text; a value may have several lines."""
     depth = begin = 0
     first = line = 1
-    for token in TOKEN.finditer(text):
-        found = token[0]
-        if found in "[{":
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        if token in "[{":
             depth += 1
-        elif found in "]}":
+        elif token in "]}":
             depth -= 1
-        line += found.count("\n")
-        if found == "\n" and not depth:
-            yield from _statement(text[begin : token.start()], first)
-            begin, first = token.end(), line
+        line += token.count("\n")
+        if token == "\n" and not depth:
+            yield from _statement(text[begin : match.start()], first)
+            begin, first = match.end(), line
     yield from _statement(text[begin:], first)
 
 
@@ -62,42 +62,42 @@ def _statement(text: str, line: int) -> Iterator[Statement]:
 
 
 def lines_of_tables(text: str, path: tuple[str, ...], count: int) -> tuple[int, ...]:
-    r"""The lines of the headers of these tables, counted from 1; 1 for each where not all of ``count`` are found.
+    r"""Return the lines of the headers of these tables, counted from 1; 1 for each unless all ``count`` are found.
 
     >>> lines_of_tables('[[budget]]  # [[budget]]\nwhy = "[[budget]]"\n\n [[ "budget" ]]', ("budget",), 2)
     (1, 4)
     """
     wanted = f"[[{'.'.join(path)}]]"
-    headers = (one for one in statements(text) if one.text.startswith("[["))
-    found = tuple(one.line for one in headers if QUOTES.sub("", one.text.partition("#")[0]) == wanted)
-    return found if len(found) == count else (1,) * count
+    headers = (statement for statement in statements(text) if statement.text.startswith("[["))
+    lines = tuple(header.line for header in headers if QUOTES.sub("", header.text.partition("#")[0]) == wanted)
+    return lines if len(lines) == count else (1,) * count
 
 
 def line_of_key(text: str, path: tuple[str, ...]) -> int:
-    r"""The line of the first statement that gives the key at this path, counted from 1; 1 where none is found.
+    r"""Return the line of the first statement that gives the key at this path, counted from 1; 1 if none does.
 
     >>> line_of_key("a = '''\nb = 1'''\n[t]\n'b' = 2", ("t", "b")), line_of_key("t = {a = 1, b.c = 2}", ("t", "b"))
     (4, 1)
     """
     inside: tuple[str, ...] = ()
-    for one in statements(text):
-        if one.is_header:
-            inside = _names(one.table)
-        elif inside == path[: len(inside)] and _has(one.table, path[len(inside) :]):
-            return one.line
+    for statement in statements(text):
+        if statement.is_header:
+            inside = _names(statement.table)
+        elif inside == path[: len(inside)] and _has(statement.table, path[len(inside) :]):
+            return statement.line
     return 1
 
 
 def _names(header: object) -> tuple[str, ...]:
-    """The names in a header, of which it makes a table in a table."""
-    found: list[str] = []
+    """Return the names in a parsed header: the path of nested tables."""
+    names: list[str] = []
     while isinstance(header, dict | list) and header:
         if isinstance(header, dict):
-            found += header
-            header = header[found[-1]]
+            names += header
+            header = header[names[-1]]
         else:
             header = header[0]
-    return tuple(found)
+    return tuple(names)
 
 
 def _has(table: object, path: tuple[str, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers as people write them, and as they read them."""
+"""Parsing and printing of numbers with units: counts, lengths, amounts of memory."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _NUMBER = r"([+-]?(?:\d{1,3}(?:,\d{3})+|\d[\d_]*)(?:\.\d*)?(?:[eE][+-]?\d{1,3})?
 _LONGEST = 64
 _ABSURD = 10**30
 _PLAIN = 30
-"""Digits of a number that is below it, whatever they are."""
+"""Largest number of digits that is certainly below ``_ABSURD``."""
 
 LARGEST_PREFIX = 1e18
 MOST_IN_FULL = 1e6
-"""Of the largest unit, so many are written in full: more digits than three would be no more exact."""
+"""Numbers of the largest unit from which on three significant digits are printed."""
 
 
 def parse_count(text: str | int) -> int:
-    """A whole number: ``512``, ``4_096``, ``128k`` (128,000), ``128Ki`` (131,072), ``7B``, ``1.4T``, ``1e12``.
+    """Parse a whole number: ``512``, ``4_096``, ``128k`` (128,000), ``128Ki`` (131,072), ``7B``, ``1.4T``, ``1e12``.
 
-    Raises UsageError, with the text, where it is no number, or not a whole one.
+    Raises UsageError, with the text, if it is no whole number.
 
     >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki")
     (1400000000000, 4096, 131072)
@@ -49,7 +49,7 @@ def parse_count(text: str | int) -> int:
 
 
 def parse_length(text: str | int) -> int:
-    """A length in tokens, whose k is 1,024, as people say of contexts: ``8k`` is 8,192, ``128k`` 131,072, ``1M`` 2²⁰.
+    """Parse a length in tokens, with k = 1,024 as for context lengths: ``8k`` is 8,192, ``128k`` 131,072, ``1M`` 2²⁰.
 
     Raises UsageError as :func:`parse_count`.
 
@@ -62,9 +62,9 @@ def parse_length(text: str | int) -> int:
 
 
 def parse_amount(text: str | float) -> float:
-    """A number above 0 that need not be whole, such as a rate: ``3500``, ``3.5k``, ``989e12``, ``989T``.
+    """Parse a positive number, such as a rate: ``3500``, ``3.5k``, ``989e12``, ``989T``.
 
-    Raises UsageError, with the text, where it is no such number.
+    Raises UsageError, with the text, if it is none.
 
     >>> parse_amount("3.5k"), parse_amount("989T")
     (3500.0, 989000000000000.0)
@@ -78,10 +78,10 @@ def parse_amount(text: str | float) -> float:
 
 
 def parse_bytes(text: str) -> int:
-    """An amount of memory with its unit: ``80GB`` (10⁹), ``80GiB`` or ``80Gi`` (2³⁰), ``512 MB``, ``24gb``, ``8192B``.
+    """Parse an amount of memory with its unit: ``80GB`` (10⁹), ``80GiB`` or ``80Gi`` (2³⁰), ``512 MB``, ``8192B``.
 
-    A part of a byte is dropped. Raises UsageError, with the text, where it is no amount, or has no unit: GB and GiB
-    differ by 7 %.
+    Rounds down to whole bytes. Raises UsageError, with the text, if it is no amount, or has no unit: GB and GiB differ
+    by 7 %.
 
     >>> parse_bytes("80GB"), parse_bytes("80GiB"), parse_bytes("79.2 GiB")
     (80000000000, 85899345920, 85040352460)
@@ -93,7 +93,7 @@ def parse_bytes(text: str) -> int:
 
 
 def exact_bytes(text: str, remedy: str) -> Fraction:
-    """An amount of memory as :func:`parse_bytes` reads it, with its part of a byte, and also 0."""
+    """Parse an amount of memory like :func:`parse_bytes`, but without rounding, and with 0 allowed."""
     given = text.strip()
     match = re.fullmatch(_NUMBER, given, re.ASCII) if len(given) <= _LONGEST else None
     if match and match[2].lower() in ("", "k", "m", "g", "t", "p"):
@@ -105,7 +105,7 @@ def exact_bytes(text: str, remedy: str) -> Fraction:
 
 
 def is_bytes(text: str) -> bool:
-    """Whether a text has a unit of memory that no count has: ``24GiB``, ``80GB``, but not ``7B`` or ``128Ki``."""
+    """Return whether a text has a unit of memory, not of a count: ``24GiB``, ``80GB``, but not ``7B`` or ``128Ki``."""
     unit = re.sub(r"[^A-Za-z]", "", text[:_LONGEST]).lower()
     return unit in _byte_units() and unit != "b" and not unit.endswith("i")
 
@@ -116,7 +116,7 @@ def _byte_units() -> dict[str, int]:
 
 
 def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fraction:
-    """A number as people write it, which need not be whole. Raises UsageError, with the text and the ``remedy``."""
+    """Parse a number exactly, as a fraction. Raises UsageError, with the text and the ``remedy``."""
     match = re.fullmatch(_NUMBER, text.strip(), re.ASCII) if len(text) <= _LONGEST else None
     scale = ((SI | IEC).get(match[2]) if units is None else units.get(match[2].lower())) if match else None
     if match is None or scale is None:
@@ -130,12 +130,12 @@ def exact(text: str, remedy: str, units: Mapping[str, int] | None = None) -> Fra
 
 
 def grouped(number: int | float) -> str:
-    """``44,140,544``."""
+    """Format a number with thousands separators: ``44,140,544``."""
     return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
 
 
 def short(number: int | float, *, billion: str = "G") -> str:
-    """Three figures and an SI prefix: ``44.1M``; of parameters, people say B where units say G.
+    """Format with three significant digits and an SI prefix: ``44.1M``; for parameters ``billion`` is B.
 
     >>> short(44_140_544), short(512), short(999_999), short(3.14e23), short(7 * 10**9, billion="B")
     ('44.1M', '512', '1M', '3.14e+23', '7B')
@@ -152,7 +152,7 @@ def short(number: int | float, *, billion: str = "G") -> str:
 
 
 def short_tokens(count: int) -> str:
-    """A length as :func:`parse_length` reads it: ``131,072`` is ``128k``; in full where it is no multiple of 1,024.
+    """Format a length for :func:`parse_length`: 131,072 is ``128k``; in full if it is no multiple of 1,024.
 
     >>> short_tokens(131_072), short_tokens(2**20), short_tokens(514), short_tokens(10_000)
     ('128k', '1M', '514', '10000')
@@ -164,7 +164,7 @@ def short_tokens(count: int) -> str:
 
 
 def short_bytes(number: float, system: str = "iec") -> str:
-    """Three figures and a unit: ``168 MiB`` (iec, powers of 1024) or ``177 MB`` (si, powers of 1000).
+    """Format bytes with three significant digits: ``168 MiB`` (iec, powers of 1024) or ``177 MB`` (si, powers of 1000).
 
     >>> short_bytes(176_562_176), short_bytes(176_562_176, "si"), short_bytes(75.39 * 2**30), short_bytes(1023 * 2**30)
     ('168 MiB', '177 MB', '75.4 GiB', '1,023 GiB')

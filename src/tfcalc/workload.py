@@ -1,4 +1,4 @@
-"""What a model is asked to run, and by which definitions its operations are counted."""
+"""Workloads: the sequences that a model runs on, and the conventions for counting its operations."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ DEFAULT_LENGTH = 512
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("auto", "eager", "math", "efficient", "flash")
 EITHER = "efficient or math"
-"""What "auto" stands for where layers differ in what they can run."""
+"""Meaning of "auto" if layers differ in the kernels that they support."""
 FUSED = ("efficient", "flash", EITHER)
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
@@ -25,10 +25,10 @@ EXPERTS = ("chosen", "all")
 
 
 class Sequences(NamedTuple):
-    """``batch`` sequences of ``length`` tokens each, that are run now.
+    """``batch`` sequences of ``length`` tokens each that run now.
 
-    ``cached``, where it is given, are the tokens whose keys there are, those of earlier runs among them. Vectors that
-    are data (images, or the input of a model without an embedding) need no gradient (``needs_gradient``).
+    ``cached`` is the number of tokens whose keys exist, including those of earlier runs; None without a cache. Inputs
+    that are data (images, or the input of a model without an embedding) need no gradient (``needs_gradient``).
     """
 
     batch: Num
@@ -38,12 +38,12 @@ class Sequences(NamedTuple):
 
     @property
     def tokens(self) -> Num:
-        """b·l."""
+        """Number of tokens: b·l."""
         return self.batch * self.length
 
     @property
     def seen(self) -> Num:
-        """How many keys a query can see."""
+        """Number of keys that a query can see."""
         return self.length if self.cached is None else self.cached
 
 
@@ -110,69 +110,69 @@ class Workload(Described):
 
     @property
     def target(self) -> Sequences:
-        """What the decoder reads, or the only stack."""
+        """Sequences that the decoder, or the only stack, reads."""
         if self.decoding:
             return Sequences(self.batch_size, 1, self.size("cached"))
         return Sequences(self.batch_size, self.seq_len)
 
     @property
     def source(self) -> Sequences:
-        """What the encoder of an encoder-decoder reads."""
+        """Sequences that the encoder of an encoder-decoder reads."""
         return self.beside(self.size("source_len"))
 
     @property
     def by_itself(self) -> "Workload":
-        """The same for an encoder that is the only stack: it reads the sequences themselves."""
+        """Workload of an encoder that is the only stack: it reads the sequences themselves."""
         return self.replaced(source_len=self.seq_len)
 
     def beside(self, length: Num) -> Sequences:
-        """What is read beside the text, once: a source, an image's patches, frames. Decoding finds its keys made."""
+        """Return other input, read once: a source, patches of an image, frames. Decoding finds its keys cached."""
         return Sequences(self.batch_size, 0, length) if self.decoding else Sequences(self.batch_size, length)
 
     @property
     def positions_with_logits(self) -> Num:
-        """How many tokens the output head reads: all, or the last of each sequence."""
+        """Number of tokens that the output head reads: all, or the last of each sequence."""
         return self.batch_size if self.logits == "last" else self.target.tokens
 
     @property
     def implied(self) -> dict[str, Num]:
-        """The sizes that follow from others, where they are not given."""
+        """Default values of sizes that follow from others."""
         return {"source_len": self.seq_len, "cached": self.seq_len}
 
     @property
     def training(self) -> bool:
-        """Whether there is a backward pass."""
+        """True if there is a backward pass."""
         return self.phase == "train"
 
     @property
     def drops(self) -> bool:
-        """Whether dropout is at work: in training, unless it is turned off."""
+        """True if dropout is active: in training, unless it is turned off."""
         return self.training and self.dropout
 
     @property
     def decoding(self) -> bool:
-        """Whether one token is added to sequences whose keys are cached."""
+        """True if one token is added to sequences whose keys are cached."""
         return self.phase == "decode"
 
     @property
     def fused(self) -> bool:
-        """Whether the attention kernel saves no scores, so that its backward pass recomputes Q Kᵀ."""
+        """True if the attention kernel saves no scores, so that its backward pass recomputes Q Kᵀ."""
         return self.kernel in FUSED
 
     @property
     def tells_masks(self) -> bool:
-        """Whether a mask changes what is counted, so that layers with unlike masks differ."""
+        """True if masks affect the counts, so that layers with different masks differ."""
         return self.decoding or self.attention == "causal"
 
     @property
     def every(self) -> int:
-        """Which layers backward recomputes: each (1), each second (2), …; 0 for none."""
+        """Interval of layers that backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
         return {"none": 0, "selective": 0, "selective-op": 1, "full": 1}.get(kind) or int(step or 0)
 
     @property
     def by_operation(self) -> bool:
-        """Whether of layers that backward recomputes some results are saved: every other product's, and attention's."""
+        """True if recomputed layers save some results: those of every other matrix product, and attention's."""
         return self.recompute == "selective-op"
 
     def pairs(
@@ -185,12 +185,12 @@ class Workload(Described):
         chunk: int | None = None,
         pattern: "Pattern | None" = None,
     ) -> Pairs:
-        """The query-key pairs that count, by the convention in use.
+        """Return the query-key pairs that count, by the convention in use.
 
-        ``full``: 2·b·l·s, masked or not (PyTorch's counter, PaLM). In causal attention ``causal`` counts exactly the
-        l(l + 1)/2 pairs of a sequence, or those within a ``window`` (its own key and the window − 1 before it) or a
-        ``chunk``; ``causal-half`` l²/2 (Megatron-LM). A token that is decoded sees all cached keys, or as many as the
-        window or the chunk keeps of them.
+        ``full``: 2·b·l·s, masked or not (FlopCounterMode, PaLM). In causal attention ``causal`` counts exactly the
+        l(l + 1)/2 pairs of a sequence, or those within a ``window`` (a query's own key and the window − 1 before it) or
+        a ``chunk``; ``causal-half`` l²/2 (Megatron-LM). A decoded token sees all cached keys, or those in its window
+        or chunk.
         """
         if pattern is not None:
             return self._pairs_of(pattern, queries, keys, causal=causal)
@@ -200,7 +200,7 @@ class Workload(Described):
             seen = seen if limit is None else minimum(seen, limit)
             return Pairs((2, batch, length, seen), batch * length * seen, self.fused, limit, seen)
         scores = batch * length * seen
-        before = 0 if keys.cached is None else 2 * (seen - length)  # twice what every query sees beside the sequence
+        before = 0 if keys.cached is None else 2 * (seen - length)  # twice the cached keys that every query sees
         if causal and self.attention == "causal-half":
             return Pairs((batch, length, length + before), scores, self.fused, keys=seen)
         if not causal:
@@ -214,10 +214,11 @@ class Workload(Described):
         return Pairs((batch, length, length + 1 + before), scores, self.fused, keys=seen)
 
     def _pairs_of(self, pattern: "Pattern", queries: Sequences, keys: Sequences, *, causal: bool) -> Pairs:
-        """Those that a pattern leaves: in causal attention ``full`` counts them both ways, as a mask leaves them.
+        """Return the pairs of a sparse pattern.
 
-        ``causal`` counts those at or before the query, ``(pairs + l)/2``; ``causal-half`` half of all. The softmax runs
-        over those that the pattern leaves. A token that is decoded sees what the last one of so many sees.
+        In causal attention ``full`` counts the pairs in both directions, ``causal`` those at or before the query,
+        ``(pairs + l)/2``, and ``causal-half`` half of all. The softmax runs over all pairs of the pattern. A decoded
+        token sees as many keys as the last one of the sequence.
         """
         batch, length = queries.batch, queries.length
         if self.decoding:
@@ -231,7 +232,7 @@ class Workload(Described):
 
 
 def check_phase(workload: Workload) -> None:
-    """Raise InvalidModel where a definition is asked for that has no meaning in this phase."""
+    """Raise InvalidModel for a convention that has no meaning in this phase."""
     if workload.cached is not None and not workload.decoding:
         raise InvalidModel(
             f"cached {workload.cached} with phase {workload.phase!r}", "tokens are cached in phase decode"

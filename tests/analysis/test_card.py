@@ -7,9 +7,10 @@ import pytest
 from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.analysis.card import in_a_line, lines, read
+from tfcalc.analysis.card import in_a_line, lines
 from tfcalc.analysis.gpus import common
 from tfcalc.analysis.peaks import Peaks
+from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.answers.verdict import Fit
 from tfcalc.hardware import CONTEXT
 from tfcalc.training.card import Figure, OnCard, allocatable, bands, on_card
@@ -35,7 +36,8 @@ def test_text() -> None:
 
 def test_the_json_has_what_the_text_has() -> None:
     report = memory(load("gpt2"), Workload(phase="train"), training=Training())
-    found = read(report.more, report.answer)
+    assert isinstance(report, TrainingMemory)
+    found = report.on_card
     assert found is not None
     told = report.to_dict()
     assert told["reserved_bytes"] == found.reserved.bytes
@@ -47,7 +49,8 @@ def test_the_allocator_is_not_simulated_for_ten_thousand_layers() -> None:
     """It would take a minute. That is said, and no figure is told; a verdict rests on what is allocated."""
     model, run = load("gpt2").replaced(n_layers=10_000, d_model=8, n_heads=1, d_ff=8), Workload(phase="train")
     report = memory(model, run, training=Training())
-    assert read(report.more, report.answer) is None
+    assert isinstance(report, TrainingMemory)
+    assert report.on_card is None
     assert "reserved_bytes" not in report.to_dict()
     (told,) = [note for note in report.notes if note.startswith("Reserved: not simulated, as a step allocates and ")]
     found = fits(model, None, run, gpu="8TB", training=Training())

@@ -19,7 +19,6 @@ from tfcalc.budgets.limits import amount
 from tfcalc.budgets.sources import Source
 from tfcalc.cli.asking import Asker
 from tfcalc.configs.published import HFModel
-from tfcalc.report.later import Later
 from tfcalc.workload import Workload
 
 HEAD, _, _ = FILES["tfcalc.toml"].partition("[[budget]]")
@@ -210,8 +209,7 @@ def test_an_entry_is_found_when_it_is_read_and_is_that_of_the_json() -> None:
     found = tfcalc.memory(tfcalc.Transformer(), Workload(phase="train"))
     entries = found.entries()
     assert entries["peak_bytes"] == found.answer
-    assert isinstance(found.more, Later)
-    assert "found" not in vars(found.more)
+    assert "on_card" not in vars(found)
     assert dict(entries) == found.to_dict()
     assert len(entries) == len(found.to_dict())
     assert "no_such_key" not in entries

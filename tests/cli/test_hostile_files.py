@@ -312,9 +312,9 @@ def test_a_file_is_looked_at_again_once_it_is_open(tmp_path: Path, monkeypatch: 
 
 OWN = {"schemas/__init__.py", "catalog.py", "configs/declared.py", "configs/family.py", "hardware.py"}
 OWN |= {
-    "execution/measured.py",
-    "footprint/training/card.py",
-    "footprint/training_presets.py",
+    "training/measured.py",
+    "training/card.py",
+    "plans.py",
     "analysis/why/given.py",
 }
 """What reads the data that the program brings with it."""

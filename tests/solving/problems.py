@@ -182,7 +182,7 @@ def _tokens(draw: random.Random) -> Problem:
     run = Workload(phase="train", batch_size=draw.choice((1, 3)), seq_len=draw.choice((7, 64)))
 
     def ask(size: int) -> Mapping[str, int]:
-        return {"flops": training_run(model, size, run).total}
+        return {"flops": training_run(model, size, run).answer}
 
     return _limited(draw, "flops", "tokens", ask, range(1, MOST_SLOW), {"model": model, "workload": run})
 

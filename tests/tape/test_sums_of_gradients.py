@@ -6,14 +6,14 @@ import pytest
 
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import Leaf, Value
+from tfcalc.tape.value import LeafNode, Value
 
 SIZE = 4 * 1000
 
 
 def parameter(tape: Tape) -> Value:
     """A weight of 1,000 numbers."""
-    return Value(tape.given((1000,), "float32", "weight"), (1000,), "float32", Leaf("weight"))
+    return Value(tape.given((1000,), "float32", "weight"), (1000,), "float32", LeafNode("weight"))
 
 
 def made(tape: Tape, name: str, *inputs: Value, passes: bool = False) -> Value:

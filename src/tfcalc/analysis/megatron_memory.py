@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel, one_of
 from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout, check_even, check_least
-from tfcalc.placed.modules import FewerGroups, Stage
+from tfcalc.placed.modules import FewerGroups, PipelineStage
 from tfcalc.placed.rules import on_device
 from tfcalc.plans import TRAINER
 from tfcalc.symbols import remembering
@@ -86,7 +86,7 @@ def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -
     check_least("sequence length", run.seq_len, 1)
     stack = ""
     for each in piece.all_of():
-        if isinstance(each, Stage):
+        if isinstance(each, PipelineStage):
             stack = each.layers.name
         if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
             check_even("key and value heads", each.groups, "tensor", each.devices)

@@ -38,7 +38,7 @@ from tfcalc.symbols import guarding
 from tfcalc.tape.allocations import AllocationRecorder, Noted
 from tfcalc.tape.memory_tracker import MemoryTracker
 from tfcalc.tape.tape import Stepped
-from tfcalc.tape.value import Leaf
+from tfcalc.tape.value import LeafNode
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import as_stored, outer_modules
 from tfcalc.training.peak import Phase, highest, phases
@@ -305,7 +305,7 @@ def stepped(tree: Component, plan: Training) -> Stepped | None:
         return None
     by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
 
-    def needed(leaf: Leaf) -> tuple[Held, ...]:
+    def needed(leaf: LeafNode) -> tuple[Held, ...]:
         return step_alone(as_stored(leaf.name, leaf.shape or (), outer), by, chosen)
 
     return needed

@@ -21,7 +21,8 @@ from tfcalc.analysis.training_memory import training_step
 from tfcalc.analysis.training_numbers import training_numbers
 from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
 from tfcalc.answers.memory import PARTS, Memory, Term
-from tfcalc.configs.published import HFModel
+from tfcalc.backends import backend
+from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype, resolve_training
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
@@ -48,7 +49,6 @@ PURE = ("bf16", "fp16")
 """Precisions whose weights, gradients and moments have 16 bits alone: 8 bytes a parameter with AdamW."""
 JSON_PHASE = {"loss": "forward"}
 """The JSON's ``peak_phase`` is forward, backward or step; the loss is the end of forward."""
-CODES = {"fused": "fused kernels", "torchtune": "torchtune's code"}
 LOSSES = {
     "logits": "loss of all logits at once",
     "chunked": "loss of 8 chunks of logits",
@@ -437,14 +437,13 @@ def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.backend == MEGATRON:
-        return ("Megatron-LM's code", again)
+        return (backend(MEGATRON).label, again)
     clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
-    own = "Hugging Face code" if isinstance(model, HFModel) else "torch.nn"
     compiled = ("compiled layers and loss",) if plan.compile else ()
     loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
     return (
         *([f"preset {plan.preset}"] if plan.preset else []),
-        CODES.get(plan.backend, own),
+        backend_for(model, plan.backend).label,
         *compiled,
         *loss,
         "CUDA" if plan.device == "cuda" else "CPU tensors",

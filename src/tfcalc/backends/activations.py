@@ -1,4 +1,4 @@
-"""Activations as transformers' ACT2FN has them: a kernel of PyTorch's, or Python, one operation at a time."""
+"""Activations of transformers' ACT2FN: one kernel of PyTorch, or Python code of several."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcalc.tape.tensor import Tensor, preserved
 
 
 def activation(kind: str, x: Tensor) -> Tensor:
-    """By its name."""
+    """Apply an activation by its name in config.json."""
     if kind in IDENTITIES:
         return x
     return IN_PYTHON[kind](x) if kind in IN_PYTHON else pointwise(kind, x)
@@ -58,11 +58,11 @@ def squared_relu(x: Tensor) -> Tensor:
 
 
 def bloom_gelu(x: Tensor) -> Tensor:
-    """``x · 0.5 · (1 + tanh(0.798 · x · (1 + 0.0447 · x · x)))`` as a function of its own, which keeps ``x`` alone.
+    """``x · 0.5 · (1 + tanh(0.798 · x · (1 + 0.0447 · x · x)))`` as a torch.autograd.Function that saves ``x`` alone.
 
-    It makes all steps anew in backward. Source: transformers' modeling_bloom, ``GeLUFunction``.
+    It recomputes all steps in backward. Source: transformers' modeling_bloom, ``GeLUFunction``.
     """
-    steps = 4 * x.elements * WIDTHS[x.dtype]  # those that are there at once, beside the result
+    steps = 4 * x.elements * WIDTHS[x.dtype]  # intermediate tensors that are live at once, beside the result
     x.trace.needed(steps)
     return x.trace.call(Call("gelu", (x,), x.shape, x.dtype, saves=(x,), scratch=steps, strides=preserved(x)))
 
@@ -76,11 +76,11 @@ def xielu(x: Tensor) -> Tensor:
     """``α_p x² + β x`` above 0, ``(expm1(min(x, ε)) − x) α_n + β x`` below (arXiv 2411.13010); α is in bf16."""
     trace = x.trace
     assert isinstance(trace, Interpreter)
-    above_, below_ = (pointwise("softplus", trace.scalar(name, "bfloat16")) for name in ("α_p", "α_n"))
-    below_ = scaled(below_)
-    above = add(mul(mul(x, above_), x), scaled(x))
+    alpha_p, alpha_n = (pointwise("softplus", trace.scalar(name, "bfloat16")) for name in ("α_p", "α_n"))
+    alpha_n = scaled(alpha_n)
+    above = add(mul(mul(x, alpha_p), x), scaled(x))
     exponential = pointwise("expm1", pointwise("min", x))
-    below = add(mul(add(exponential, x), below_), scaled(x))
+    below = add(mul(add(exponential, x), alpha_n), scaled(x))
     positive = trace.new(x.shape, "bool", "x > 0")
     return trace.call(Call("where", (above, below), x.shape, x.dtype, saves=(positive,)))
 

@@ -18,23 +18,23 @@ from tfcalc.tape.numerics import padded
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
 
-KEPT_BY_FLASH, KEPT_BY_EFFICIENT = 3, 2
-"""Numbers of 8 bytes for the state of the random numbers."""
+FLASH_STATE, EFFICIENT_STATE = 3, 2
+"""Elements (int64) of the random state that each kernel saves for dropout."""
 FLASH_WIDEST = 256
-"""The widest heads that flash attention takes."""
+"""Widest heads that flash attention supports."""
 ALIGNED = 8
-"""The memory-efficient kernel reads masks whose rows begin at multiples of so many numbers (pad_bias in torch's
+"""Alignment, in elements, of rows of masks for the memory-efficient kernel (pad_bias in torch's
 aten/src/ATen/native/transformers/attention.cpp)."""
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
-    """softmax(Q Kᵀ) V by the kernel that was asked for, or by the next that takes these heads."""
+    """softmax(Q Kᵀ) V by the requested kernel, or by the next one that supports these heads."""
     mask = ctx.masks.get(attention.mask) if attention.looks_at_mask else None
     masked = mask is not None or attention.bias(ctx) is not None
     kernel = _able(q, k, v, ctx, masked=masked)
     if ctx.cache is not None and not masked and kernel != "eager" and not ctx.run.decoding:
-        k, v = (narrow(each, q.shape[2], 2) for each in (k, v))  # a prompt sees itself, whatever room there is
-    one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys are as many queries
+        k, v = narrow(k, q.shape[2], 2), narrow(v, q.shape[2], 2)  # a prompt reads itself, not the buffers' free places
+    one_by_one = kernel != "eager" and known(q.shape[2]) == 1  # pack_gqa: heads that share keys become queries
     efficient = kernel == "efficient" and not one_by_one and (masked or not ctx.fuses)
     if efficient or kernel in ("eager", "math"):
         k, v = (repeated(each, q, eager=kernel != "math" or masked) for each in (k, v))
@@ -45,23 +45,23 @@ def attended(q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context
     if kernel == "flash":
         return flash(q, k, v)
     rows = q.shape[0] * padded(q.shape[2]) * q.shape[1] if ctx.run.training else 0
-    return fused_attention(q, k, v, rows, KEPT_BY_EFFICIENT, sdpa_mask(q, k, mask, attention, ctx))
+    return fused_attention(q, k, v, rows, EFFICIENT_STATE, sdpa_mask(q, k, mask, attention, ctx))
 
 
 def attended_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """One kernel for all pairs: flash attention, where its format and width allow it."""
+    """Bidirectional attention by one kernel: flash attention if format and width allow it."""
     trace = q.trace
     if trace.compute != "float32" and trace.lower(q).dtype != "float32" and value_of(q.width) <= FLASH_WIDEST:
         return flash(q, k, v)
-    return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], KEPT_BY_EFFICIENT)
+    return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], EFFICIENT_STATE)
 
 
 def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str:
-    """Flash attention takes no mask, and heads of one width; the memory-efficient kernel not every width.
+    """Return the kernel that runs: flash attention takes no mask and one width, the memory-efficient not every width.
 
-    Without a mask transformers gives sdpa keys that heads share (``enable_gqa``), which only flash attention takes, so
-    that PyTorch's own choice in fp32 is math. Who asks for the memory-efficient kernel by its name runs code that
-    repeats them. Source: aten's sdp_utils.cpp; transformers' ``use_gqa_in_sdpa``. A library of kernels calls its own.
+    Without a mask transformers passes shared keys to sdpa (``enable_gqa``), which only flash attention supports, so
+    PyTorch's own choice in fp32 is math. If the memory-efficient kernel is requested by name, keys are repeated for it.
+    Source: aten's sdp_utils.cpp; transformers' ``use_gqa_in_sdpa``. A library of kernels calls its own.
     """
     asked = ctx.run.kernel
     if not ctx.run.fused:
@@ -76,9 +76,9 @@ def _able(q: Tensor, k: Tensor, v: Tensor, ctx: Context, *, masked: bool) -> str
 
 
 def repeated(x: Tensor, q: Tensor, *, eager: bool) -> Tensor:
-    """repeat_kv: keys or values once for each head that reads them; one head's alone are a view, until copied.
+    """repeat_kv: repeat keys or values for each head that reads them; those of a single head are an expanded view.
 
-    Without a mask it is the kernel that does it, and always copies.
+    Without a mask the kernel itself does it (math), and always copies.
     """
     b, g, s, d = x.shape
     a = q.shape[1]
@@ -90,23 +90,23 @@ def repeated(x: Tensor, q: Tensor, *, eager: bool) -> Tensor:
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Flash attention; heads are filled up to the width that the kernel wants.
+    """Flash attention, with heads padded to the kernel's alignment.
 
-    The result lies in memory as the queries do. Source: pad_last_dim in torch's
+    The result has the queries' layout. Source: pad_last_dim in torch's
     aten/src/ATen/native/transformers/attention.cpp.
     """
     rows, width = q.rows, q.width
     if value_of(width) % ALIGNED == 0:
-        return fused_attention(q, k, v, rows, KEPT_BY_FLASH, like_queries=True)
+        return fused_attention(q, k, v, rows, FLASH_STATE, like_queries=True)
     whole = padded(width, ALIGNED)
     shape = (*q.shape[:-1], v.width)
-    q, k, v = (copied(q.trace.lower(each), (*each.shape[:-1], whole), "pad") for each in (q, k, v))
-    made = fused_attention(q, k, v, rows, KEPT_BY_FLASH)
-    return copied(made, shape, "slice", by_token(shape))
+    q, k, v = (copied(q.trace.lower(x), (*x.shape[:-1], whole), "pad") for x in (q, k, v))
+    heads = fused_attention(q, k, v, rows, FLASH_STATE)
+    return copied(heads, shape, "slice", by_token(shape))
 
 
 def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
-    """scaled_dot_product_attention's own products, all in fp32 (_scaled_dot_product_attention_math)."""
+    """Attention by sdpa's composite products, all in fp32 (_scaled_dot_product_attention_math)."""
     trace = q.trace
     assert isinstance(trace, Interpreter)
     bias = sdpa_mask(q, k, mask, attention, ctx)
@@ -115,18 +115,18 @@ def math(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attent
     looks_back = bias is None and attention.causal and not ctx.run.decoding
     causal = trace.new((q.shape[2], k.shape[2]), "float32", "causal mask") if looks_back else None
     with trace.no_autocast():
-        times = scaled(q)  # those in fp32 are held until the end
+        times = scaled(q)  # q, k and v in fp32 are local variables, live until the function returns
         p = matmul(times, transpose(scaled(k), 2, 3))
         if bias is not None:
             p = add(p, bias)
         p = softmax(p, "float32")
-        del causal
+        del causal  # live until here: added to the scores
         o = matmul(_dropped(p, attention, ctx), v)
     return trace.to(o, trace.compute)
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor:
-    """Transformers' eager_attention_forward."""
+    """Attention of transformers' eager_attention_forward."""
     trace, code = q.trace, attention.eager
     p = scaled(_scores(q, k, code))
     if (bias := attention.bias(ctx)) is not None:
@@ -164,7 +164,7 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, attention: Atten
 
 
 def _scores(q: Tensor, k: Tensor, code: EagerCode) -> Tensor:
-    """``Q Kᵀ``, where the family wants it in fp32, even under autocast."""
+    """``Q Kᵀ``; in fp32 if the family computes it so, even under autocast."""
     trace = q.trace
     assert isinstance(trace, Interpreter)
     if code.scores:
@@ -178,25 +178,25 @@ def _dropped(p: Tensor, attention: Attention, ctx: Context) -> Tensor:
 
 
 def sdpa_mask(q: Tensor, k: Tensor, mask: Tensor | None, attention: Attention, ctx: Context) -> Tensor | None:
-    """A number for each score; its rows are filled up as the kernel wants.
+    """Return the additive mask of sdpa, with rows padded to the kernel's alignment; None without one.
 
-    They are those of biases for distances, or of a mask; of booleans they are made in each layer.
+    It is a relative bias, or the mask of all layers; a boolean mask is converted in each layer.
     """
     trace, bias = q.trace, attention.bias(ctx)
     assert isinstance(trace, Interpreter)
     if bias is not None:
         from tfcalc.backends import relative  # few families have such biases
 
-        made = trace.lower(relative.for_sdpa(bias, mask, causal=attention.causal))
+        additive = trace.lower(relative.for_sdpa(bias, mask, causal=attention.causal))
     elif mask is None:
         return None
     elif mask.dtype == "bool":
-        made = trace.new(mask.shape, trace.compute, "mask")
-        trace.new(mask.shape, "bool", "not mask")  # for a moment: convert_boolean_attn_mask
+        additive = trace.new(mask.shape, trace.compute, "mask")
+        trace.new(mask.shape, "bool", "not mask")  # a temporary buffer of convert_boolean_attn_mask
     else:
-        made = trace.lower(mask)
+        additive = trace.lower(mask)
     keys = k.shape[2]
     whole = padded(keys, ALIGNED)
     if trace.numerics.aligned_masks and whole != keys:
-        made = copied(made, (*made.shape[:-1], whole), "pad")
-    return expand(made, *q.shape[:2], *made.shape[-2:])
+        additive = copied(additive, (*additive.shape[:-1], whole), "pad")
+    return expand(additive, *q.shape[:2], *additive.shape[-2:])

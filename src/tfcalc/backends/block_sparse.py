@@ -1,4 +1,4 @@
-"""Attention of blocks of tokens to a few other blocks, as transformers' BigBird computes it."""
+"""Block-sparse attention of transformers' BigBird."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 def block_sparse(mixer: BlockAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """The first block and the last see all, their neighbours and those between a few; no weight is dropped.
+    """Attend by blocks: the first and the last see all blocks, the others a few; without dropout.
 
     Source: transformers' BigBirdBlockSparseAttention.
     """
@@ -32,15 +32,15 @@ def block_sparse(mixer: BlockAttention, ctx: Context, q: Tensor, k: Tensor, v: T
         trace.call(Call("gather", (each,), (b, a, count - 2, wide, d), each.dtype, saves=(each, places)))
         for each in (keys, values)
     )
-    made = [
+    rows = [
         _mixed(select(queries, 2), k, v),
         _mixed(select(queries, 2), _few(keys, chosen_keys), _few(values, chosen_values)),
         _between(part(queries, 2, count - 4), (keys, chosen_keys), (values, chosen_values), size),
         _mixed(select(queries, 2), _few(keys, chosen_keys), _few(values, chosen_values)),
         _mixed(select(queries, 2), k, v),
     ]
-    whole = cat([each if len(each.shape) == 5 else unsqueeze(each, 2) for each in made], 2)
-    made.clear()
+    whole = cat([blocks if len(blocks.shape) == 5 else unsqueeze(blocks, 2) for blocks in rows], 2)
+    rows.clear()  # drops the references of this list; in transformers the parts are out of scope, too
     whole = trace.call(Call("mul", (whole,), q.shape, whole.dtype, saves=(ctx.filled.there,)))
     trace.until_layer_ends(trace.new((b, a, length, length), whole.dtype, "all weights"))
     return whole
@@ -51,12 +51,12 @@ def _mixed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def _few(blocks: Tensor, chosen: Tensor) -> Tensor:
-    """Four blocks, and those that were chosen."""
+    """Concatenate four blocks and the random ones."""
     return cat([*(select(blocks, 2) for _ in range(4)), select(chosen, 2)], 2)
 
 
 def _between(q: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], size: int) -> Tensor:
-    """Of all blocks but two at each end: to three neighbours, to what was chosen, to the first and the last."""
+    """Attend from all blocks but two at each end to three neighbours, random blocks, the first and the last."""
     near, chosen, first, last = _seen(q, *keys)
     p = cat(
         [
@@ -69,9 +69,9 @@ def _between(q: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], size: 
     p = softmax(p)
     to_first, to_near, to_chosen, to_last = split(p, [size, 3 * size, chosen.shape[3], size])
     near, chosen, first, last = _seen(q, *values)
-    made = add(matmul(to_near, near), matmul(to_chosen, chosen))
-    made = add(made, einsum("bhlqk,bhkd->bhlqd", to_first, first))
-    return add(made, einsum("bhlqk,bhkd->bhlqd", to_last, last))
+    mixed = add(matmul(to_near, near), matmul(to_chosen, chosen))
+    mixed = add(mixed, einsum("bhlqk,bhkd->bhlqd", to_first, first))
+    return add(mixed, einsum("bhlqk,bhkd->bhlqd", to_last, last))
 
 
 def _seen(q: Tensor, blocks: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""DeepSeek-V4's attention as transformers writes it: summaries of tokens, and what turns a head's last numbers."""
+"""DeepSeek-V4's compressed attention in transformers: summaries of tokens, and rotation of a head's last elements."""
 
 from __future__ import annotations
 
@@ -9,61 +9,55 @@ from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compres
 from tfcalc.nn.context import Context
 from tfcalc.nn.rope import Rope
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
+from tfcalc.ops.loops import written
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import masked_fill
 from tfcalc.ops.shapes import expand, part, reshape, split, transpose, unsqueeze
 from tfcalc.ops.streams import sums
-from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 KEYS = 2
-"""What keys are made of: values and gates."""
+"""Number of tensors that keys are computed from: values and gates."""
 
 
-def turned(x: Tensor, rope: Rope, rows: Num) -> Tensor:
-    """The last numbers of each head, by angles of its own, of so many sequences."""
+def rotated_last(x: Tensor, rope: Rope, rows: Num) -> Tensor:
+    """Rotate the last elements of each head by angles of its own, for ``rows`` sequences."""
     angles = x.trace.new((rows, 1, x.shape[2], divide(rope.width, 2)), x.trace.weights_format, "angles")
     return rotated(x, (angles, angles), rope)
 
 
-def turned_back(attention: CompressedAttention, ctx: Context, made: Tensor) -> Tensor:
-    """By the opposite angles; of b × l × a × d."""
+def rotated_back(attention: CompressedAttention, ctx: Context, heads: Tensor) -> Tensor:
+    """Rotate attention's result by the opposite angles; to b × l × a × d."""
     assert attention.rope is not None
-    return transpose(rotated(made, ctx.angles[key(attention)], attention.rope), 1, 2)
+    return transpose(rotated(heads, ctx.angles[key(attention)], attention.rope), 1, 2)
 
 
 def summaries(mixer: Compressor, ctx: Context, kv: Tensor, gate: Tensor) -> Tensor:
-    """The mean of each group's vectors, by weights in fp32, normed and turned."""
+    """Summarize each group of vectors: their mean by weights in fp32, normed and rotated."""
     trace, (b, _, wide), rate = kv.trace, kv.shape, mixer.rate
     n = mixer.keys(ctx.stream).length
-    kv, gate = (reshape(part(each, 1, n * rate), b, n, rate, wide) for each in (kv, gate))
+    kv, gate = (reshape(part(x, 1, n * rate), b, n, rate, wide) for x in (kv, gate))
     gate = add(gate, mixer.position_bias.weight(trace))
     if mixer.overlap:
-        kv, gate = (_of_two(each, mixer.width) for each in (kv, gate))
+        kv, gate = (_overlapping(x, mixer.width) for x in (kv, gate))
     weights = trace.to(softmax(gate, "float32"), kv.dtype)
-    made = reshape(sums(mul(kv, weights), 2), b, n, mixer.width)
-    made = mixer.kv_norm(made, ctx)
-    return reshape(turned(unsqueeze(made, 1), mixer.rope, b), b, n, mixer.width)
+    means = reshape(sums(mul(kv, weights), 2), b, n, mixer.width)
+    means = mixer.kv_norm(means, ctx)
+    return reshape(rotated_last(unsqueeze(means, 1), mixer.rope, b), b, n, mixer.width)
 
 
-def _of_two(x: Tensor, width: Num) -> Tensor:
-    """Half of each group's numbers beside the other half of the group before, in new memory."""
+def _overlapping(x: Tensor, width: Num) -> Tensor:
+    """Concatenate half of each group's elements with the other half of the group before, in new memory."""
     b, n, rate, _ = x.shape
-    made = x.trace.new((b, n, 2 * rate, width), x.dtype, "two groups")
+    both = x.trace.new((b, n, 2 * rate, width), x.dtype, "two groups")
     own, before = split(x, [width, width])
-    made = _written(made, own)
-    return _written(made, part(before, 1, n - 1)) if value_of(n) > 1 else made
-
-
-def _written(made: Tensor, one: Tensor) -> Tensor:
-    return made.trace.call(
-        Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
-    )
+    both = written(both, own)
+    return written(both, part(before, 1, n - 1)) if value_of(n) > 1 else both
 
 
 def indexed(mixer: CompressedIndexer, ctx: Context, *given: Tensor) -> Tensor:
-    """Its keys, like those of any compressor; or the scores of queries, keys, and the weights of heads."""
+    """Return the indexer's keys, like those of any compressor; or scores, given queries, keys, and weights of heads."""
     if len(given) == KEYS:
         return summaries(mixer, ctx, *given)
     q, k, weights = given
@@ -71,11 +65,11 @@ def indexed(mixer: CompressedIndexer, ctx: Context, *given: Tensor) -> Tensor:
 
 
 def _scores(mixer: CompressedIndexer, q: Tensor, k: Tensor, weights: Tensor) -> Tensor:
-    """In fp32: of all heads, times their weights, added up; the best of those that are not masked."""
+    """Return masked scores in fp32: the sum over heads, times their weights."""
     trace, (b, l, *_) = q.trace, q.shape
-    q = transpose(turned(transpose(q, 1, 2), mixer.rope, 1), 1, 2)
+    q = transpose(rotated_last(transpose(q, 1, 2), mixer.rope, 1), 1, 2)
     k = expand(unsqueeze(trace.to(k, "float32"), 1), b, l, *k.shape[1:])
-    found = scaled(pointwise("relu", matmul(trace.to(q, "float32"), transpose(k, 2, 3))))
+    scores = scaled(pointwise("relu", matmul(trace.to(q, "float32"), transpose(k, 2, 3))))
     weights = scaled(trace.to(weights, "float32"))
-    found = reshape(sums(mul(found, unsqueeze(weights, -1)), 2), b, l, found.width)
-    return masked_fill(found)
+    scores = reshape(sums(mul(scores, unsqueeze(weights, -1)), 2), b, l, scores.width)
+    return masked_fill(scores)

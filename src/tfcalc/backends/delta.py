@@ -1,4 +1,4 @@
-"""The gated delta rule as transformers writes it in Python, chunk by chunk (torch_chunk_gated_delta_rule)."""
+"""Gated delta rule in transformers' Python code, chunk by chunk (torch_chunk_gated_delta_rule)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tfcalc.nn.delta import GatedDeltaNet
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, loop
+from tfcalc.ops.loops import written as written_to
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
@@ -19,17 +20,17 @@ from tfcalc.tape.tensor import Tensor
 def gated_delta(
     mixer: GatedDeltaNet, ctx: Context, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor
 ) -> Tensor:
-    """All in fp32; of b × l × heads × width.
+    """Run the gated delta rule in fp32; tensors are of b × l × heads × width.
 
-    What is decayed between chunks is kept only where a second one reads the state; the last chunk's is forgotten.
+    The decay between chunks is saved only if a second chunk reads the state.
     """
     trace, given, (batch, length, heads, width) = q.trace, q.dtype, v.shape
     strength = pointwise("sigmoid", strength)
     rate = scaled(pointwise("exp", trace.to(mixer.A_log.weight(trace), "float32")))
     decay = add(trace.to(decay, "float32"), mixer.dt_bias.weight(trace))
     decay = mul(rate, pointwise("softplus", trace.upper(decay)))
-    q, k = (each if known(each.shape[2]) == known(heads) else _repeated(each, v) for each in (q, k))
-    q, k, v, strength, decay = (_in_float32(each) for each in (q, k, v, strength, decay))
+    q, k = (x if known(x.shape[2]) == known(heads) else _repeated(x, v) for x in (q, k))
+    q, k, v, strength, decay = map(_in_float32, (q, k, v, strength, decay))
     q, k = of_length_one(q), of_length_one(k)
     q = scaled(q)
     chunks = ceil_div(length, CHUNK)
@@ -54,16 +55,15 @@ def gated_delta(
         stays = unsqueeze(unsqueeze(pointwise("exp", select(decay, -1)), -1), -1)
 
     def last(state: Tensor, made: Tensor) -> tuple[State, Tensor]:
-        one = add(select(new, 2), matmul(select(reads, 2), state))
+        corrected = add(select(new, 2), matmul(select(reads, 2), state))
         read = matmul(select(q, 2), state)
-        read = add(read, matmul(select(within, 2), one))
-        call = Call("copy_", (made, read), made.shape, made.dtype, shares=made.storage, strides=made.strides)
-        results[0] = trace.call(call)
-        return (state, results[0]), one
+        read = add(read, matmul(select(within, 2), corrected))
+        results[0] = written_to(made, read)
+        return (state, results[0]), corrected
 
     def turn(state: Tensor, made: Tensor) -> tuple[State, None]:
-        (state, made), one = last(state, made)
-        state = add(mul(state, select(stays, 2)), matmul(transpose(select(k, 2), -1, -2), one))
+        (state, made), corrected = last(state, made)
+        state = add(mul(state, select(stays, 2)), matmul(transpose(select(k, 2), -1, -2), corrected))
         return (state, made), None
 
     loop(chunks, turn, state, results[0], last=last)
@@ -73,29 +73,29 @@ def gated_delta(
 
 
 def _repeated(x: Tensor, v: Tensor) -> Tensor:
-    """A key's or query's head for each of the value's."""
+    """Repeat heads of keys or queries for each head of values."""
     return copied(x, (*x.shape[:2], v.shape[2], x.shape[3]), "repeat_interleave")
 
 
 def _in_float32(x: Tensor) -> Tensor:
-    """Heads before tokens, which only a copy in fp32 lays out anew."""
+    """Move heads before tokens, in fp32: a conversion makes a contiguous copy, fp32 itself stays a view."""
     x = transpose(x, 1, 2)
     return x if x.dtype == "float32" else x.trace.call(Call("to", (x,), x.shape, "float32"))
 
 
 def of_length_one(x: Tensor) -> Tensor:
-    """l2norm: a product and not a power, which keeps ``x`` all the same."""
+    """l2norm: by a product, not a power; it saves ``x`` all the same."""
     inverse = pointwise("rsqrt", scaled(mean(mul(x, x)), "+ ε"))
     return mul(x, inverse)
 
 
 def chunked(x: Tensor, chunks: Num) -> Tensor:
-    """Tokens by chunks."""
+    """Split tokens into chunks."""
     return reshape(x, *x.shape[:2], chunks, CHUNK, x.shape[-1])
 
 
 def _solved(system: Tensor, right: Tensor) -> Tensor:
-    """solve_triangular: keeps the system and its solution."""
+    """Solve a triangular system: saves the system and its solution (torch.linalg.solve_triangular)."""
     return system.trace.call(
         Call("solve_triangular", (system, right), right.shape, right.dtype, saves=(system,), saves_result=True)
     )

@@ -1,8 +1,8 @@
-"""Experts as transformers runs them: all experts' weights in one tensor.
+"""Experts in transformers' code: all experts' weights are one tensor.
 
-``grouped_mm`` is transformers' default on GPUs (integrations/moe.py): rows sorted by expert, one product for all of
-them. ``batched_mm`` copies an expert's matrices for each row that it reads. What either keeps does not depend on how
-tokens are spread over experts: every token is sent to as many.
+``grouped_mm`` is transformers' default on GPUs (integrations/moe.py): rows sorted by expert, one kernel for all
+products. ``batched_mm`` copies an expert's matrices for each of its rows. What either saves does not depend on the load
+of each expert, as every token is routed to the same number of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 
 Products = Callable[[Linear, Tensor], Tensor]
-"""One of an expert's maps, of all rows."""
+"""Function that applies one linear map of the experts to all rows."""
 
 
 def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-    """Rows in the order of their experts, and back again: each of these orders is kept."""
+    """Run experts on rows sorted by expert, and restore the order; both permutations are saved."""
     trace, pairs = x.trace, _pairs(sent)
     sorted_, order = _places(x, pairs, "sorted experts"), _places(x, pairs, "order")
     rows = index(x, _places(x, pairs, "sorted tokens"), (pairs, x.width))
@@ -38,40 +38,40 @@ def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         weight, *bias = _weights(experts, map_, rows)
-        made = grouped_mm(trace.to(rows, weight.dtype), weight, ends)
-        for each in bias:
-            made = add_in_place(made, index(each, sorted_, made.shape))
-        return made
+        result = grouped_mm(trace.to(rows, weight.dtype), weight, ends)
+        for vector in bias:
+            result = add_in_place(result, index(vector, sorted_, result.shape))
+        return result
 
-    unweighed = _one(experts, rows, product, ctx)  # held, as all that has a name there, to the end
+    unweighed = _mapped(experts, rows, product, ctx)  # a variable of its own, as there: live until the function ends
     made = mul(unweighed, weights)
-    del to_count, in_each
+    del to_count, in_each  # live until here, as temporary variables of the function that sorts
     made = index(made, _places(x, pairs, "inverse permutation"), made.shape)
     return trace.to(summed(made, x.rows), x.dtype)
 
 
 def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-    """Each row times a copy of its expert's matrix: these copies are kept."""
+    """Multiply each row with a copy of its expert's matrix; these copies are saved."""
     trace, pairs, chosen = x.trace, _pairs(sent), sent.chosen
     assert chosen is not None
     rows = copied(x, (pairs, x.width), "repeat_interleave")
-    selected: dict[str, Tensor] = {}  # variables, which have the first copies until there are the second
+    selected: dict[str, Tensor] = {}  # local variables there, which have the first map's copies until the second's
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         weight, *bias = _weights(experts, map_, rows)
         selected["weights"] = index(weight, chosen, (pairs, map_.fan_in, map_.fan_out))
-        for each in bias:
-            selected["biases"] = index(each, chosen, (pairs, map_.fan_out))
-        made = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), selected["weights"]), pairs, map_.fan_out)
-        return add_in_place(made, selected["biases"]) if bias else made
+        for vector in bias:
+            selected["biases"] = index(vector, chosen, (pairs, map_.fan_out))
+        result = reshape(matmul(reshape(rows, pairs, 1, map_.fan_in), selected["weights"]), pairs, map_.fan_out)
+        return add_in_place(result, selected["biases"]) if bias else result
 
-    unweighed = _one(experts, rows, product, ctx)
+    unweighed = _mapped(experts, rows, product, ctx)
     made = mul(unweighed, reshape(sent.weights, pairs, 1))
     return trace.to(summed(made, x.rows), x.dtype)
 
 
 def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-    """Llama 4: each expert reads a copy of all tokens, times their weights."""
+    """Run Llama 4's experts: each reads a copy of all tokens, times their weights."""
     trace, count = x.trace, experts.count
     rows = copied(x, (count * x.rows, x.width), "repeat")
     rows = mul(rows, reshape(copied(transpose(sent.weights, 0, 1), (count, x.rows), "transposed"), count * x.rows, 1))
@@ -81,21 +81,21 @@ def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         (weight,) = _weights(experts, map_, rows)
         return matmul(rows, trace.lower_weight(weight))
 
-    made = _one(experts, rows, product, ctx)
+    made = _mapped(experts, rows, product, ctx)
     return trace.call(Call("sum", (made,), x.shape, made.dtype))
 
 
 def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-    """A loop in Python over experts, each of which reads its tokens' rows; all together they read so many pairs.
+    """Run experts that are modules of their own in a Python loop, as if all rows were one expert's.
 
-    The places of tokens are two numbers for each pair, in one tensor (torch.where).
+    The indices of tokens are two numbers per pair of token and expert, in one tensor (torch.where).
     """
     trace, pairs = x.trace, _pairs(sent)
     places = _places(x, 2 * pairs, "places of tokens")
     rows = index(x, places, (pairs, x.width))
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
-        weight, *bias = (trace.lower_weight(each) for each in _weights(experts, map_, rows))
+        weight, *bias = map(trace.lower_weight, _weights(experts, map_, rows))
         return each_by_its_own(trace.lower(rows), weight, bias[0] if bias else None)
 
     up = product(experts.up, rows)
@@ -109,7 +109,7 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
 
 
 def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-    """The same with experts that hand on what they read, to which tokens are sent as often as to others."""
+    """Run experts of which some return their input (zero-computation experts), with an equal share of tokens."""
     trace, pairs = x.trace, _pairs(sent)
     busy = floor_div(pairs * experts.down.count, experts.up.count)
     places = _places(x, 2 * busy, "places of tokens")
@@ -117,10 +117,10 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Te
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         with trace.inside(map_):
-            (weight,) = (trace.weight(each, map_.copies) for each in map_.held().weights)
+            (weight,) = (trace.weight(matrix, map_.copies) for matrix in map_.held().weights)
         return each_by_its_own(trace.lower(rows), trace.lower_weight(weight), None)
 
-    made = mul(_one(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
+    made = mul(_mapped(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
     made = added_to_rows(trace.to(made, x.dtype), places, x.rows)
     if same((experts.up.count,), (experts.down.count,)):
         return made
@@ -130,8 +130,8 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Te
     return added_to_rows(trace.to(idle, x.dtype), places, x.rows, made)
 
 
-def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:
-    """``W_2 (act(gate) · up)``: gate and up are halves of what the first map makes, unless they have a map each."""
+def _mapped(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Tensor:
+    """``W_2 (act(gate) · up)``: gate and up are halves of the first map's result, unless each has its own map."""
     if isinstance(experts, PlainExperts):
         return product(experts.down, experts.activated(product(experts.up, rows), ctx))
     if experts.gate is not None:
@@ -143,19 +143,19 @@ def _one(experts: Experts, rows: Tensor, product: Products, ctx: Context) -> Ten
         inner = _capped(gate, up)
     else:
         inner = _clipped(gate, up) if experts.clipped else experts.halves_gated(gate, up, ctx)
-    del both, gate, up
+    del both, gate, up  # not live during the last product: transformers computes ``inner`` in a function of its own
     return product(experts.down, inner)
 
 
 def _clipped(gate: Tensor, up: Tensor) -> Tensor:
-    """``(up + 1) · gate · sigmoid(α · gate)``, both cut off first (gpt-oss)."""
+    """``(up + 1) · gate · sigmoid(α · gate)``, both clamped first (gpt-oss)."""
     gate, up = pointwise("clamp", gate), pointwise("clamp", up)
     glu = mul(gate, pointwise("sigmoid", scaled(gate)))
     return mul(scaled(up), glu)
 
 
 def _capped(gate: Tensor, up: Tensor) -> Tensor:
-    """``cap(gate) · sigmoid(gate) · cap(up)`` in fp32, where cap is a tanh (Inkling 2)."""
+    """``cap(gate) · sigmoid(gate) · cap(up)`` in fp32, with ``cap`` a scaled tanh (Inkling 2)."""
     trace, given = gate.trace, gate.dtype
     gate, up = trace.to(gate, "float32"), trace.to(up, "float32")
     made = mul(scaled(pointwise("tanh", scaled(gate, "div"))), pointwise("sigmoid", gate))
@@ -163,13 +163,13 @@ def _capped(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Tensor]:
-    """Those of all experts."""
+    """Return matrix and bias of a map, of all experts."""
     with rows.trace.inside(map_):
-        return [rows.trace.weight(each, experts.count) for each in map_.held().weights]
+        return [rows.trace.weight(tensor, experts.count) for tensor in map_.held().weights]
 
 
 def _pairs(sent: Routed) -> Num:
-    """How many pairs of a token and an expert there are."""
+    """Return the number of pairs of a token and an expert."""
     assert sent.chosen is not None
     return sent.chosen.elements
 
@@ -179,4 +179,4 @@ def _places(x: Tensor, number: Num, label: str, dtype: str = "int64") -> Tensor:
 
 
 EXPERTS = {"batched_mm": batched, "grouped_mm": grouped}
-"""By transformers' ``experts_implementation``."""
+"""Functions by transformers' ``experts_implementation``."""

@@ -1,7 +1,7 @@
-"""transformers' models with a fused kernel wherever there is one, as Liger-Kernel puts them in.
+"""transformers' models with fused kernels, as patched by Liger-Kernel.
 
-Flash attention (the memory-efficient kernel where numbers have 32 bits), norms, gates, rotations in place, and a loss
-that makes no logits. Everything else runs as in transformers.
+Fused are attention (flash; the memory-efficient kernel in fp32), norms, gates, in-place rotations, and a loss without
+logits. Everything else runs as in transformers.
 """
 
 from __future__ import annotations
@@ -22,52 +22,53 @@ from tfcalc.workload import Workload
 
 
 class Fused(Transformers):
-    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+    """transformers with fused kernels; see :class:`tfcalc.nn.context.Backend`."""
 
+    name, label = "fused", "fused kernels"
     fuses = True
     loss = "fused"
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
-        """With a fused kernel for attention; flash attention needs numbers of 16 bits."""
+        """Return the workload with a fused attention kernel; flash attention needs a 16-bit format."""
         return run if run.fused else run.replaced(kernel="efficient" if numerics.compute == "float32" else "flash")
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """One kernel."""
+        """Run a norm as one kernel."""
         return layer_norm(x, weight, bias) if norm.form.startswith("layernorm") else norms.fused_rms_norm(x, weight)
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
-        """A kernel, also where transformers writes it in Python: it keeps what it reads, or what it makes."""
+        """Run an activation as one kernel, even if transformers writes it in Python: saves its input or its result."""
         return x if kind in IDENTITIES else pointwise(kind, x)
 
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
-        """``act(gate) · up``: keeps the two, computes the activation again, and writes their gradients over them.
+        """``act(gate) · up``: saves both, recomputes the activation, and overwrites both with their gradients.
 
         Source: Liger-Kernel's LigerSiLUMulFunction and LigerGELUMulFunction.
         """
-        made = gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
-        if made.node is not None:
-            made.node.ready = (gate.storage, up.storage)
-        return made
+        gated = gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
+        if gated.node is not None:
+            gated.node.ready = (gate.storage, up.storage)
+        return gated
 
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Queries and keys rotated where they stand, and their gradients likewise: keeps cos and sin.
+        """Rotate queries and keys in place, and their gradients likewise: saves cos and sin.
 
         Source: Liger-Kernel's LigerRopeFunction; flash-attn's ``apply_rotary`` with ``inplace``.
         """
         angles = ctx.angles[rotation.key(attention)]
-        return _turned_in_place(q, angles), _turned_in_place(k, angles)
+        return _rotated_in_place(q, angles), _rotated_in_place(k, angles)
 
     def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
-        """The same of queries."""
-        return _turned_in_place(q, ctx.angles[rotation.key(attention)])
+        """Rotate queries alone, in place."""
+        return _rotated_in_place(q, ctx.angles[rotation.key(attention)])
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
-        """Not known: mamba-ssm's and flash-linear-attention's kernels keep other tensors than PyTorch's loops do."""
+        """Refuse: mamba-ssm's and flash-linear-attention's kernels save other tensors than loops in PyTorch do."""
         what = f"the fused kernel of {type(mixer).__name__} is not supported"
         raise InvalidModel(what, "take transformers' own code: --backend transformers")
 
 
-def _turned_in_place(x: Tensor, angles: rotation.Angles) -> Tensor:
+def _rotated_in_place(x: Tensor, angles: rotation.Angles) -> Tensor:
     shares, strides = x.storage, x.strides
     call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=strides)
     return x.trace.call(call)

@@ -1,4 +1,4 @@
-"""Kimi's delta rule as transformers writes it in Python, chunk by chunk (chunk_kimi_delta_attention)."""
+"""Kimi's delta rule in transformers' Python code, chunk by chunk (chunk_kimi_delta_attention)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, scaled, shifted
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, growing, loop
+from tfcalc.ops.loops import written as written_to
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
@@ -17,7 +18,7 @@ from tfcalc.tape.tensor import Shape, Tensor
 
 
 def forgetting(gate: ForgetGate, ctx: Context, x: Tensor) -> Tensor:
-    """Softplus in fp32, written out by one family (with a limit, for which a byte is kept), a kernel in another."""
+    """Compute decays by softplus in fp32: one family by single kernels (and a mask, which is saved), another by one."""
     trace, given, rows, width = x.trace, x.dtype, x.shape[:2], gate.head_dim
     bias, log = gate.dt_bias.weight(trace), gate.A_log.weight(trace)
     x = trace.to(x, "float32")
@@ -38,7 +39,10 @@ def forgetting(gate: ForgetGate, ctx: Context, x: Tensor) -> Tensor:
 def kimi_delta(
     mixer: KimiDelta, ctx: Context, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor
 ) -> Tensor:
-    """All in fp32; of b × l × heads × width. Scores are sums of three factors, for channels decay one by one."""
+    """Run Kimi's delta rule in fp32; tensors are of b × l × heads × width.
+
+    Scores are elementwise sums over three factors, as each channel has a decay of its own.
+    """
     trace, given, (batch, length, heads, width) = q.trace, q.dtype, v.shape
     strength = pointwise("sigmoid", strength)
     q, k, v, strength, decay = (
@@ -65,19 +69,17 @@ def kimi_delta(
         some_q, some_k, since = select(q, 2), select(k, 2), select(decay, 2)
         across = matmul(mul(some_q, pointwise("exp", since)), state)
         within = _scores(some_q, some_k, select(pairs, 2), later)
-        one = add(select(new, 2), matmul(select(reads, 2), state))
-        read = add(across, matmul(within, one))
-        results[0] = trace.call(
-            Call("copy_", (made, read), made.shape, made.dtype, shares=made.storage, strides=made.strides)
-        )
-        return (state, results[0]), one
+        corrected = add(select(new, 2), matmul(select(reads, 2), state))
+        read = add(across, matmul(within, corrected))
+        results[0] = written_to(made, read)
+        return (state, results[0]), corrected
 
     def turn(state: Tensor, made: Tensor) -> tuple[State, None]:
-        (state, made), one = last(state, made)
+        (state, made), corrected = last(state, made)
         some_k, since = select(k, 2), select(decay, 2)
         stays = mul(state, unsqueeze(pointwise("exp", select(since, 2)), -1))
         some_k = mul(some_k, pointwise("exp", add(part(since, 2, 1), since)))
-        return (add(stays, matmul(transpose(some_k, -1, -2), one)), made), None
+        return (add(stays, matmul(transpose(some_k, -1, -2), corrected)), made), None
 
     loop(chunks, turn, state, results[0], last=last)
     made = transpose(part(reshape(results[0], batch, heads, padded, width), 2, length), 1, 2)
@@ -85,9 +87,9 @@ def kimi_delta(
 
 
 def _scores(q: Tensor, k: Tensor, pairs: Tensor, hidden: Tensor) -> Tensor:
-    """``Σ q·k·decay`` over the channels, of each two places."""
-    each = mul(mul(unsqueeze(q, -2), unsqueeze(k, -3)), pairs)
-    return filled(_summed(each), hidden)
+    """``Σ q·k·decay`` over the channels, for each pair of tokens."""
+    products = mul(mul(unsqueeze(q, -2), unsqueeze(k, -3)), pairs)
+    return filled(_summed(products), hidden)
 
 
 def _summed(x: Tensor) -> Tensor:
@@ -95,7 +97,7 @@ def _summed(x: Tensor) -> Tensor:
 
 
 def _inverted(x: Tensor) -> Tensor:
-    """The inverse of a triangular matrix, row by row, each of copies of those before it."""
+    """Invert a triangular matrix row by row, each from copies of the rows before it."""
     *lead, size, _ = x.shape
 
     def turn(x: Tensor, place: int) -> Tensor:
@@ -105,7 +107,7 @@ def _inverted(x: Tensor) -> Tensor:
         change = add(row, x.trace.call(Call("sum", (change,), row.shape, row.dtype)))
         return x.trace.call(Call("copy_", (x, change), x.shape, x.dtype, shares=x.storage, strides=x.strides))
 
-    def kept(place: int) -> tuple[Shape, Shape]:
+    def saved(place: int) -> tuple[Shape, Shape]:
         return (*lead, place), (*lead, place, place)
 
-    return shifted(growing(scaled(x), range(1, value_of(size)), turn, kept), "+ 1")
+    return shifted(growing(scaled(x), range(1, value_of(size)), turn, saved), "+ 1")

@@ -1,4 +1,4 @@
-"""Lightning attention as transformers writes it in Python, block by block (MiniMaxLightningAttention)."""
+"""Lightning attention in transformers' Python code, block by block (MiniMaxLightningAttention)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfcalc.tape.tensor import Tensor
 
 
 def lightning(mixer: LightningAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Of b × heads × l × width: scores within a block, and a state for all blocks before it.
+    """Run lightning attention on b × heads × l × width: scores within a block, a state for the blocks before it.
 
-    Decays are stored, but for that of a whole block, which is made anew for each.
+    Decays are buffers of the model, except that of a whole block, which is computed for each.
     """
     trace, (batch, heads, length, width), kind = q.trace, q.shape, q.trace.weights_format
     state = trace.new((batch, heads, width, width), v.dtype, "state")
@@ -27,7 +27,7 @@ def lightning(mixer: LightningAttention, ctx: Context, q: Tensor, k: Tensor, v: 
     blocks = ceil_div(length, mixer.block)
 
     def read(state: Tensor, size: Num) -> tuple[Tensor, Tensor, Tensor]:
-        some_q, some_k, some_v = (part(each, 2, size) for each in (q, k, v))
+        some_q, some_k, some_v = (part(x, 2, size) for x in (q, k, v))
         scores = matmul(some_q, transpose(some_k, -1, -2))
         within = matmul(mul(scores, trace.given((1, heads, size, size), kind, "decay")), some_v)
         across = matmul(mul(some_q, trace.given((heads, size, 1), kind, "decay")), state)

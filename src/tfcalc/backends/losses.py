@@ -1,8 +1,8 @@
-"""Losses that never have all logits in fp32: of a chunk of tokens at a time, or by one kernel that makes no logits."""
+"""Losses that never have all logits in fp32: chunk by chunk of tokens, or by a kernel that is fused with the head."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known, value_of
@@ -15,9 +15,7 @@ from tfcalc.ops.shapes import part, reshape, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
-
-if TYPE_CHECKING:
-    from tfcalc.backends.transformers import Transformers
+from tfcalc.tape.trace import Trace
 
 CHUNKS = 8
 """torchtune's ``num_output_chunks``."""
@@ -25,8 +23,24 @@ TOKENS = 256
 """TRL's ``_CHUNKED_LM_HEAD_CHUNK_SIZE``."""
 
 
+class LossCode(Protocol):
+    """The part of a backend that a loss of its logits needs."""
+
+    def begin_loss(self, trace: Trace) -> None:
+        """Begin the phase of the loss."""
+        ...
+
+    def loss_of(self, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
+        """Compute the loss of these logits."""
+        ...
+
+    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+        """Return the labels."""
+        ...
+
+
 def in_chunks(length: Num) -> list[Num]:
-    """The lengths of 8 chunks, the longer ones first (torch.tensor_split).
+    """Return the lengths of 8 chunks, the longer ones first (torch.tensor_split).
 
     >>> in_chunks(35), in_chunks(16)
     ([5, 5, 5, 4, 4, 4, 4, 4], [2, 2, 2, 2, 2, 2, 2, 2])
@@ -36,27 +50,27 @@ def in_chunks(length: Num) -> list[Num]:
     return [floor_div(length + more, CHUNKS) for more in reversed(range(CHUNKS))]
 
 
-def chunked(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-    """All logits in chunks along the sequences; each chunk is brought to fp32, and has its loss, by itself.
+def chunked(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Compute all logits in chunks of tokens; each chunk's loss is computed from its own copy in fp32.
 
     Source: torchtune's TransformerDecoder.chunked_output and CEWithChunkedOutputLoss (torchtune/modules/transformer.py
     and loss/ce_chunked_output_loss.py).
     """
-    logits = [model.logits(each, ctx) for each in split(x, in_chunks(x.shape[1]), 1)]
+    logits = [model.logits(tokens, ctx) for tokens in split(x, in_chunks(x.shape[1]), 1)]
     code.begin_loss(x.trace)
     losses = []
-    for each in logits:
-        rows = reshape(each, each.rows, each.width)
-        targets = x.trace.new((each.rows,), "int64", "labels") if known(x.shape[0]) != 1 else ids
+    for chunk in logits:
+        rows = reshape(chunk, chunk.rows, chunk.width)
+        targets = x.trace.new((chunk.rows,), "int64", "labels") if known(x.shape[0]) != 1 else ids
         losses.append(_loss(code, model, rows, targets))
-    del logits, each, rows
+    del logits, chunk, rows  # before the losses are added: from here on only backward keeps logits live
     return _summed(losses)
 
 
-def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-    """Vectors of tokens that have labels are picked out; of each chunk of these logits are made, and then their loss.
+def linear(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Select vectors of tokens that have labels; compute logits and loss of each chunk of these.
 
-    All tokens are taken to have labels.
+    All tokens are assumed to have labels.
 
     Source: torchtune's LinearCrossEntropyLoss (torchtune/modules/loss/cross_entropy_loss.py).
     """
@@ -65,15 +79,15 @@ def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Con
     places, targets = (trace.new((x.rows,), "int64", name) for name in ("places of labels", "labels"))
     picked = Call("index_select", (x,), (x.rows, x.width), x.dtype, saves=(places,))
     chunks = split(trace.call(picked), in_chunks(x.rows), 0)
-    del places
-    return _summed([_loss(code, model, model.logits(each, ctx), targets) for each in chunks])
+    del places  # index_select saves it; no local variable does
+    return _summed([_loss(code, model, model.logits(chunk, ctx), targets) for chunk in chunks])
 
 
-def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-    """Tokens that have labels are picked out; the logits of 256 at a time are made in forward, and again in backward.
+def checkpointed(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Select tokens that have labels; compute the logits of 256 at a time in forward, and recompute them in backward.
 
-    All tokens are taken to have labels. Chunks after the third leave nothing behind that these do not. The entropy and
-    the accuracy that TRL has of each chunk are not counted.
+    All tokens are assumed to have labels. At most three whole chunks run: further ones add nothing to the peak. TRL's
+    entropy and accuracy of each chunk are not counted.
 
     Source: TRL's _chunked_cross_entropy_loss (trl/trainer/sft_trainer.py).
     """
@@ -87,30 +101,30 @@ def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ct
     whole = 1 if tokens is None else sum(tokens >= count * TOKENS for count in (1, 2, 3)) or 1
 
     def loss(some: Tensor, targets: Tensor) -> Tensor:
-        weight, *bias = (trace.to(each, "float32") for each in weights)
+        weight, *bias = (trace.to(tensor, "float32") for tensor in weights)
         logits = trace.upper(product(trace.to(some, "float32"), weight, *bias))
         return _loss(code, model, logits, targets)
 
     return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
-def _loss(code: Transformers, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
-    """The sum of the losses of these rows."""
+def _loss(code: LossCode, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
+    """Compute the sum of the losses of these rows."""
     return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets))
 
 
 def _summed(losses: list[Tensor]) -> Tensor:
-    whole = losses[0]
-    for each in losses[1:]:
-        whole = add(whole, each)
-    whole.trace.loss_ends()
-    return whole
+    total = losses[0]
+    for loss in losses[1:]:
+        total = add(total, loss)
+    total.trace.loss_ends()
+    return total
 
 
-def fused(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-    """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
+def fused(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Compute the loss of ``x W + b`` in one kernel: saves no logits but the gradients of x, W and b, made in forward.
 
-    It makes logits for so few rows at a time that they are about as large as x.
+    It computes logits of a few rows at a time, which are about as large as x.
 
     Source: Liger-Kernel's LigerFusedLinearCrossEntropyFunction (arXiv 2410.10989, section 3.2).
     """
@@ -120,15 +134,15 @@ def fused(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Cont
     code.begin_loss(trace)
     labels = code.labels(model, ids)
     inputs = (x, weight, *bias)
-    ready = [_gradient(each) for each in inputs]
+    ready = [_gradient(tensor) for tensor in inputs]
     _logits(x, weight)
-    kept = tuple(each for each in ready if each is not None)
-    made = trace.call(Call("linear_cross_entropy", inputs, (), "float32", saves=kept))
-    if made.node is not None:
-        made.node.ready = [each.storage if each is not None else None for each in ready]
-    del labels  # not kept: forward has used them
+    gradients = tuple(gradient for gradient in ready if gradient is not None)
+    loss = trace.call(Call("linear_cross_entropy", inputs, (), "float32", saves=gradients))
+    if loss.node is not None:
+        loss.node.ready = [gradient.storage if gradient is not None else None for gradient in ready]
+    del labels  # not saved: forward has used them
     trace.loss_ends()
-    return made
+    return loss
 
 
 def _gradient(of: Tensor) -> Tensor | None:
@@ -138,9 +152,9 @@ def _gradient(of: Tensor) -> Tensor | None:
 
 
 def _logits(x: Tensor, weight: Tensor) -> None:
-    """Those of one chunk, with the weight's copy that autocast makes; the losses of all rows are there, too.
+    """Allocate and free the temporary buffers: losses of all rows, logits of one chunk, autocast's copy of the weight.
 
-    Where nothing is watched, sizes may be symbols, and what is there for a moment is not counted.
+    If memory is not tracked, sizes may be symbols, and temporary buffers are not counted.
     """
     trace = x.trace
     assert isinstance(trace, Interpreter)
@@ -148,17 +162,17 @@ def _logits(x: Tensor, weight: Tensor) -> None:
         return
     kind = trace.compute
     vocabulary = weight.shape[1]
-    there = [
+    buffers = [
         trace.new((x.rows,), "float32", "losses"),
         trace.new((_chunk(x.rows, vocabulary, x.width), vocabulary), kind, "logits"),
     ]
     if weight.dtype != kind:
-        there.append(trace.new(weight.shape, kind, "weight in autocast"))
-    del there
+        buffers.append(trace.new(weight.shape, kind, "weight in autocast"))
+    del buffers  # all live at once, until here
 
 
 def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
-    """``min(next_power_of_2(ceil(rows / ceil(V / h))), rows)``; a power of two is a number, whatever it follows from.
+    """Return Liger's rows per chunk, ``min(next_power_of_2(ceil(rows / ceil(V / h))), rows)``.
 
     >>> _chunk(4 * 4096, 32000, 4096), _chunk(3, 100, 8)
     (2048, 1)
@@ -171,4 +185,4 @@ def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
 
 
 LOSSES = {"chunked": chunked, "linear": linear, "checkpointed": checkpointed, "fused": fused}
-"""By the word that asks for them; that of all logits at once is the backend's own."""
+"""Losses by their name; the one of all logits at once is the backend's own."""

@@ -1,4 +1,4 @@
-"""Mamba-2's recurrence as transformers writes it in Python, chunk by chunk (mamba2_chunk_scan)."""
+"""Mamba-2's recurrence in transformers' Python code, chunk by chunk (mamba2_chunk_scan)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tfcalc.tape.tensor import Shape, Tensor
 
 
 def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, step: Tensor) -> Tensor:
-    """All in fp32; ``x`` of b × l × heads × width, B and C of b × l × groups × states.
+    """Run the recurrence in fp32; ``x`` of b × l × heads × width, B and C of b × l × groups × states.
 
-    Each product keeps copies of its own of what it reads, for heads do not stand before tokens in memory.
+    Each product copies its operands, and saves these copies, as heads come after tokens in memory.
     """
     trace, (batch, length, heads, width) = x.trace, x.shape
     rate = scaled(pointwise("exp", trace.to(mixer.A_log.weight(trace), "float32")))
     step = add(step, trace.to(mixer.dt_bias.weight(trace), step.dtype))
     step = pointwise("clamp", pointwise("softplus", trace.upper(step)))
     x = trace.to(x, "float32")
-    b, c = (_for_heads(trace.to(each, "float32"), heads) for each in (b, c))
+    b, c = (_for_heads(trace.to(of_groups, "float32"), heads) for of_groups in (b, c))
     chunks = ceil_div(length, mixer.chunk)
     padded = chunks * mixer.chunk
     skip = mul(unsqueeze(mixer.D.weight(trace), -1), pad(x, 1, padded))
     x = mul(x, unsqueeze(trace.to(step, "float32"), -1))
     decay = mul(rate, trace.to(step, "float32"))
-    x, decay, b, c = (_chunked(each, chunks, mixer.chunk) for each in (x, decay, b, c))
+    x, decay, b, c = (_chunked(tokens, chunks, mixer.chunk) for tokens in (x, decay, b, c))
     decay = permute(decay, (0, 3, 1, 2))
     summed = scaled(decay, "cumsum")
     pairs = pointwise("exp", _segment_sum(decay))
@@ -52,7 +52,7 @@ def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, st
 
 
 def _for_heads(x: Tensor, heads: Num) -> Tensor:
-    """repeat_interleave: a group's for each of its heads, always a copy."""
+    """Copy a group's vectors for each of its heads (repeat_interleave)."""
     return copied(x, (*x.shape[:2], heads, x.shape[3]), "repeat_interleave")
 
 
@@ -61,7 +61,7 @@ def _chunked(x: Tensor, chunks: Num, size: Num) -> Tensor:
 
 
 def _segment_sum(x: Tensor) -> Tensor:
-    """Sums from each place to each later one: two masks are kept, and no sum; what is summed is held to the end."""
+    """Sum from each place to each later one: saves two masks and no sum; ``filled`` is live until it returns."""
     size = x.shape[-1]
     filled = _masked(x, (*x.shape, size))
     sums = scaled(filled, "cumsum")

@@ -1,11 +1,13 @@
-"""Megatron-LM's kernels, as Korthikanti et al. 2022 (arXiv 2205.05198, section 4) state what each keeps.
+"""Megatron-LM's kernels, with the saved tensors of Korthikanti et al. 2022 (arXiv 2205.05198, section 4).
 
-"We only consider the main contributors and ignore small buffers": of a norm its input, but not each row's mean and
-deviation (8 bytes of a LayerNorm beside 2h, 0.03 % of these where h is 12,288); no angles of positions. Numbers have
-16 bits, masks of dropout 8, logits 32.
+"We only consider the main contributors and ignore small buffers": a norm saves its input, but not each row's mean and
+deviation (8 bytes of a LayerNorm beside 2h, 0.03 % for h = 12,288); rotary angles are not counted. Numbers have 16
+bits, dropout masks 8, logits 32.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
@@ -21,43 +23,52 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+
 NUMERICS = Numerics(BF16.torch)
-"""Whatever format the weights are in."""
+"""Numerics of its kernels, whatever the weights' format."""
 
 
 class Megatron(Transformers):
-    """A backend; see :class:`tfcalc.nn.context.Backend`."""
+    """Megatron-LM; see :class:`tfcalc.nn.context.Backend`."""
 
+    name, label = "megatron", "Megatron-LM's code"
     fuses = True
 
+    @classmethod
+    def runs(cls, model: Model) -> bool:
+        """Return False: it runs one GPU's piece of a model (:mod:`tfcalc.placed`), and no model as it is."""
+        return False
+
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
-        """Nothing: its softmax masks what comes later, and its rotation makes the angles."""
+        """Prepare nothing: its softmax kernel masks, and its rotation kernel computes the angles."""
         return ctx
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """One kernel, which keeps what it reads."""
+        """Run a norm as one kernel: saves its input."""
         return x.trace.call(Call(norm.form, (x, weight, bias), x.shape, x.dtype, saves=(x,)))
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
-        """One kernel, which keeps what it reads; ReLU what it makes, which the map behind it keeps anyway."""
+        """Run an activation as one kernel: saves its input; ReLU its result, which the next linear map saves anyway."""
         return x if kind in IDENTITIES else pointwise(kind, x)
 
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
-        """``act(gate) · up`` in one operation, which keeps both and makes the activation again (SwiGLUFunction)."""
+        """``act(gate) · up`` in one operation: saves both, and recomputes the activation (SwiGLUFunction)."""
         return gate.trace.call(Call("gated", (gate, up), gate.shape, gate.dtype, saves=(gate, up)))
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
-        """Of a copy in fp32."""
+        """Compute the loss from a copy of the logits in fp32."""
         return of_copy(logits)
 
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Where they stand."""
+        """Rotate in place, which saves nothing."""
         return q, k
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """``Q Kᵀ``, softmax, dropout, and the product with V (figure 3).
 
-        They keep ``4sbh``, ``2as²b``, ``as²b``, and ``2as²b + 2sbh``; "selective" recomputation what they read alone.
+        They save ``4sbh``, ``2as²b``, ``as²b``, and ``2as²b + 2sbh``; with "selective" recomputation only q, k and v.
         """
         trace, shape = q.trace, (*q.shape[:-1], v.width)
         scores = trace.call(Call("scores", (q, k), (*q.shape[:-1], k.shape[2]), q.dtype, saves=(q, k)))

@@ -1,4 +1,4 @@
-"""The matrix LSTM as transformers writes it in Python: whole chunks at once, and the tokens behind them one by one."""
+"""Matrix LSTM in transformers' Python code: whole chunks at once, and the remaining tokens one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tfcalc.tape.tensor import Tensor
 def matrix_lstm(
     mixer: MatrixLSTM, ctx: Context, q: Tensor, k: Tensor, v: Tensor, let_in: Tensor, stays: Tensor
 ) -> Tensor:
-    """wrap_chunkwise_arbitrary_sequence_length; of b × heads × l × width, gates of b × heads × l.
+    """wrap_chunkwise_arbitrary_sequence_length on b × heads × l × width, with gates of b × heads × l.
 
     States are in fp32.
     """
@@ -28,26 +28,26 @@ def matrix_lstm(
     state: State = tuple(
         trace.new((batch, heads, *sizes), "float32", "state") for sizes in ((keys, v.width), (keys,), (1,))
     )
-    given, made = (q, k, v, let_in, stays), []
+    inputs, made = (q, k, v, let_in, stays), []
     if value_of(whole):
-        some = [_first(each, whole) for each in given]
+        some = [_first(x, whole) for x in inputs]
         state, results = _by_chunks(state, chunks, mixer.chunk, *some)
         made.append(results)
     rest = length - whole
     if value_of(rest):
-        made.append(_one_by_one(state, rest, *(_first(each, rest) for each in given)))
+        made.append(_one_by_one(state, rest, *(_first(x, rest) for x in inputs)))
     return cat(made, 2)
 
 
 def _first(x: Tensor, tokens: Num) -> Tensor:
-    """So many tokens, in memory of their own."""
+    """Return ``tokens`` of a sequence, contiguous."""
     return contiguous(x if value_of(x.shape[2]) == value_of(tokens) else part(x, 2, tokens))
 
 
 def _by_chunks(
     state: State, chunks: Num, size: Num, q: Tensor, k: Tensor, v: Tensor, let_in: Tensor, stays: Tensor
 ) -> tuple[State, Tensor]:
-    """mlstm_chunkwise_native_autograd: the states before each chunk first, and then all chunks at once."""
+    """mlstm_chunkwise_native_autograd: computes the state before each chunk first, then all chunks at once."""
     trace, (batch, heads, length, keys), values = q.trace, q.shape, v.width
     let_in, stays = (reshape(each, batch, heads, chunks, size) for each in (let_in, stays))
     decays = scaled(trace.upper(pointwise("logsigmoid", stays)), "cumsum")
@@ -94,7 +94,7 @@ def _by_chunks(
 
 
 def _one_by_one(state: State, tokens: Num, q: Tensor, k: Tensor, v: Tensor, let_in: Tensor, stays: Tensor) -> Tensor:
-    """mlstm_recurrent_sequence_native: states in fp32, of which a copy is made before each is decayed."""
+    """mlstm_recurrent_sequence_native: states in fp32, each copied before it is decayed."""
     trace, given, (batch, heads, _, values) = q.trace, q.dtype, v.shape
 
     def turn(memory: Tensor, norm: Tensor, most: Tensor) -> tuple[State, Tensor]:

@@ -1,4 +1,4 @@
-"""Norms as libraries write them: a kernel, or Python, one operation at a time."""
+"""Norms in libraries' code: one kernel, or Python code of several."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tfcalc.tape.tensor import Tensor
 
 
 def llama_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """LlamaRMSNorm: a copy in fp32, its squares, 1/rms, and their product in the first format, times the weight."""
+    """LlamaRMSNorm: a copy in fp32 times its 1/rms, cast back to the input's format, times the weight."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
     variance = mean(power(x))
     x = mul(x, _root(variance))
-    lower = trace.to(x, given)  # the variable in fp32 is there until the end
+    lower = trace.to(x, given)  # not assigned to ``x``, which stays live in fp32 until the function returns
     return lower if weight is None else mul(lower, weight)
 
 
 def gemma_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """GemmaRMSNorm: all in fp32, times 1 + weight, which is made anew; then in the first format."""
+    """GemmaRMSNorm: in fp32, times 1 + weight, a new tensor each time; then cast back."""
     trace = x.trace
     normed = over_rms(trace.to(x, "float32"))
     if weight is not None:
@@ -40,7 +40,7 @@ def _root(variance: Tensor) -> Tensor:
 
 
 def t5_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """T5LayerNorm: the squares are those of a copy in fp32, but it is ``x`` itself that is multiplied."""
+    """T5LayerNorm: squares of a copy in fp32, but it is ``x`` itself that is multiplied with 1/rms."""
     trace = x.trace
     variance = mean(power(trace.to(x, "float32")))
     x = trace.to(mul(x, _root(variance)), trace.weights_format)
@@ -48,19 +48,19 @@ def t5_norm(x: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def olmo_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Olmo2RMSNorm: times the weight in fp32, and only then in the first format."""
+    """Olmo2RMSNorm: multiplied with the weight in fp32, and only then cast back."""
     given = x.dtype
     x = over_rms(x.trace.to(x, "float32"))
     return x.trace.to(x if weight is None else mul(weight, x), given)
 
 
 def helium_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """HeliumRMSNorm: the same, with a copy of the weight in fp32."""
+    """HeliumRMSNorm: Olmo2RMSNorm with a copy of the weight in fp32."""
     return olmo_norm(x, weight if weight is None else x.trace.to(weight, "float32"))
 
 
 def gemma4_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Gemma4RMSNorm: 1/rms is a power, which keeps what it reads; times a copy of the weight in fp32."""
+    """Gemma4RMSNorm: 1/rms is a ``pow``, which saves its input; multiplied with a copy of the weight in fp32."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
     x = mul(x, power(shifted(mean(power(x)), "+ ε")))
@@ -75,11 +75,11 @@ RMSNORMS = {
     "olmo": olmo_norm,
     "t5": t5_norm,
 }
-"""By the ``code`` of a norm."""
+"""Functions by the ``code`` of a norm."""
 
 
 def fused_rms_norm(x: Tensor, weight: Tensor | None) -> Tensor:
-    """Keeps what it reads, in whatever format, and 1/rms of each row in fp32.
+    """RMSNorm as one kernel: saves its input in its own format, and 1/rms of each row in fp32.
 
     Source: Liger-Kernel's LigerRMSNormFunction (arXiv 2410.10989, section 3.1); torch's ``_fused_rms_norm``.
     """
@@ -88,12 +88,12 @@ def fused_rms_norm(x: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def in_float32(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """OlmoLayerNorm: the kernel reads a copy in fp32, and what it makes is brought back."""
+    """OlmoLayerNorm: the kernel reads a copy in fp32, and its result is cast back."""
     return x.trace.to(layer_norm(x.trace.to(x, "float32"), weight, bias), x.dtype)
 
 
 def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """NemotronLayerNorm1P: the weight plus 1 is made anew, and kept; autocast does not run the kernel in fp32."""
+    """NemotronLayerNorm1P: weight + 1 is a new tensor, which is saved; autocast does not run the kernel in fp32."""
     trace = x.trace
     assert isinstance(trace, Interpreter)
     assert weight is not None
@@ -104,7 +104,7 @@ def plus_one(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def in_python(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """CohereLayerNorm: deviations from the mean are made twice; weight and product are in fp32."""
+    """CohereLayerNorm: computes deviations from the mean two times; weight and product are in fp32."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
     average = mean(x)
@@ -118,7 +118,7 @@ def in_python(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def head_by_head(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """StableLmLayerNormPerHead: a kernel for each head, whose results are put together in new memory."""
+    """StableLmLayerNormPerHead: one kernel per head, whose results are concatenated."""
     return cat([layer_norm(x, weight, bias)])
 
 
@@ -134,7 +134,7 @@ def times_root(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def quotient_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """IntLayerNorm on numbers: deviations from the mean are made once, and divided by their root."""
+    """IntLayerNorm without quantization: deviations from the mean, divided by the root of their mean square."""
     y = add(x, mean(x))
     x = quotient(y, pointwise("sqrt", shifted(mean(power(y)), "+ ε")))
     x = x if weight is None else mul(x, weight)
@@ -142,14 +142,14 @@ def quotient_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tens
 
 
 def deviations_twice(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """DebertaLayerNorm: deviations from the mean are made in fp32, twice, and divided by their root."""
+    """DebertaLayerNorm: computes deviations in fp32 two times, and divides them by the root of their mean square."""
     given, x = x.dtype, x.trace.to(x, "float32")
     average = mean(x)
     variance = mean(power(add(x, average)))
-    made = quotient(add(x, average), pointwise("sqrt", shifted(variance, "+ ε")))
-    made = x.trace.to(made, given)
-    made = made if weight is None else mul(weight, made)
-    return made if bias is None else add(made, bias)
+    y = quotient(add(x, average), pointwise("sqrt", shifted(variance, "+ ε")))
+    y = x.trace.to(y, given)
+    y = y if weight is None else mul(weight, y)
+    return y if bias is None else add(y, bias)
 
 
 LAYERNORMS = {
@@ -162,16 +162,16 @@ LAYERNORMS = {
     "quotient": quotient_norm,
     "times root": times_root,
 }
-"""By the ``code`` of a norm."""
+"""Functions by the ``code`` of a norm."""
 
 
 def normed(form: str, code: str, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """LayerNorm is one kernel in most families; an RMSNorm is written in Python."""
+    """Run a norm by its form and code: LayerNorm is one kernel in most families, an RMSNorm Python code."""
     if form.startswith("layernorm"):
         return LAYERNORMS[code](x, weight, bias)
     if form == "affine":  # MobileBERT's NoNorm
         assert weight is not None
         assert bias is not None
         return add(mul(x, weight), bias)
-    made = RMSNORMS[code](x, weight)
-    return made if bias is None else add(made, bias)
+    y = RMSNORMS[code](x, weight)
+    return y if bias is None else add(y, bias)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.backends import BACKENDS, backend
 from tfcalc.backends.cache import Cache
-from tfcalc.backends.transformers import Transformers
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.tensors import plain
@@ -26,6 +26,7 @@ from tfcalc.tape.trace import Part
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.backends.transformers import Transformers
     from tfcalc.model import Model
 
 
@@ -120,11 +121,14 @@ class ModuleProgram:
         return self.module(ids, Context(self.run, stream, self.backend, cache=self.cache))
 
 
-class Code(NamedTuple):
-    """Code that runs a model: a ``backend``, its ``loss`` if not the usual one, and whether it is compiled."""
+AUTO = "auto"
 
-    backend: str = "auto"
-    loss: str = "auto"
+
+class Code(NamedTuple):
+    """Whose code runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
+
+    backend: str = AUTO
+    loss: str = AUTO
     compiles: bool = False
 
 
@@ -132,8 +136,8 @@ def program(
     model: Model,
     run: Workload,
     numerics: Numerics,
-    backend: str,
-    loss: str = "auto",
+    name: str,
+    loss: str = AUTO,
     compiles: bool = False,
     *,
     every_layer: bool = True,
@@ -144,10 +148,13 @@ def program(
     The code is a :class:`Code`. ``every_layer`` runs, rather than one of each kind; or, of a row of equal layers, those
     at its ends (``ends_alone``), which is enough to find when most is live.
     """
-    module, code = _run_by(model, backend)
-    code.loss = code.loss if loss == "auto" else loss
-    code.compiles = compiles
-    made = ModuleProgram(module, run, numerics, code, every_layer=every_layer)
+    code = backend_for(model, name)()
+    code.loss = code.loss if loss == AUTO else loss
+    if compiles:
+        from tfcalc.backends.compiled import Compiled  # rarely needed
+
+        code.compiled = Compiled(code)
+    made = ModuleProgram(model.module(), run, numerics, code, every_layer=every_layer)
     made.trace.ends_alone = ends_alone
     return made
 
@@ -181,32 +188,12 @@ def _plain(layer: Module, drops: bool) -> bool:
     return not more and not dropped and all(norm.form.startswith("rmsnorm") for norm in norms)
 
 
-def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
-    from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
-
-    if isinstance(model, HFModel) and implementation == "fused":
-        from tfcalc.backends.fused import Fused
-
-        return model.module(), Fused()
-    if isinstance(model, HFModel) and implementation == "torchtune":
-        from tfcalc.backends.torchtune import Torchtune
-
-        if implementation not in model.family.libraries:
-            what = f"torchtune's code of model_type {model.family.model_type!r} is not supported"
-            raise InvalidModel(what, "that of llama, mistral and qwen2 is; take --backend transformers")
-        return model.module(), Torchtune()
-    if isinstance(model, HFModel) and implementation in PUBLISHED:
-        return model.module(), Transformers()
-    if isinstance(model, Transformer) and implementation in CLASSIC:
-        from tfcalc.backends.torch_nn import TorchNN, check_supported
-
-        check_supported(model)
-        return model.module(), TorchNN()
-    known = PUBLISHED if isinstance(model, HFModel) else CLASSIC
-    raise InvalidModel(f"backend {implementation!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
-
-
-PUBLISHED = ("auto", "transformers", "fused", "torchtune")
-CLASSIC = ("auto", "torch")
-"""Backends that can run a model of a config.json, and the classic one."""
+def backend_for(model: Model, name: str) -> type[Transformers]:
+    """Return the class of the backend of this name; "auto" is the first that runs the model. Raises InvalidModel."""
+    candidates = map(backend, BACKENDS if name == AUTO else [name])
+    code = next((code for code in candidates if code.runs(model)), None)
+    if code is None:
+        known = [AUTO, *(known for known in BACKENDS if backend(known).runs(model))]
+        raise InvalidModel(f"backend {name!r} cannot run {model.summary}", f"choose {' or '.join(known)}")
+    code.refuse(model)
+    return code

@@ -1,4 +1,4 @@
-"""Biases of scores for the distance of two tokens, as T5's code makes them."""
+"""Relative position biases in T5's code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tfcalc.tape.value import Node
 
 
 def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
-    """The first layer makes it for all layers of the stack; again, where that layer runs again.
+    """Compute the bias once for all layers of a stack, in the first layer; with checkpointing it is recomputed there.
 
-    In its place, attention to the encoder's output adds zeros. Where layers run again, these get a gradient, which
-    stays beside them (T5Attention.forward, ``requires_grad``).
+    Cross-attention adds zeros instead. With checkpointing these get a gradient, which stays live beside them
+    (T5Attention.forward, ``requires_grad``).
     """
     trace = ids.trace
     assert isinstance(trace, Interpreter)
@@ -31,7 +31,7 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
 
 
 def no_bias(table: RelativeBias, ctx: Context, ids: Tensor) -> Tensor | None:
-    """A zero for each head and pair of a place and one of the encoder's, in a decoder."""
+    """Return the zeros of a decoder's cross-attention: one per head and pair of positions; None in an encoder."""
     if ctx.memory is None:
         return None
     shape = (1, table.heads, ctx.stream.length, ctx.memory.of.length)
@@ -39,7 +39,10 @@ def no_bias(table: RelativeBias, ctx: Context, ids: Tensor) -> Tensor | None:
 
 
 def for_sdpa(bias: Tensor, mask: Tensor | None, *, causal: bool) -> Tensor:
-    """create_position_bias_mask: what is masked is masked here, as neither that nor ``is_causal`` goes with a bias."""
+    """Apply the mask to the bias, as sdpa takes no other mask and no ``is_causal`` with it.
+
+    Source: transformers' create_position_bias_mask.
+    """
     if causal or mask is not None:
         seen = bias.trace.new(bias.shape[-2:], "bool", "causal mask") if mask is None else mask
         call = Call("where", (bias,), bias.shape, bias.dtype, saves=(seen,), strides=preserved(bias))

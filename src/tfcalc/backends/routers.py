@@ -1,4 +1,4 @@
-"""Routers as transformers' code has them: every token is sent to as many experts."""
+"""Routers in transformers' code: every token is routed to the same number of experts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 def routed(router: Router, x: Tensor) -> Routed:
-    """The weights and the numbers of each token's experts."""
+    """Return the weights and the indices of each token's experts."""
     trace = x.trace
     assert isinstance(trace, Interpreter)
     if isinstance(router, SparseMixer):
@@ -29,16 +29,16 @@ def routed(router: Router, x: Tensor) -> Routed:
             return _with_shared(router, x)
     if router.exact:
         with trace.no_autocast():
-            found = _of_best(router, x) if router.best_first else _of_scores(router, x)
+            routing = _of_best(router, x) if router.best_first else _of_scores(router, x)
     else:
-        found = _of_best(router, x) if router.best_first else _of_scores(router, x)
-    assert found.logits is not None
-    formats = {"": found.weights.dtype, "logits": found.logits.dtype, "stream": x.dtype}
-    return found._replace(weights=trace.to(found.weights, formats[router.result]))
+        routing = _of_best(router, x) if router.best_first else _of_scores(router, x)
+    assert routing.logits is not None
+    formats = {"": routing.weights.dtype, "logits": routing.logits.dtype, "stream": x.dtype}
+    return routing._replace(weights=trace.to(routing.weights, formats[router.result]))
 
 
 def _of_scores(router: Router, x: Tensor) -> Routed:
-    """The best of all scores, or those of experts that something else has chosen."""
+    """Take the largest of all scores, or, with a correction bias, gather those of the experts that it chose."""
     logits = _logits(router, x)
     scores = softmax(logits, "float32") if router.scores == "softmax" else activation(router.scores, logits)
     if router.grouped:
@@ -50,7 +50,7 @@ def _of_scores(router: Router, x: Tensor) -> Routed:
 
 
 def _of_best(router: Router, x: Tensor) -> Routed:
-    """The softmax of the best logits alone, or the sigmoid of each of them."""
+    """Take the largest logits, then their softmax or sigmoid."""
     logits = _logits(router, x)
     best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
     formats = {"": None, "own": best.dtype, "float32": "float32"}
@@ -59,18 +59,18 @@ def _of_best(router: Router, x: Tensor) -> Routed:
 
 
 def _logits(router: Router, x: Tensor) -> Tensor:
-    """In the format that the family has them in."""
+    """Compute the logits, in the format of the family's code."""
     trace = x.trace
     if router.logits != "copies":
         logits = router.forward(x)
         logits = trace.to(logits, "float32") if router.logits == "float32" else logits
         return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
-    weights = [trace.to(trace.weight(each, dtype=router.format), "float32") for each in router.held().weights]
+    weights = [trace.to(trace.weight(tensor, dtype=router.format), "float32") for tensor in router.held().weights]
     return linear(trace.to(x, "float32"), *weights)
 
 
 def _normalized(router: Router, x: Tensor) -> Tensor:
-    """Over their sum: keeps both; in place, that is a copy of ``x`` before."""
+    """Divide weights by their sum: saves both; in place, with a copy of ``x`` before."""
     trace, total = x.trace, row_sums(x)
     if router.least:
         return _divided(x, pointwise("clamp", total))
@@ -81,12 +81,12 @@ def _normalized(router: Router, x: Tensor) -> Tensor:
 
 
 def _divided(x: Tensor, total: Tensor) -> Tensor:
-    """``x / total``: keeps both."""
+    """``x / total``: saves both."""
     return x.trace.call(Call("div", (x, total), x.shape, widest(x.dtype, total.dtype), saves=(x, total)))
 
 
 def _of_all(router: RouterOfAll, x: Tensor) -> Routed:
-    """Llama 4: all that are not among the best are 0."""
+    """Llama 4's router: scores that are not among the largest are 0."""
     trace, logits = x.trace, router.forward(x)
     best, chosen = topk(logits, router.chosen)
     scores = trace.call(Call("scatter_", (best,), logits.shape, logits.dtype, saves=(chosen,)))
@@ -94,7 +94,7 @@ def _of_all(router: RouterOfAll, x: Tensor) -> Routed:
 
 
 def _with_shared(router: RouterOfShared, x: Tensor) -> Routed:
-    """Inkling: who is chosen is found without a gradient; the logarithms of scores are normalized by their sum."""
+    """Inkling's router: selects without a gradient; the logarithms of scores are normalized by their sum."""
     logits = _logits(router, x)
     with x.trace.without_gradients():
         pointwise("sigmoid", logits)
@@ -104,7 +104,7 @@ def _with_shared(router: RouterOfShared, x: Tensor) -> Routed:
 
 
 def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:
-    """Transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
+    """Route by transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
     trace, logits = x.trace, router.forward(x)
     first, place = _drawn(logits)
     others = trace.call(Call("scatter", (logits,), logits.shape, logits.dtype, saves=(place,)))
@@ -114,7 +114,7 @@ def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:
 
 
 def _drawn(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """One expert for each token, of those that are good enough; a function of its own keeps all that led to it."""
+    """Draw one expert per token among the good ones; a torch.autograd.Function saves weights, index and gates."""
     gates = softmax(masked_fill(scores))
     weights, place = gather(gates, 1)
     saves = (weights, place, gates)

@@ -1,11 +1,11 @@
-"""Recurrences as transformers writes them in Python, without the kernels of mamba-ssm or flash-linear-attention."""
+"""Recurrences in transformers' Python code, without the kernels of mamba-ssm or flash-linear-attention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tfcalc.backends.block_sparse import block_sparse
-from tfcalc.backends.compressed import indexed, summaries, turned_back
+from tfcalc.backends.compressed import indexed, rotated_back, summaries
 from tfcalc.backends.delta import gated_delta
 from tfcalc.backends.kimi_delta import forgetting, kimi_delta
 from tfcalc.backends.lightning import lightning
@@ -42,11 +42,11 @@ def decay(log: Tensor) -> Tensor:
 
 
 def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: Tensor, c: Tensor) -> Tensor:
-    """MambaMixer; ``x``, ``step``, ``b`` and ``c`` are of b × l × …, ``gate`` of b × c × l."""
+    """MambaMixer: ``x``, ``step``, ``b`` and ``c`` are of b × l × …, ``gate`` of b × c × l."""
     trace = x.trace
     a = decay(mixer.A_log.weight(trace))
     with trace.inside(mixer.dt_proj):
-        weight, bias = (trace.weight(each) for each in mixer.dt_proj.held().weights)
+        weight, bias = map(trace.weight, mixer.dt_proj.held().weights)
         step = contiguous(transpose(linear(step, weight), 1, 2))
     bias, skip = trace.to(bias, "float32"), trace.to(mixer.D.weight(trace), "float32")
     made = selective_scan(transpose(x, 1, 2), step, bias, a, b, c, skip, gate)
@@ -56,10 +56,10 @@ def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: 
 def selective_scan(
     x: Tensor, step: Tensor, bias: Tensor, a: Tensor, b: Tensor, c: Tensor, skip: Tensor, gate: Tensor
 ) -> Tensor:
-    """mamba_selective_scan: of all places at once what is written to the states, and then token by token.
+    """mamba_selective_scan: computes what is written to the state for all tokens at once, then scans token by token.
 
-    A turn of its loop keeps the state that it reads, and the state that it makes where the product with C reads that in
-    a narrower format. ``x``, ``step`` and ``gate`` are of b × c × l, ``b`` and ``c`` of b × l × states.
+    An iteration saves the state that it reads, and the one that it makes if the product with C reads that in a narrower
+    format. ``x``, ``step`` and ``gate`` are of b × c × l, ``b`` and ``c`` of b × l × states.
     """
     trace, given = x.trace, x.dtype
     step = add(step, unsqueeze(trace.to(bias, step.dtype), -1))
@@ -82,7 +82,7 @@ def selective_scan(
 def mamba_of_heads(
     mixer: MambaOfHeads, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: Tensor, c: Tensor
 ) -> Tensor:
-    """ZambaMambaMixer: head by head; all are of heads × b × …, and so are the parameters."""
+    """ZambaMambaMixer: scans head by head; the first axis of inputs and parameters is that of heads."""
     trace, heads, width = x.trace, mixer.heads, x.shape[2]
     a = decay(reshape(mixer.A_log.weight(trace), heads, width, mixer.states))
     with trace.inside(mixer.dt_proj):
@@ -90,16 +90,16 @@ def mamba_of_heads(
     bias, skip = trace.to(bias, "float32"), reshape(mixer.D.weight(trace), heads, width)
     made = []
     for _ in range(value_of(heads)):
-        one, its_step, its_bias, its_a, its_b, its_c = (select(each, 0) for each in (x, step, bias, a, b, c))
-        its_skip = trace.to(select(skip, 0), "float32")
-        made.append(selective_scan(one, its_step, its_bias, its_a, its_b, its_c, its_skip, select(gate, 0)))
+        x_, step_, bias_, a_, b_, c_ = (select(tensor, 0) for tensor in (x, step, bias, a, b, c))
+        skip_ = trace.to(select(skip, 0), "float32")
+        made.append(selective_scan(x_, step_, bias_, a_, b_, c_, skip_, select(gate, 0)))
     return trace.to(transpose(cat(made, 1), 1, 2), x.dtype)
 
 
 def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Tensor) -> Tensor:
-    """RecurrentGemmaRglru: the square root is a function of its own that keeps what it reads.
+    """RecurrentGemmaRglru: the square root is a torch.autograd.Function that saves its input.
 
-    States are in fp32, each of which the next turn keeps; the results are written to memory that is there before.
+    States are in fp32, and each is saved by the next iteration; results are written to preallocated memory.
     """
     trace, (batch, length, width) = x.trace, x.shape
     starts = [trace.new((1, length, 1), "bool", "not the first place") for _ in range(2)]
@@ -125,9 +125,9 @@ def griffin(mixer: RGLRU, ctx: Context, x: Tensor, let_in: Tensor, let_stay: Ten
 
 
 def rwkv(mixer: TimeMixing, ctx: Context, key: Tensor, value: Tensor) -> Tensor:
-    """rwkv_linear_attention_cpu: sums and maxima in fp32, of which what follows the last output is forgotten.
+    """rwkv_linear_attention_cpu: sums and maxima in fp32; those after the last output are freed at once.
 
-    saved_tensors_hooks count some of that: an exponential that they hold keeps the node alive that made it.
+    saved_tensors_hooks count some of them: an exponential that a hook stores refers to the node that made it.
     """
     trace, (batch, length, width) = key.trace, key.shape
     decay_ = scaled(pointwise("exp", mixer.decay.weight(trace)))
@@ -139,8 +139,8 @@ def rwkv(mixer: TimeMixing, ctx: Context, key: Tensor, value: Tensor) -> Tensor:
         old = pointwise("exp", add(most, largest))
         new = pointwise("exp", add(add(k, first), largest))
         above = add(mul(old, num), mul(new, v))
-        one = trace.to(quotient(above, add(mul(old, den), new)), made.dtype)
-        return k, v, written(made, one)
+        result = trace.to(quotient(above, add(mul(old, den), new)), made.dtype)
+        return k, v, written(made, result)
 
     def turn(num: Tensor, den: Tensor, most: Tensor, made: Tensor) -> tuple[State, None]:
         k, v, made = read(num, den, most, made)
@@ -176,8 +176,8 @@ CODE: dict[type[Module], Callable[..., Tensor]] = {
     MultipliedMamba2: state_space,
     Compressor: summaries,
     CompressedIndexer: indexed,
-    CompressedAttention: turned_back,
+    CompressedAttention: rotated_back,
     SlidingAttention: sliding,
     BlockAttention: block_sparse,
 }
-"""By the kind of mixer."""
+"""Functions by the class of the mixer."""

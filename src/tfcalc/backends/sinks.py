@@ -1,4 +1,4 @@
-"""Attention sinks as transformers' code has them."""
+"""Attention sinks in transformers' code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 def scale_by_sinks(scores: Tensor, sinks: Sinks) -> Tensor:
-    """What sinks leave of each row: the sigmoid of the logarithm of the scores' sum, less the sink's score.
+    """Return the share of each row that sinks leave: the sigmoid of log-sum-exp minus the sink's score.
 
     Source: transformers' GraniteSWAAttention, ``eager_attention_forward``.
     """
@@ -19,7 +19,7 @@ def scale_by_sinks(scores: Tensor, sinks: Sinks) -> Tensor:
 
 
 def softmax_beside(scores: Tensor, sinks: Sinks) -> Tensor:
-    """The softmax of both together, without the sink; each row's highest score, whose place is kept, may be taken off.
+    """Softmax over scores and sink, without the sink's column; some code subtracts each row's maximum first.
 
     Source: transformers' GptOssAttention and FlintAttention, ``eager_attention_forward``.
     """
@@ -28,18 +28,18 @@ def softmax_beside(scores: Tensor, sinks: Sinks) -> Tensor:
 
 
 def softmax_beside_own(scores: Tensor, sinks: Tensor) -> Tensor:
-    """The same of a sink for each query and head, in fp32 (transformers' inkling2, ``eager_attention_forward``)."""
+    """Softmax with a sink for each query and head, in fp32 (transformers' inkling2, ``eager_attention_forward``)."""
     return _of_keys(softmax(scores.trace.to(cat([scores, sinks]), "float32"), "float32"), scores)
 
 
 def _of_keys(both: Tensor, scores: Tensor) -> Tensor:
-    """Without the sink: a view."""
+    """Cut off the sink's column: a view."""
     shares, strides = both.storage, both.strides
     return both.trace.call(Call("slice", (both,), scores.shape, both.dtype, shares=shares, strides=strides))
 
 
 def softmax_less_highest(scores: Tensor) -> Tensor:
-    """In their own format; each row's highest score, whose place is kept, is taken off first."""
+    """Softmax in the scores' format, after subtracting each row's maximum, whose index is saved."""
     trace, rows = scores.trace, (*scores.shape[:-1], 1)
     places = trace.new(rows, "int64", "argmax")
     highest = trace.call(Call("max", (scores,), rows, scores.dtype, saves=(places,)))

@@ -1,4 +1,4 @@
-"""Attention to what is near on both sides, as transformers' Longformer computes it: by pieces that overlap."""
+"""Sliding window attention of transformers' Longformer, by overlapping pieces."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tfcalc.tape.tensor import Shape, Strides, Tensor
 
 
 def sliding(mixer: SlidingAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Of queries, keys and values of b × a × l × d, each token with ``half`` a window on each side.
+    """Attend to ``half`` a window on each side; queries, keys and values of b × a × l × d.
 
-    Source: transformers' LongformerSelfAttention, without tokens that all see.
+    Source: transformers' LongformerSelfAttention, without global tokens.
     """
     (b, a, length, d), half = q.shape, mixer.window // 2
     heads, pieces = b * a, floor_div(length, half)
-    q, k, v = (reshape(each, heads, length, d) for each in (scaled(q), k, v))
+    q, k, v = (reshape(x, heads, length, d) for x in (scaled(q), k, v))
     p = _weights(_scores(q, k, half, pieces, (b, a)), mixer, ctx)
     p = reshape(transpose(p, 1, 2), heads, pieces, half, 2 * half + 1)
     p = _shifted(copied(p, (heads, pieces, half, 3 * half + 2), "pad"), (heads, pieces, half, 3 * half))
@@ -29,9 +29,9 @@ def sliding(mixer: SlidingAttention, ctx: Context, q: Tensor, k: Tensor, v: Tens
 
 
 def _scores(q: Tensor, k: Tensor, half: int, pieces: Num, heads: tuple[Num, Num]) -> Tensor:
-    """Those of two neighbouring pieces with both, and of each token those that are near: b × l × a × (w + 1)."""
+    """Compute scores of pairs of neighbouring pieces, then copy those within the window: b × l × a × (w + 1)."""
     (b, a), length, window = heads, q.shape[1], 2 * half
-    q, k = (_overlapping(each, pieces - 1, window, half) for each in (q, k))
+    q, k = (_overlapping(x, pieces - 1, window, half) for x in (q, k))
     both = einsum("bcxd,bcyd->bcxy", q, k)
     both = copied(both, (b * a, pieces - 1, window + 1, window), "pad")
     near = copied(both, (b * a, pieces, half, window + 1), "copy_")
@@ -39,7 +39,7 @@ def _scores(q: Tensor, k: Tensor, half: int, pieces: Num, heads: tuple[Num, Num]
 
 
 def _within(p: Tensor, half: int) -> Tensor:
-    """In place, with nothing before the first token and behind the last: keeps which those are, at both ends."""
+    """Mask scores before the first token and after the last in place: saves the masks of both ends."""
     trace, (b, _, a, _) = p.trace, p.shape
     ends = tuple(trace.new((b, half, a, half + 1), "bool", "outside") for _ in range(2))
     call = Call("where", (p,), p.shape, p.dtype, saves=ends, shares=p.storage, strides=p.strides)
@@ -55,13 +55,13 @@ def _weights(p: Tensor, mixer: SlidingAttention, ctx: Context) -> Tensor:
 
 
 def _overlapping(x: Tensor, count: Num, size: int, step: int) -> Tensor:
-    """So many pieces of b × l × d, each a ``step`` behind the one before: a view."""
+    """Return ``count`` overlapping pieces of b × l × d, each ``step`` after the one before: a view."""
     strides = None if x.strides is None else (x.strides[0], step * x.strides[1], x.strides[1], x.strides[2])
     return _strided(x, (x.shape[0], count, size, x.shape[2]), strides)
 
 
 def _shifted(x: Tensor, shape: Shape) -> Tensor:
-    """Rows that begin one place earlier each, so that columns become diagonals: a view."""
+    """Shift each row by one place, so that columns become diagonals: a view."""
     strides = None if x.strides is None else (*x.strides[:2], x.strides[2] - 1, x.strides[3])
     return _strided(x, shape, strides)
 

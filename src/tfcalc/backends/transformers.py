@@ -1,4 +1,4 @@
-"""transformers' own code, on PyTorch."""
+"""transformers' own code on PyTorch: the backend that the others derive from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.backends import activations, attention, norms, rotation
 from tfcalc.backends.masks import masks as masked
+from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
@@ -24,54 +25,62 @@ from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.model import Model
     from tfcalc.nn.mixture import Experts, Routed, Router
     from tfcalc.nn.relative import RelativeBias
     from tfcalc.nn.switch import Networks
 
 
 class Transformers:
-    """A backend; see :class:`tfcalc.nn.context.Backend`. What few models have is imported when one of them runs."""
+    """transformers' code; see :class:`tfcalc.nn.context.Backend`. What few models need is imported when it runs."""
 
+    name, label = "transformers", "Hugging Face code"
     fuses = False
     experts_by = "grouped_mm"
-    """Those of transformers' ``experts_implementation``."""
+    """Value of transformers' ``experts_implementation``."""
     loss = "logits"
-    compiles = False
-    """Whether the loss is compiled, and each layer."""
+    compiled: Transformers | None = None
+    """Backend of the layers, if these and the loss are compiled by torch.compile."""
+
+    @classmethod
+    def runs(cls, model: Model) -> bool:
+        """Return whether it runs a model: that of a config.json."""
+        return isinstance(model, HFModel)
+
+    @classmethod
+    def refuse(cls, model: Model) -> None:
+        """Raise InvalidModel for a model that it would run, but that the library does not support."""
 
     @property
     def layers(self) -> Transformers:
-        """Whose code runs the layers of a stack."""
-        if not self.compiles:
-            return self
-        from tfcalc.backends.compiled import Compiled
-
-        return Compiled(self)
+        """Backend that runs the layers of a stack."""
+        return self if self.compiled is None else self.compiled
 
     def workload(self, run: Workload, numerics: Numerics) -> Workload:
-        """As it was asked for."""
+        """Return the workload unchanged."""
         return run
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
-        """The masks of scores, and the angles of positions, once for all layers."""
-        windows = dict.fromkeys([*masks, *(each.mask for each in attentions if each.looks_at_mask)])
-        made = masked({window: [each for each in attentions if each.mask == window] for window in windows}, x, ctx)
-        if any(each.alibi and not each.alibi.in_mask for each in attentions):
+        """Compute attention masks and rotary angles, once for all layers."""
+        windows = dict.fromkeys([*masks, *(mixer.mask for mixer in attentions if mixer.looks_at_mask)])
+        readers = {window: [mixer for mixer in attentions if mixer.mask == window] for window in windows}
+        by_window = masked(readers, x, ctx)
+        if any(mixer.alibi and not mixer.alibi.in_mask for mixer in attentions):
             slopes = (1, attentions[0].heads, 1, ctx.stream.length)
             ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
-        ropes = {rotation.key(each): each.rope for each in reversed(attentions) if each.rope is not None}
+        ropes = {rotation.key(mixer): mixer.rope for mixer in reversed(attentions) if mixer.rope is not None}
         if not ropes:
-            return ctx._replace(masks=made)
+            return ctx._replace(masks=by_window)
         places = x.trace.call(Call("positions", (), (ctx.stream.length,), "int64", kernels=("arange", "add")))
         angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
-        return ctx._replace(masks=made, angles=angles, places=places)
+        return ctx._replace(masks=by_window, angles=angles, places=places)
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """As the family writes it."""
+        """Run a norm by its family's code."""
         return norms.normed(norm.form, norm.code, x, weight, bias)
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
-        """As ACT2FN has it."""
+        """Run an activation of ACT2FN."""
         return activations.activation(kind, x)
 
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
@@ -79,41 +88,41 @@ class Transformers:
         return mul(self.activation(kind, gate), up)
 
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
-        """apply_rotary_pos_emb."""
+        """Rotate queries and keys (apply_rotary_pos_emb)."""
         assert attention.rope is not None
-        return rotation.turned(q, k, ctx.angles[rotation.key(attention)], attention.rope)
+        return rotation.apply_rotary(q, k, ctx.angles[rotation.key(attention)], attention.rope)
 
     def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
-        """By maps of their own."""
+        """Run attention with a linear map each for queries, keys and values."""
         return attention.by_maps(x, ctx)
 
     def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
-        """The same of queries."""
+        """Rotate queries alone."""
         assert attention.rope is not None
         return rotation.rotated(q, ctx.angles[rotation.key(attention)], attention.rope)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
-        """By the kernel of the run."""
+        """Run the workload's attention kernel."""
         return attention.attended(q, k, v, block, ctx)
 
     def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """scaled_dot_product_attention."""
+        """Run scaled_dot_product_attention without a mask."""
         return attention.attended_all(q, k, v)
 
     def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
-        """T5's, once for all layers."""
+        """Compute T5's relative bias, once for all layers."""
         from tfcalc.backends import relative
 
         return relative.shared(table, ctx, ids)
 
     def route(self, router: Router, x: Tensor) -> Routed:
-        """As the family writes it."""
+        """Run a router by its family's code."""
         from tfcalc.backends import routers
 
         return routers.routed(router, x)
 
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-        """By the products that were asked for, where the family does not have its own."""
+        """Run experts by the requested ``experts_implementation``, unless the family has its own."""
         from tfcalc.backends.experts import EXPERTS, every, some_idle
         from tfcalc.nn.every_expert import AllExperts
         from tfcalc.nn.shortcut import IdleExperts
@@ -125,19 +134,19 @@ class Transformers:
         return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
     def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run experts that are modules of their own, one after another."""
         from tfcalc.backends.experts import networks
 
         return networks(experts, x, sent, ctx)
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
-        """Its loop in Python."""
+        """Run a recurrence by its loop in Python."""
         from tfcalc.backends import scans
 
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-        """The logits, in fp32 where the family copies them, and their loss; or as it was asked for."""
+        """Compute logits and loss at once, or by the chunked or fused loss that was requested."""
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES
 
@@ -149,7 +158,7 @@ class Transformers:
         return loss
 
     def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
-        """What the model returns."""
+        """Return the logits in the model's format."""
         return model.logits(x, ctx)
 
     def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
@@ -160,25 +169,25 @@ class Transformers:
         return self.loss_of(logits, self.labels(model, ids), upcasts=model.upcasts)
 
     def loss_of(self, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
-        """cross_entropy, perhaps of a copy in fp32."""
-        if self.compiles:
+        """Compute cross_entropy, of a copy in fp32 if the family ``upcasts``."""
+        if self.compiled is not None:
             return compiled_cross_entropy(logits, targets)
         return nll_of_softmax(logits.trace.to(logits, "float32") if upcasts else logits, targets)
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
-        """DTensor's."""
-        from tfcalc.ops.collectives import of_logarithms  # few models are shared
+        """Compute DTensor's loss over a vocabulary split between GPUs."""
+        from tfcalc.ops.collectives import of_logarithms  # only with tensor parallelism
 
         self.begin_loss(logits.trace)
         return of_logarithms(logits)
 
     def begin_loss(self, trace: Trace) -> None:
-        """A phase of its own."""
+        """Begin the phase of the loss."""
         assert isinstance(trace, Interpreter)
         trace.tape.tracker.begin("loss")
 
     def labels(self, model: WithHead, ids: Tensor) -> Tensor:
-        """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""
+        """Return the labels: the tokens, or the next tokens (padded and shifted; a view if there is one sequence)."""
         if model.cuts or not model.shifted:
             return ids
         tokens = ids.elements

@@ -67,9 +67,15 @@ class ConfigRecord:
         return self.instead.get(path, value)
 
     def guarded(self, path: str, value: int) -> Guarded | int:
-        """Return the ``value``, or its substitute where that records branches."""
+        """Return ``value``, or the Guarded number that replaces it in a sweep, which records comparisons with it."""
         instead = self.instead.get(path)
         return instead if isinstance(instead, Guarded) else value
+
+    def note_exact(self, path: str) -> None:
+        """Record in a sweep that the config was read with this very value, so that the answer holds for no other."""
+        instead = self.instead.get(path)
+        if isinstance(instead, Guarded):
+            instead.note_exact()
 
 
 class Config:
@@ -181,9 +187,9 @@ class Config:
         return [check_size(f"{self.path(name)}: ", value, least) for value in self._list(name, length, some=some)]
 
     def get(self, name: str) -> Any:
-        """Return the raw value of the file, else its default, else None. For structures that no other method reads."""
+        """Return the value in the file, else its default, else None. For a structure that has no other method."""
         value = self._look_up(name)
-        self.reading.guarded(self.path(name), 0).__index__()
+        self.reading.note_exact(self.path(name))
         return None if value is MISSING else value
 
     def has(self, name: str) -> bool:

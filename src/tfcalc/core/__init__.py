@@ -1,1 +1,1 @@
-"""What the formulas are made of: numbers of any kind, costs, and the tree of components."""
+"""Numbers of any kind, costs, and the tree of components: what formulas are made of."""

@@ -1,4 +1,4 @@
-"""The tree that every question folds: what stands inside what, how many times, and what each leaf costs."""
+"""The tree of a model's components, with copies and costs: every answer is a sum over it."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from tfcalc.core.number import Num, total
 
 NOTHING = Cost()
 STORED, ACTIVE, RUN = range(3)
-"""Which copies of a component a question counts: all that are stored, those that a token goes through, each as often
-as it is gone through. They differ in a mixture of experts and where layers share their weights."""
+"""Copies of a component that a measure counts: the stored ones, those active per token, or these times their passes.
+They differ in a mixture of experts and where layers share weights."""
 
 
 class Measure:
-    """What a question asks of a single operation; the tree adds it up over the copies that ``counts`` names."""
+    """A number of a single operation; the tree adds it up over the copies that ``counts`` names."""
 
     __slots__ = ("counts", "of")
 
@@ -26,8 +26,8 @@ class Measure:
         return self.of(cost)
 
 
-class Times(NamedTuple):
-    """How many copies are stored, how many of them a token goes through, how many times in all."""
+class CopyCounts(NamedTuple):
+    """Numbers of copies: stored, active per token, and run (active copies times their passes)."""
 
     stored: Num
     active: Num
@@ -46,7 +46,7 @@ class Component(NamedTuple):
         active: copies that one token uses; all, except in a mixture of experts.
         passes: how often each copy runs; once, unless layers share their weights.
         places: which layers of a stack these are, where known.
-        under: number of layers of other kinds below them.
+        under: number of layers of other kinds below them in the stack.
     """
 
     name: str
@@ -60,34 +60,34 @@ class Component(NamedTuple):
     under: int = 0
 
     @property
-    def times(self) -> Times:
+    def times(self) -> CopyCounts:
         """Copies among its siblings: stored, active per token, run."""
         active = self.copies if self.active is None else self.active
-        return Times(self.copies, active, active * self.passes)
+        return CopyCounts(self.copies, active, active * self.passes)
 
     def each(self, measure: Measure) -> Num:
-        """The measure of one copy: its own cost and that of its parts."""
+        """Return the measure of one copy: its own cost plus that of its parts."""
         return measure(self.own) + total(part.total(measure) for part in self.parts)
 
     def total(self, measure: Measure) -> Num:
-        """All copies that count, together: ``copies · each``."""
+        """Return the measure of all copies that it counts: ``copies · each``."""
         return self.times[measure.counts] * self.each(measure)
 
     def walk(self) -> "Iterator[Node]":
-        """This component and all submodules, parents first, each as a node with its path."""
+        """Yield this component and all submodules, parents first, each as a node with its path."""
         return self.root().walk()
 
     def root(self) -> "Node":
-        """This component as the root of a tree."""
+        """Return this component as the root of a tree."""
         return Node((self.name,), self, self.times)
 
 
 class Node(NamedTuple):
-    """A component at its place: the names that lead to it, and how many of it the whole model has."""
+    """A component in its tree: the names that lead to it, and the number of copies in the whole model."""
 
     names: tuple[str, ...]
     component: Component
-    times: Times
+    times: CopyCounts
 
     @property
     def path(self) -> str:
@@ -96,22 +96,23 @@ class Node(NamedTuple):
 
     @property
     def copies(self) -> Num:
-        """How many of it are stored."""
+        """Number of stored copies in the whole model."""
         return self.times.stored
 
     def total(self, measure: Measure) -> Num:
-        """All copies of it that the whole model has: ``copies · each``."""
+        """Return the measure of all its copies in the whole model: ``copies · each``."""
         return self.times[measure.counts] * self.component.each(measure)
 
     def below(self) -> "Iterator[Node]":
-        """Its parts, at their places."""
+        """Yield its direct parts as nodes."""
+        above = self.times
         for part in self.component.parts:
-            its = part.times
-            inside = Times(self.times.stored * its.stored, self.times.active * its.active, self.times.run * its.run)
-            yield Node((*self.names, part.name), part, inside)
+            times = part.times
+            in_model = CopyCounts(above.stored * times.stored, above.active * times.active, above.run * times.run)
+            yield Node((*self.names, part.name), part, in_model)
 
     def walk(self) -> "Iterator[Node]":
-        """This node and all below it, parents first."""
+        """Yield this node and all below it, parents first."""
         yield self
         for node in self.below():
             yield from node.walk()

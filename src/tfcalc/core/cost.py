@@ -1,7 +1,7 @@
-"""What one operation of the hardware costs, item by item, so that every total can be opened up.
+"""Costs of one operation, item by item, so that ``tfcalc explain`` can show the items behind every total.
 
-An operation (see :mod:`tfcalc.ops`) states its items; nothing else in tfcalc knows a formula. Questions pick the
-items they ask about and add them up over the tree (see :mod:`tfcalc.core.measure`).
+An operation (:mod:`tfcalc.ops`) states its items; nothing else in tfcalc has a formula. Measures pick items and add
+them up over the tree (:mod:`tfcalc.core.measure`).
 """
 
 from typing import NamedTuple
@@ -10,13 +10,13 @@ from tfcalc.core.number import Num, product
 
 
 class Tensor(NamedTuple):
-    """A weight or a buffer that a module holds.
+    """A weight or a buffer of a module.
 
-    ``name`` is its usual one (``W_Q``), ``shape`` is rows × columns as the mathematics writes it.
-    ``minor`` marks biases and norms, which the usual approximations drop. ``tied_to`` names the tensor whose storage
-    this one shares: then it is stored there, and only used here. ``key`` is what a checkpoint calls it within its
-    module: ``weight``, ``bias``, or nothing where the module's name is already the tensor's. ``frozen`` weights are
-    stored as parameters, but never trained. Matrices of linear maps are ``turned``: libraries store columns × rows.
+    ``name`` is the papers' (``W_Q``); ``shape`` is rows × columns as in ``y = xW``. ``minor`` marks biases and norms,
+    which the usual approximations drop. ``tied_to`` names the tensor whose storage this one shares: it is stored there
+    and only used here. ``key`` is its name in a checkpoint within its module: ``weight``, ``bias``, or empty where the
+    module's name is already the tensor's. ``frozen`` weights are stored as parameters but never trained. Matrices of
+    linear maps are ``turned``: libraries store the transpose, columns × rows.
     """
 
     name: str
@@ -29,16 +29,17 @@ class Tensor(NamedTuple):
 
     @property
     def size(self) -> Num:
-        """How many numbers it holds."""
+        """Number of elements."""
         return product(self.shape)
 
 
 class Product(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``.
 
-    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is how
-    many products of the same size the backward pass runs: one per operand that needs a gradient, and one more if a
-    fused kernel computes it again. ``overcounted`` are those that PyTorch's counter has beyond them, in error.
+    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is the
+    number of products of the same size in the backward pass: one per operand that needs a gradient, and one more if a
+    fused kernel recomputes this one. ``overcounted`` is the number that PyTorch's FlopCounterMode counts beyond that,
+    in error.
     """
 
     name: str
@@ -48,30 +49,30 @@ class Product(NamedTuple):
 
     @property
     def flops(self) -> Num:
-        """Of the forward pass."""
+        """FLOPs of the forward pass."""
         return product(self.factors)
 
     @property
     def rows(self) -> Num:
-        """M, of M×K by K×N."""
+        """M of M×K by K×N."""
         *_, rows, _, _ = self.factors
         return rows
 
     @property
     def inner(self) -> Num:
-        """K."""
+        """K of M×K by K×N."""
         *_, inner, _ = self.factors
         return inner
 
     @property
     def columns(self) -> Num:
-        """N; of scores, a head's width."""
+        """N of M×K by K×N; for attention scores, the width of a head."""
         *_, columns = self.factors
         return columns
 
 
 class Elementwise(NamedTuple):
-    """Work that is no matrix product: ``forward`` operations on each of ``elements``, ``backward`` for its gradient."""
+    """Elementwise work: ``forward`` operations per element of ``elements``, and ``backward`` for the gradient."""
 
     name: str
     elements: Num
@@ -80,9 +81,10 @@ class Elementwise(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What a device sends to others: a collective operation of so many ``devices`` on a tensor of ``elements`` numbers.
+    """A collective operation of ``devices`` GPUs on a tensor of ``elements`` numbers.
 
-    It runs so many times ``forward``, and ``backward``. ``bits`` are a number's, where they do not follow the model's.
+    ``forward`` and ``backward`` are how many times it runs in these passes. ``bits`` per number, if they differ from
+    the model's.
     """
 
     name: str
@@ -94,9 +96,9 @@ class Message(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A tensor that stays in memory: the product of its ``factors`` numbers, of so many ``bits`` each.
+    """A tensor in memory: the product of its ``factors`` is its number of elements, of ``bits`` each.
 
-    A question about memory builds a tree of these: weights, gradients, what is saved for backward, a cache.
+    An answer about memory is a tree of these: weights, gradients, tensors saved for backward, a cache.
     """
 
     name: str
@@ -105,17 +107,17 @@ class Held(NamedTuple):
 
     @property
     def size(self) -> Num:
-        """How many numbers it holds."""
+        """Number of elements."""
         return product(self.factors)
 
 
 class Cached(NamedTuple):
-    """What an operation keeps from one decoding step to the next: in each sequence, ``heads`` vectors of ``width``.
+    """A cache entry of an operation, read by later decoding steps: ``heads`` vectors of ``width`` in each sequence.
 
-    There are so many for each of ``tokens``, or for ``every`` so many of them, the last ones not counted where they are
-    too few; or only once where ``tokens`` are None: a state, whose size no length changes. Those of tokens that are
-    decoded ``grow``; those of a source, made once, do not. Of the former a query sees only the last ``window``, or
-    those of its ``chunk``. ``bits`` are a number's, where they do not follow the model's.
+    There is one entry per token of ``tokens``, or per group of ``every`` tokens (rounded down); with ``tokens=None``,
+    one state per sequence, whatever its length. The cache of decoded tokens ``grows`` with each step; that of a source,
+    as in cross-attention, does not. A query reads only the last ``window`` tokens of it, or those of its ``chunk``.
+    ``bits`` per number, if they differ from the model's.
     """
 
     name: str
@@ -131,16 +133,16 @@ class Cached(NamedTuple):
 
     @property
     def limit(self) -> Num | None:
-        """Tokens that a query sees at the most: those of a window, or of a chunk; None for all."""
+        """Largest number of cached tokens that a query reads: the window or the chunk; None without a limit."""
         return self.window if self.chunk is None else self.chunk
 
 
 class Cost(NamedTuple):
     """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).
 
-    ``last`` of its layer is an operation after which nothing is saved for backward. What is computed ``again`` in
-    backward is marked by :mod:`tfcalc.core.recomputation`. A mask of attention may have a ``limit``, the number of keys
-    that a query sees at the most.
+    An operation is ``last`` if no later one of its layer saves anything for backward. :mod:`tfcalc.core.recomputation`
+    marks those that run ``again`` in the backward pass. ``limit`` of an attention mask is the largest number of keys
+    that a query sees.
     """
 
     weights: tuple[Tensor, ...] = ()

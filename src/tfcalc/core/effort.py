@@ -1,6 +1,6 @@
-"""How much was computed, counted rather than measured, so that the same question is refused on any machine.
+"""Limits on computation, counted in operations rather than seconds: any machine refuses the same questions.
 
-A unit is a closed form that is made on the way, some 20 µs; an operation of a model that runs is three.
+A unit is one closed form computed on the way (about 20 µs); an operation of a running model is three units.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ OPERATION, FORM = 3, 1
 
 
 class Spent(Exception):
-    """All that may be spent is."""
+    """The limit is reached."""
 
 
 class Effort:
-    """What was ``spent`` since the program began, and up to where it may be."""
+    """Units ``spent`` since the program began, and the total at which it stops (``most``)."""
 
     def __init__(self) -> None:
         self.spent = 0
         self.most = inf
 
     def spend(self, units: int = OPERATION) -> None:
-        """Count what is done next. Raises Spent."""
+        """Count these units. Raises Spent beyond the limit."""
         self.spent += units
         if self.spent > self.most:
             raise Spent
@@ -37,7 +37,7 @@ EFFORT = Effort()
 
 @contextmanager
 def at_most(units: float, fact: str, remedy: str) -> Iterator[None]:
-    """What is asked within takes so many units at most. Raises UsageError, with the fact and the remedy, beyond."""
+    """Limit the units spent in the block. Raises UsageError, with the fact and the remedy, beyond them."""
     before = EFFORT.most
     EFFORT.most = min(before, EFFORT.spent + units)
     try:

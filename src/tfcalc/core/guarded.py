@@ -1,4 +1,8 @@
-"""A number that remembers its closed form, and what was decided by it on the way: where else the form holds."""
+"""Integers that record their closed form and every comparison made with them, which tells where else the form holds.
+
+Like guards in a tracing compiler (torch.fx's ShapeEnv): one run at one size gives a closed form, and conditions under
+which another size would have taken the same branches.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,9 @@ EQUAL, LESS = "= 0", "< 0"
 
 
 class Guards:
-    """What was decided: of closed forms, whether they were 0, or below. Where all of it is the same, so is the rest.
+    """Recorded decisions: of each closed form that was compared, whether it was 0 (or below 0).
+
+    Sizes at which all of these come out the same take the same branches, so the closed forms of the run hold there.
 
     >>> guards = Guards()
     >>> l = guarded("l", 200, guards)
@@ -27,30 +33,31 @@ class Guards:
     def __init__(self) -> None:
         self.decided: dict[tuple[Polynomial, str], bool] = {}
         self.numbers: dict[Polynomial, Guarded] = {}
-        """Every number by its closed form: there is one of each, so that they can be told apart by identity."""
+        """Every number by its closed form, so that equal numbers are one object and ``once`` may compare identities."""
         self.open = True
-        """Whether what is decided is remembered; numbers remember no more than their closed forms from then on."""
+        """True while decisions are recorded; once closed, numbers carry their closed forms only."""
         self.others: list[object] = []
-        """Those that were computed with, which live as long as their identity is used."""
+        """Operands of ``once``, whose ``id`` is part of its keys: without a reference here an id could be reused."""
 
     def decide(self, difference: Polynomial, relation: str, value: int) -> bool:
-        """Whether the ``difference``, which is ``value`` here, is as the relation says; remembered, if it could not be.
+        """Return whether the ``difference``, which is ``value`` here, satisfies the relation; record the answer.
 
-        Sizes are at least 1, so that a sum of them with factors above 0 is, too.
+        Not recorded is an answer that holds at all sizes.
         """
         outcome = value == 0 if relation == EQUAL else value < 0
         if self.open and isinstance(difference, Polynomial) and difference.free_symbols:
             factors = difference.terms.values()
+            # sizes are at least 1, so a sum whose coefficients all have one sign has that sign everywhere
             if not all(factor > 0 for factor in factors) and not all(factor < 0 for factor in factors):
                 self.decided[difference, relation] = outcome
         return outcome
 
     def close(self) -> None:
-        """All has been decided."""
+        """Record no further decisions."""
         self.open = False
 
     def hold_at(self, sizes: Mapping[str, int]) -> bool:
-        """The same at a single point: not where a number would be divided by 0.
+        """Return whether all decisions are the same at one point; False where a number would be divided by 0.
 
         >>> guards = Guards()
         >>> 7 // guarded("l", 2, guards) > 2
@@ -64,12 +71,12 @@ class Guards:
             return False
 
     def hold(self, points: Mapping[str, Num]) -> Any:
-        """Whether all was decided in the same way at these points: a bool, or an array of them."""
+        """Return whether all decisions are the same at these points: a bool, or an array of bools."""
         same: Any = True
         for (difference, relation), outcome in self.decided.items():
             value = difference.at(points)
-            found = value == 0 if relation == EQUAL else value < 0
-            same = same & (found == outcome)
+            outcome_there = value == 0 if relation == EQUAL else value < 0
+            same = same & (outcome_there == outcome)
         return same
 
 
@@ -77,7 +84,7 @@ Operation = TypeVar("Operation", bound=Callable[..., Any])
 
 
 def once(operation: Operation) -> Operation:
-    """The same, computed once for each two numbers: a model has few sizes, and computes with them again and again."""
+    """Cache an operation of two numbers: a model has few sizes, and computes with the same ones many times."""
 
     def remembered(self: Guarded, other: Any) -> Any:
         kind = type(other)
@@ -98,9 +105,9 @@ def once(operation: Operation) -> Operation:
 
 
 class Guarded(Traced):
-    """A size whose comparisons are remembered in ``guards``, as are those of all that is computed from it.
+    """A Traced size whose comparisons are recorded in ``guards``, as are those of all numbers computed from it.
 
-    A size that only remembers what it is may stand on either side: Python asks the subclass first.
+    Mixed with a plain Traced number on either side the result is Guarded: Python asks the subclass first.
     """
 
     __slots__ = ("guards", "results")
@@ -110,7 +117,7 @@ class Guarded(Traced):
         self.guards = guards
         self.results: dict[tuple[object, ...], Any] = {}
 
-    def _made(self, value: int, formula: Polynomial) -> Guarded:
+    def _derived(self, value: int, formula: Polynomial) -> Guarded:
         numbers = self.guards.numbers
         if formula not in numbers:
             numbers[formula] = Guarded(value, formula, self.guards)
@@ -126,27 +133,27 @@ class Guarded(Traced):
 
     @property
     def whole(self) -> Any:
-        """Itself: what is decided by it is remembered."""
+        """The number itself while decisions are recorded, then its int."""
         return self if self.guards.open else self.value
 
-    def _less(self, other: Traced | int) -> tuple[Polynomial, int]:
+    def _difference(self, other: Traced | int) -> tuple[Polynomial, int]:
         return self.formula - formula_of(other), self.value - int_of(other)
 
     @once
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, int | Traced):
             return NotImplemented
-        difference, value = self._less(other)
+        difference, value = self._difference(other)
         return self.guards.decide(difference, EQUAL, value)
 
     @once
     def __lt__(self, other: Traced | int) -> bool:
-        difference, value = self._less(other)
+        difference, value = self._difference(other)
         return self.guards.decide(difference, LESS, value)
 
     @once
     def __gt__(self, other: Traced | int) -> bool:
-        difference, value = self._less(other)
+        difference, value = self._difference(other)
         return self.guards.decide(-difference, LESS, -value)
 
     def __le__(self, other: Traced | int) -> bool:
@@ -167,23 +174,27 @@ class Guarded(Traced):
     def __rmod__(self, other: int) -> Traced:
         return other - other // self * self
 
-    def __index__(self) -> int:
-        """The int that it is here: nowhere else does the same hold."""
+    def note_exact(self) -> None:
+        """Record that whatever follows holds for this very value only."""
         self.guards.decide(self.formula - self.value, EQUAL, 0)
+
+    def __index__(self) -> int:
+        """Return the int, and record that whatever it is used for holds for this very value only."""
+        self.note_exact()
         return self.value
 
     __int__ = __index__
 
     def __hash__(self) -> int:
-        """As of the int, since an equal one may be looked for among ints."""
+        """Hash like the int, as equal ints are looked up with it in dicts and sets."""
         return hash(self.__index__())
 
 
 def guarded(letter: str, value: int, guards: Guards) -> Guarded:
-    """A size that goes by this letter."""
+    """Return the size that has this letter in closed forms."""
     return guards.numbers.setdefault(symbol(letter), Guarded(value, symbol(letter), guards))
 
 
 def int_of(number: Traced | int) -> int:
-    """The int that a number is here."""
+    """Return the int of a number, without recording a decision."""
     return number.value if isinstance(number, Traced) else int(number)

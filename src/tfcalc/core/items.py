@@ -1,4 +1,4 @@
-"""What a cost is made of, one by one, for those who want to see more than the sum (``tfcalc explain``)."""
+"""The items of a cost, one by one, with their factors: what ``tfcalc explain`` shows of an operation."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class Item(NamedTuple):
 
 
 def stored(cost: Cost) -> list[Item]:
-    """The weights that are stored here, a tied one where it is."""
+    """Return the stored weights; a tied weight is listed where its storage is."""
     return [Item(weight.name, weight.shape, weight.size) for weight in cost.weights if weight.tied_to is None]
 
 
 def major(cost: Cost) -> list[Item]:
-    """The same without biases and norms."""
+    """Return the stored weights without biases and norms."""
     return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.minor)))
 
 
 def trained(cost: Cost) -> list[Item]:
-    """The same without those that are frozen."""
+    """Return the stored weights that are trained."""
     return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.frozen)))
 
 
 def held(cost: Cost, bits: int) -> list[Item]:
-    """The bytes of the weights that are stored here, and of the buffers."""
+    """Return the bytes of the stored weights, and of the buffers."""
     weights = [in_bytes(name, factors, bits) for name, factors, _ in stored(cost)]
     wide = max(bits, SMALLEST_BUFFER)
     return weights + [in_bytes(buffer.name, buffer.shape, wide) for buffer in cost.buffers]
 
 
 def in_bytes(name: str, factors: tuple[Num, ...], bits: int) -> Item:
-    """The bytes of a tensor: those of one number times its sizes; of numbers that share a byte, their sum.
+    """Return the bytes of a tensor: bytes per number times its sizes; one total if numbers share a byte.
 
     >>> in_bytes("W_1", (512, 2048), 16).factors, in_bytes("W_1", (3, 5), 4).factors
     ((2, 512, 2048), (8,))
@@ -53,33 +53,33 @@ def in_bytes(name: str, factors: tuple[Num, ...], bits: int) -> Item:
 
 
 def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
-    """The matrix products, and with ``everything`` the elementwise work, of a forward pass or a training step."""
+    """Return the matrix products, and with ``everything`` the elementwise work, of a forward pass or training step."""
     passes = 1 + (cost.again and training)
     items = [
-        (each.name, (*([passes + each.backward + each.overcounted] if training else []), *each.factors))
-        for each in cost.products
+        (product.name, (*([passes + product.backward + product.overcounted] if training else []), *product.factors))
+        for product in cost.products
     ]
     if everything:
         items += [
-            (each.name, (operations, each.elements))
-            for each in cost.elementwise
-            if (operations := passes * each.forward + each.backward * training)
+            (work.name, (operations, work.elements))
+            for work in cost.elementwise
+            if (operations := passes * work.forward + work.backward * training)
         ]
     return [Item(name, factors, product(factors)) for name, factors in items]
 
 
 def buffers(cost: Cost) -> list[Item]:
-    """The numbers that are held with the model and are no parameters."""
+    """Return the buffers: tensors stored with the model that are no parameters."""
     return [Item(buffer.name, buffer.shape, buffer.size) for buffer in cost.buffers]
 
 
 def _times(times: Num, factors: tuple[Num, ...]) -> tuple[Num, ...]:
-    """The factors of so many, without the number where it is one."""
+    """Return the factors with ``times`` in front, unless it is 1."""
     return factors if isinstance(times, int) and times == 1 else (times, *factors)
 
 
 class Passes(NamedTuple):
-    """Which of a step's passes are meant, and of which work."""
+    """A choice of a step's passes (``again``: recomputation), and of products or elementwise work."""
 
     forward: bool = False
     backward: bool = False
@@ -89,28 +89,28 @@ class Passes(NamedTuple):
     elementwise: bool = True
 
     def items(self, cost: Cost) -> list[Item]:
-        """The work of these passes, one by one."""
+        """Return the work of these passes, one by one."""
         runs = self.forward + (self.again and cost.again)
         of_products: list[tuple[str, Num, tuple[Num, ...]]] = [
             (
-                each.name,
-                runs + each.backward * self.backward + each.overcounted * (self.backward or self.overcounted),
-                each.factors,
+                matmul.name,
+                runs + matmul.backward * self.backward + matmul.overcounted * (self.backward or self.overcounted),
+                matmul.factors,
             )
-            for each in cost.products
+            for matmul in cost.products
             if self.products
         ]
         of_elements: list[tuple[str, Num, tuple[Num, ...]]] = [
-            (each.name, runs * each.forward + each.backward * self.backward, (each.elements,))
-            for each in cost.elementwise
+            (work.name, runs * work.forward + work.backward * self.backward, (work.elements,))
+            for work in cost.elementwise
             if self.elementwise
         ]
-        found = (*of_products, *of_elements)
-        return [Item(name, _times(times, factors), product((times, *factors))) for name, times, factors in found]
+        rows = (*of_products, *of_elements)
+        return [Item(name, _times(times, factors), product((times, *factors))) for name, times, factors in rows]
 
 
 def steps(cost: Cost) -> list[Item]:
-    """Everything that takes time in a forward pass: products, passes over elements, and rows that are looked up."""
+    """Return everything that takes time in a forward pass: products, elementwise work, and table lookups."""
     looked_up = isinstance(cost.lookups, int) and cost.lookups == 0
     return Passes(forward=True).items(cost._replace(elementwise=tuple(e for e in cost.elementwise if e.forward))) + (
         [] if looked_up else [Item("lookup", (cost.lookups,), cost.lookups)]
@@ -118,33 +118,33 @@ def steps(cost: Cost) -> list[Item]:
 
 
 def step_by_step(cost: Cost, *, everything: bool) -> list[Item]:
-    """The work of a training step, each product of the forward pass, of the backward pass, and again by itself."""
+    """Return the work of a training step, with forward, recomputed and backward products as separate items."""
     items: list[Item] = []
     trained = {weight.name for weight in cost.weights if not weight.frozen}
-    for each in cost.products:
-        rows = [each.name, *([f"{each.name}, recomputed"] if cost.again else [])]
-        rows += gradients(each.name, each.backward, trained)
-        items += [Item(row, each.factors, each.flops) for row in rows]
-        rest = each.backward + each.overcounted - (len(rows) - 1 - cost.again)
+    for matmul in cost.products:
+        rows = [matmul.name, *([f"{matmul.name}, recomputed"] if cost.again else [])]
+        rows += gradients(matmul.name, matmul.backward, trained)
+        items += [Item(row, matmul.factors, matmul.flops) for row in rows]
+        rest = matmul.backward + matmul.overcounted - (len(rows) - 1 - cost.again)
         if not (isinstance(rest, int) and rest == 0):
-            factors = (rest, *each.factors)
-            items.append(Item(f"{each.name}, further backward products", factors, product(factors)))
+            factors = (rest, *matmul.factors)
+            items.append(Item(f"{matmul.name}, further backward products", factors, product(factors)))
     if everything:
         for work in cost.elementwise:
-            named = ((work.name, work.forward * (1 + cost.again)), (f"{work.name}, backward", work.backward))
+            passes = ((work.name, work.forward * (1 + cost.again)), (f"{work.name}, backward", work.backward))
             items += [
                 Item(name, (times, work.elements), product((times, work.elements)))
-                for name, times in named
+                for name, times in passes
                 if not (isinstance(times, int) and times == 0)
             ]
     return items
 
 
 def gradients(name: str, backward: Num, trained: Collection[str]) -> list[str]:
-    """The products of backward that ``A B`` takes for the gradients of its two factors, the result's being dY.
+    """Return the names of the backward products of ``A B``: the gradients of its two factors, given dY.
 
-    A fused kernel takes ``A B`` again before them. Where there is one alone, it is that of a ``trained`` weight, or
-    else of the other factor.
+    With three products, a fused kernel first recomputes ``A B``. A single one is the gradient of a ``trained`` weight
+    if the right factor is one, otherwise of the left factor.
 
     >>> gradients("X W_Q", 2, ["W_Q"]), gradients("X W_Q", 1, ["W_Q"])
     (['dX = dY W_Qᵀ', 'dW_Q = Xᵀ dY'], ['dW_Q = Xᵀ dY'])
@@ -155,8 +155,8 @@ def gradients(name: str, backward: Num, trained: Collection[str]) -> list[str]:
     if not isinstance(backward, int) or len(factors) != 2:
         return []
     left, right = factors
-    of_left = f"d{left} = dY {_turned(right)}"
-    of_right = f"d{_turned(right)} = dYᵀ {left}" if right.endswith("ᵀ") else f"d{right} = {_turned(left)} dY"
+    of_left = f"d{left} = dY {_transposed(right)}"
+    of_right = f"d{_transposed(right)} = dYᵀ {left}" if right.endswith("ᵀ") else f"d{right} = {_transposed(left)} dY"
     match backward:
         case 1:
             return [of_right if right in trained else of_left]
@@ -167,6 +167,6 @@ def gradients(name: str, backward: Num, trained: Collection[str]) -> list[str]:
     return []
 
 
-def _turned(matrix: str) -> str:
-    """The transpose of a matrix."""
+def _transposed(matrix: str) -> str:
+    """Return the name of a matrix's transpose."""
     return matrix.removesuffix("ᵀ") if matrix.endswith("ᵀ") else f"{matrix}ᵀ"

@@ -1,22 +1,22 @@
-"""The letters of formulas: their order in a product, and the notations in which other letters are printed for them."""
+"""Letters of formulas: their order in a product, and the notations that print other letters for them."""
 
 from __future__ import annotations
 
 from functools import cache
 
 COUNTS = ("n", "n_0", "n_e", "n_d")
-"""Letters that count equal parts; they go to the front and stay there."""
+"""Letters that count equal parts, such as layers: always first in a product."""
 
 ORDER = (*COUNTS, "l", "s", "c", "b", "h", "a", "g", "d", "d_v", "f", "T", "V")
-"""From left to right in a product."""
+"""Order of letters in a product, from left to right."""
 
 TABLES = ("T", "V")
-"""Rows of a table: written first where a table is meant (Vh), last where a product is (2lbhV)."""
+"""Rows of a table: first in the size of a table (Vh), last in a matrix product (2lbhV)."""
 
 WORKLOAD = ("l", "s", "c", "b")
 
 SCOPES = ("vis", "aud", "enc", "dec")
-"""What the letters of a nested model carry: ``h_vis`` is the ``h`` of the vision model."""
+"""Suffixes of a nested model's letters: ``h_vis`` is the ``h`` of the vision model."""
 
 NOTATIONS: dict[str, dict[str, str]] = {
     "lbhn": {},
@@ -73,7 +73,7 @@ NOTATIONS: dict[str, dict[str, str]] = {
 
 
 def within(letter: str) -> tuple[str, str]:
-    """A letter and the nested model that it belongs to, ``""`` for none.
+    """Return the letter without its suffix, and the nested model that it belongs to (``""`` for none).
 
     >>> within("h_vis"), within("d_v"), within("h")
     (('h', 'vis'), ('d_v', ''), ('h', ''))
@@ -83,7 +83,7 @@ def within(letter: str) -> tuple[str, str]:
 
 
 def spelled(letter: str, notation: str) -> str:
-    """How a notation prints a letter, that of a nested model included.
+    """Return the letter as a notation prints it, that of a nested model included.
 
     >>> spelled("h", "bsld"), spelled("h_vis", "bsld"), spelled("r_q", "bsld")
     ('d', 'd_vis', 'r_q')
@@ -95,7 +95,7 @@ def spelled(letter: str, notation: str) -> str:
 
 @cache
 def counts(letter: str) -> bool:
-    """Whether it counts equal parts.
+    """Return whether a letter counts equal parts.
 
     >>> counts("n_e"), counts("n_vis"), counts("n_positions")
     (True, True, False)
@@ -105,13 +105,13 @@ def counts(letter: str) -> bool:
 
 @cache
 def is_table(letter: str) -> bool:
-    """Whether it is a number of rows: ``V``, ``T_t``."""
+    """Return whether a letter is a table's number of rows: ``V``, ``T_t``."""
     return _base(letter) in TABLES
 
 
 @cache
 def place(letter: str) -> int:
-    """Where it stands in a product, by its place in ``ORDER``; an index (``d_n``) stands with its letter.
+    """Return a letter's position in a product, by ``ORDER``; an indexed letter (``d_n``) goes with its base.
 
     >>> place("h") < place("h_vis") + 1 <= place("a_e") < place("d_n") < place("E")
     True
@@ -123,6 +123,6 @@ def place(letter: str) -> int:
 
 
 def _base(letter: str) -> str:
-    """``d`` of ``d_n``; a whole word is its own."""
+    """Return a letter without its index (``d`` of ``d_n``); a whole word is returned as it is."""
     head, _, index = within(letter)[0].partition("_")
     return head if len(head) == 1 and len(index) <= 1 else letter

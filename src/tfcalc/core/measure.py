@@ -1,4 +1,4 @@
-"""The quantities that can be asked of any component: one line each, for the tree adds them up."""
+"""Measures of an operation's cost, one line each: the tree adds them up for any component."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _run(of: Callable[[Cost], Num]) -> Measure:
 
 
 SMALLEST_BUFFER = 16
-"""Bits of a buffer's number, however few those of a weight are."""
+"""Fewest bits per number of a buffer: buffers are not quantized with the weights."""
 
 
 @_stored
@@ -29,7 +29,7 @@ def params(cost: Cost) -> Num:
 
 
 active_params = Measure(params.of, ACTIVE)
-"""Parameters that a token goes through: all but those of the experts that it is not sent to."""
+"""Active parameters (per token): all but those of the experts that a token is not routed to."""
 
 
 @_stored
@@ -46,13 +46,13 @@ def frozen_params(cost: Cost) -> Num:
 
 @_stored
 def trainable_params(cost: Cost) -> Num:
-    """Parameters that a step of training changes."""
+    """Parameters that a training step updates."""
     return total(weight.size for weight in cost.weights if not weight.frozen and weight.tied_to is None)
 
 
 @_stored
 def buffer_elements(cost: Cost) -> Num:
-    """Numbers that are held with the model and are no parameters."""
+    """Elements of the buffers: tensors stored with the model that are no parameters."""
     return total(buffer.size for buffer in cost.buffers)
 
 
@@ -64,13 +64,13 @@ def matmul_flops(cost: Cost) -> Num:
 
 @_run
 def matmul_backward_flops(cost: Cost) -> Num:
-    """FLOPs of the backward pass's matrix products, those that PyTorch's counter has too many among them."""
+    """FLOPs of the backward pass's matrix products, including those that FlopCounterMode counts in error."""
     return total((product.backward + product.overcounted) * product.flops for product in cost.products)
 
 
 @_run
 def overcounted_flops(cost: Cost) -> Num:
-    """FLOPs that PyTorch's counter has of a backward pass, though nothing runs them."""
+    """FLOPs of backward products that FlopCounterMode counts though no kernel runs them."""
     return total(product.overcounted * product.flops for product in cost.products)
 
 
@@ -88,18 +88,18 @@ def elementwise_backward_flops(cost: Cost) -> Num:
 
 @_run
 def matmul_again_flops(cost: Cost) -> Num:
-    """FLOPs of the matrix products that backward computes again, because their results were not kept."""
+    """FLOPs of the matrix products that are recomputed in backward, as their results were not saved."""
     return matmul_flops(cost) if cost.again else 0
 
 
 @_run
 def elementwise_again_flops(cost: Cost) -> Num:
-    """FLOPs that are no matrix product, of what backward computes again."""
+    """FLOPs of recomputation in backward that are no matrix product."""
     return elementwise_flops(cost) if cost.again else 0
 
 
 def flops_of(training: bool, everything: bool) -> Measure:
-    """The FLOPs of a forward pass or a training step: of matrix products only, or of ``everything``."""
+    """Return the FLOPs of a forward pass or a training step: of matrix products only, or of ``everything``."""
     chosen = [matmul_flops]
     chosen += [matmul_backward_flops, matmul_again_flops] * training
     chosen += [elementwise_flops] * everything
@@ -109,7 +109,7 @@ def flops_of(training: bool, everything: bool) -> Measure:
 
 @_run
 def steps(cost: Cost) -> Num:
-    """Everything that takes time: all FLOPs of the forward pass, and one step per row looked up."""
+    """Operations that take time: all FLOPs of the forward pass, and one per row looked up."""
     return matmul_flops(cost) + elementwise_flops(cost) + cost.lookups
 
 
@@ -124,7 +124,7 @@ def weight_bytes(bits: int) -> Measure:
 
 
 def buffer_bytes(bits: int) -> Measure:
-    """Bytes of the buffers: tensors that are held but not trained."""
+    """Bytes of the buffers: tensors stored with the model that are no parameters."""
 
     @_stored
     def measure(cost: Cost) -> Num:
@@ -134,19 +134,19 @@ def buffer_bytes(bits: int) -> Measure:
 
 
 def held_bytes(bits: int) -> Measure:
-    """Bytes of weights and buffers at ``bits`` each; buffers are not quantized, and keep 16 bits at least."""
+    """Bytes of weights and buffers at ``bits`` each; buffers are not quantized, and have at least 16 bits."""
     weights, buffers = weight_bytes(bits), buffer_bytes(max(bits, SMALLEST_BUFFER))
     return Measure(lambda cost: weights(cost) + buffers(cost), STORED)
 
 
 @_stored
 def bytes_held(cost: Cost) -> Num:
-    """Bytes of the tensors that a tree of memory holds."""
+    """Bytes of the tensors in a tree of memory (``Cost.held``)."""
     return total(bytes_of(held.size, held.bits) for held in cost.held)
 
 
 def bytes_of(elements: Num, bits: int) -> Num:
-    """The bytes of so many numbers of ``bits`` each, the last byte filled up: ``⌈n·bits / 8⌉``."""
+    """Return the bytes of ``elements`` numbers of ``bits`` each: ``⌈n·bits / 8⌉``."""
     common = gcd(bits, 8)
     pieces: Num = ceil_div(elements * (bits // common), 8 // common)
     return pieces

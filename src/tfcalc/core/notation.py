@@ -1,8 +1,8 @@
 """Printing a polynomial as a textbook would: ``4h² + 4h``, ``n(12h² + 13h)``, ``4lbh(2h + l)``.
 
-Two ways of grouping are in use. What is stored (parameters, bytes) is written as a polynomial per layer count:
-``n(28h² + 32h) + (4 + 2V)h``. What is run (FLOPs) has its common factor taken out: ``4nlbh(14h + 3l) + 2lbhV``.
-In both, what is alike for several counts is written once: ``12(n - 1)lbh(6h + l)``.
+There are two ways of grouping. Parameters and bytes are printed as one polynomial per layer count:
+``n(28h² + 32h) + (4 + 2V)h``. FLOPs have their common factor taken out: ``4nlbh(14h + 3l) + 2lbhV``.
+In both, equal groups of several counts are printed once: ``12(n - 1)lbh(6h + l)``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from tfcalc.core.terms import terms
 
 
 class Script(NamedTuple):
-    """How the pieces of a formula are put on paper; ``apart`` puts its sign for a product between any two factors."""
+    """Symbols of an output format; ``apart``: the sign for a product is printed between any two factors."""
 
     symbol: Callable[[str], str]
     power: Callable[[str, int], str]
@@ -60,10 +60,9 @@ def write(
     letters: Mapping[str, str] | None = None,
     factored: bool | None = None,
 ) -> str:
-    """A polynomial (or a plain number) in print.
+    """Return a polynomial (or a plain number) as text.
 
-    ``letters`` are printed in the place of its own. ``factored`` takes out what its terms share; by default that is
-    done where the size of a workload stands in it.
+    ``letters`` replace its own. ``factored`` takes out common factors; by default if a size of the workload occurs.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, l, b, n, V = symbols("h l b n V")
@@ -86,7 +85,7 @@ def write(
 def write_product(
     factors: Iterable[object], *, script: Script = UNICODE, letters: Mapping[str, str] | None = None
 ) -> str:
-    """Factors with a sign between them, sums in brackets.
+    """Return factors with multiplication signs between them, sums in brackets.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, n = symbols("h n")
@@ -101,7 +100,7 @@ def write_product(
 def write_tensor(
     factors: Iterable[Polynomial | int], *, script: Script = UNICODE, letters: Mapping[str, str] | None = None
 ) -> str:
-    """A product in which each factor can be told from the others: numbers first, what is no letter in brackets.
+    """Return a product that shows each factor: the number first, factors that are not a letter in brackets.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> h, a, d, g = symbols("h a d g")
@@ -127,7 +126,7 @@ def write_tensor(
 
 
 def bracketed(formula: str) -> str:
-    """A printed formula as it stands as a factor: in brackets where it is a sum, or negative.
+    """Return a printed formula for use as a factor: in brackets if it is a sum or negative.
 
     >>> bracketed("n - 1"), bracketed("n(h + 1)")
     ('(n - 1)', 'n(h + 1)')
@@ -136,11 +135,11 @@ def bracketed(formula: str) -> str:
 
 
 Group = tuple[Polynomial, Polynomial]
-"""How many, and of what."""
+"""A count (n, n_e, …), and the polynomial that is counted."""
 
 
 def _by_count(number: Polynomial) -> list[Group]:
-    """The terms by what they count (n, n_e, …), each with what is counted."""
+    """Group the terms by their count (n, n_e, …)."""
     groups: dict[Monomial, dict[Monomial, int]] = {}
     for powers, factor in number.terms.items():
         count = tuple(item for item in powers if _counts(item[0]))
@@ -151,7 +150,7 @@ def _by_count(number: Polynomial) -> list[Group]:
 
 
 def _merged(groups: list[Group]) -> list[Group]:
-    """Groups whose terms are in proportion as one: ``n(4h² + 4h) - 4h² - 4h`` is ``4(n - 1)(h² + h)``."""
+    """Merge groups whose terms are in proportion: ``n(4h² + 4h) - 4h² - 4h`` is ``4(n - 1)(h² + h)``."""
     if len(groups) == 1:
         return groups
     merged: list[Group] = []
@@ -170,7 +169,7 @@ def _merged(groups: list[Group]) -> list[Group]:
 
 
 def _primitive(number: Polynomial) -> tuple[Polynomial, int]:
-    """A sum without its common number, which is negative where all of its terms are; and that number."""
+    """Return a sum divided by its common integer factor (negative if all terms are), and that factor."""
     size = gcd(*number.terms.values())
     if all(factor < 0 for factor in number.terms.values()):
         size = -size
@@ -178,7 +177,7 @@ def _primitive(number: Polynomial) -> tuple[Polynomial, int]:
 
 
 def _share(number: Polynomial, shape: Polynomial) -> int:
-    """How often a shape is in a sum, whole: 0 where a term is not there so often. A single term must be all of it."""
+    """Return k where ``k · shape`` has the terms of ``number``, else 0; a shape of one term must be all of it."""
     if not shape.free_symbols or len(shape.terms) == 1 != len(number.terms):
         return 0
     ratios = {divmod(number.terms.get(powers, 0), factor) for powers, factor in shape.terms.items()}
@@ -187,7 +186,7 @@ def _share(number: Polynomial, shape: Polynomial) -> int:
 
 
 def _added(texts: Iterable[str]) -> str:
-    """A sum of texts, one that is positive first if there is one."""
+    """Return the sum of texts, starting with a positive one if there is one."""
     ordered = list(texts)
     first = next((index for index, text in enumerate(ordered) if not text.startswith("-")), 0)
     ordered.insert(0, ordered.pop(first)) if ordered else ordered.append("0")
@@ -199,7 +198,7 @@ class _Writer(NamedTuple):
     letters: Mapping[str, str]
 
     def collected(self, count: Polynomial, rest: Polynomial) -> str:
-        """``n(12h² + 13h)``; by the hidden size where that stands alone: ``(4 + 2V)h``."""
+        """Return ``n(12h² + 13h)``; without a count and with h in all terms: ``(4 + 2V)h``."""
         if len(rest.terms) == 1 or len(count.terms) > 1:
             return self.product(count, rest, shared=())
         if all(factor < 0 for factor in rest.terms.values()):
@@ -212,28 +211,28 @@ class _Writer(NamedTuple):
         if powers:
             return self.join([*self.powers(powers), self.bracketed(rest)])
         layers = gcd(*rest.terms.values())
-        if len(rest.terms) > 2 and layers > 2:  # so many equal layers: 58(…)
+        if len(rest.terms) > 2 and layers > 2:  # likely a number of equal layers: 58(…)
             return self.join([str(layers), self.bracketed(_without(rest, (), layers))])
         return self.sum(rest)
 
     def factored(self, count: Polynomial, rest: Polynomial) -> str:
-        """``4nlbh(14h + 3l)``."""
+        """Return a product with the common factors taken out: ``4nlbh(14h + 3l)``."""
         return self.product(count, rest, shared=_shared(rest))
 
     def product(self, count: Polynomial, rest: Polynomial, shared: Monomial) -> str:
-        """What both have in common as a number, how many, what is ``shared``, and in brackets what is left."""
+        """Return number, count, ``shared`` letters, and the rest in brackets, as one product."""
         (many, size), (shape, factor) = _primitive(count), _primitive(rest)
         if len(count.terms) == len(rest.terms) == 1:
             return self.monomial(size * factor, (*_only(many), *_only(shape)))
         taken = [*self.bracketed_if_sum(many, shared), *self.bracketed_if_sum(_without(shape, shared), ())]
         number = size * factor
         sign, numeral = "-" if number < 0 else "", [str(abs(number))] if abs(number) != 1 else []
-        if not numeral and taken in ([self.bracketed(many)], [self.bracketed(shape)]):  # nothing stands beside it
+        if not numeral and taken in ([self.bracketed(many)], [self.bracketed(shape)]):  # a sum alone needs no brackets
             return self.sum(count * rest)
         return sign + self.join([*numeral, *taken])
 
     def bracketed_if_sum(self, number: Polynomial, shared: Monomial) -> list[str]:
-        """Its letters, with those ``shared``; or itself in brackets, and these."""
+        """Return its letters with those ``shared``; a sum in brackets, then these."""
         if len(number.terms) == 1:
             return self.powers((*_only(number), *shared))
         return [self.bracketed(number), *self.powers(shared)]
@@ -255,7 +254,7 @@ class _Writer(NamedTuple):
         return text + "/" + (f"({self.join(below)})" if len(below) > 1 else below[0])
 
     def powers(self, powers: Monomial) -> list[str]:
-        """Its letters, each a piece; as one piece with a sign between them where they would read as a word."""
+        """Return its letters as pieces; as one piece with signs between them if they would read as a word."""
         pieces = [self.power(atom, power) for atom, power in _arranged(powers)]
         letters = [atom for atom, _ in powers if isinstance(atom, str)]
         if len(letters) > 2 and not self.script.apart and not all(map(_runs_together, letters)):
@@ -263,14 +262,14 @@ class _Writer(NamedTuple):
         return pieces
 
     def divisor(self, number: Polynomial | int) -> str:
-        """What stands below a line: a number or a letter as it is, anything longer in brackets."""
+        """Return the divisor of a fraction: anything longer than a number or letter in brackets."""
         if isinstance(number, int):
             return str(number)
         text = self.sum(number)
         return text if list(number.terms.values()) == [1] and sum(map(len, number.terms)) == 1 else f"({text})"
 
     def join(self, pieces: list[str]) -> str:
-        """Letters stand side by side; longer names need a sign on either side, numbers before them, LaTeX a space."""
+        """Join pieces: letters side by side; longer names, numbers after the first piece, and LaTeX with a sign."""
         if self.script.apart:
             return self.script.times.join(pieces)
         text = pieces[0] if pieces else ""
@@ -283,7 +282,7 @@ class _Writer(NamedTuple):
         return text
 
     def factors(self, piece: str) -> list[str]:
-        """The factors of a piece that has several; what is in brackets is one."""
+        """Split a piece of several factors; a bracket is one factor."""
         return piece.split(self.script.times) if piece[0].isalpha() else [piece]
 
     def power(self, atom: Atom, power: int) -> str:
@@ -300,23 +299,23 @@ class _Writer(NamedTuple):
 
 
 def _runs_together(letter: str) -> bool:
-    """Whether it stands beside others without a sign, as texts write ``4nlbh``, ``2lbhV``; three others are a word."""
+    """Return whether a letter needs no sign beside others, as papers write ``4nlbh``, ``2lbhV``."""
     own = within(letter)[0]
     return own in (*COUNTS, *WORKLOAD, "h", "f", "k") or (len(own) == 1 and own.isupper())
 
 
 def _worded(piece: str) -> bool:
-    """Whether a piece of a product begins like a word, so that a letter beside it would be read as part of it."""
+    """Return whether a piece begins with a word, of which a letter beside it would seem to be a part."""
     return piece[0].isalpha() and len(piece.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹^0123456789")) > 1
 
 
 def _counts(atom: Atom) -> bool:
-    """Whether it counts equal parts: ``n``, and ``⌊n/2⌋``."""
+    """Return whether an atom counts equal parts: ``n``, and ``⌊n/2⌋``."""
     return counts(atom) if isinstance(atom, str) else all(map(counts, letters_of(atom)))
 
 
 def _only(number: Polynomial) -> Monomial:
-    """The monomial of a number that is but one."""
+    """Return the monomial of a polynomial of one term."""
     (powers,) = number.terms
     return powers
 
@@ -337,7 +336,7 @@ def _arranged(powers: Monomial) -> list[tuple[Atom, int]]:
 
 
 def _rank(powers: Monomial) -> tuple[int, ...]:
-    """Terms by falling powers of h, then of the other symbols; those of a table by rising ones."""
+    """Sort key of terms: falling powers of h, then of the other symbols; rising powers of a table's rows."""
     exponents: dict[int, int] = {}
     for atom, power in powers:
         exponents[_place(atom)] = exponents.get(_place(atom), 0) + power
@@ -359,8 +358,8 @@ def _rank_all(powers: Monomial) -> tuple[int, ...]:
 
 def _shared(number: Polynomial) -> Monomial:
     """The monomial that divides every term."""
-    every = [dict(powers) for powers in number.terms]
-    lowest = {atom: min(powers.get(atom, 0) for powers in every) for atom in every[0]}
+    monomials = [dict(powers) for powers in number.terms]
+    lowest = {atom: min(powers.get(atom, 0) for powers in monomials) for atom in monomials[0]}
     return tuple((atom, power) for atom, power in lowest.items() if power > 0)
 
 

@@ -1,4 +1,4 @@
-"""What a formula may do with a dimension, whatever kind of number it is.
+"""Arithmetic that a formula may use on a dimension, whatever kind of number it is.
 
 A formula is plain Python over ``+ - *`` and the helpers below. Given ints it answers with an exact int,
 given numpy arrays with a whole sweep, given symbols (tfcalc's own :class:`~tfcalc.core.polynomial.Polynomial`
@@ -25,13 +25,13 @@ class Num(Protocol):
 
 
 def total(numbers: Iterable[Num]) -> Num:
-    """The sum; 0 of none."""
+    """The sum of the numbers; 0 if there are none."""
     left = iter(numbers)
     return reduce(add, left, next(left, 0))
 
 
 def product(numbers: Iterable[Num]) -> Num:
-    """The product; 1 of none.
+    """The product of the numbers; 1 if there are none.
 
     >>> product([2, 3, 7])
     42
@@ -60,7 +60,7 @@ def beyond(length: Num, most: int) -> Num:
 
 
 def ceil_div(whole: Any, size: Any) -> Any:
-    """How many pieces of ``size`` hold ``whole``: ``⌈whole / size⌉``.
+    """Number of pieces of ``size`` that cover ``whole``: ``⌈whole / size⌉``.
 
     >>> ceil_div(7, 2)
     4
@@ -78,7 +78,7 @@ def floor_div(whole: Any, size: Any) -> Any:
 
 
 def scaled(whole: Any, factor: float) -> Any:
-    """``int(factor · whole)`` for a factor such as 2.667, cut off as Python cuts it off.
+    """``int(factor · whole)`` for a factor such as 2.667, rounded towards zero like Python's ``int``.
 
     >>> scaled(768, 2.667)
     2048
@@ -91,27 +91,28 @@ def scaled(whole: Any, factor: float) -> Any:
     return whole * numerator if denominator == 1 else whole * numerator // denominator
 
 
-def minimum(one: Any, other: Any) -> Any:
+def minimum(left: Any, right: Any) -> Any:
     """The smaller of two sizes, whatever kind of number they are.
 
     >>> minimum(3, 5)
     3
     """
-    for number, against in ((one, other), (other, one)):
-        if hasattr(number, "minimum"):
-            return number.minimum(against)
-    return divide(one + other - abs(one - other), 2)
+    if hasattr(left, "minimum"):
+        return left.minimum(right)
+    if hasattr(right, "minimum"):
+        return right.minimum(left)
+    return divide(left + right - abs(left - right), 2)  # of ints, and of arrays, which have no ``<`` here
 
 
-def same(one: object, other: object) -> bool:
-    """Whether two values are equal, or two tuples of such, whatever kind of number stands in them.
+def same(left: object, right: object) -> bool:
+    """Return whether two values, or nested tuples of values, are equal, whatever kinds of number are in them.
 
     >>> same((2, ("a", 3)), (2, ("a", 3))), same(2, 3)
     (True, False)
     """
-    if one is other:
+    if left is right:
         return True
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    equal = one == other
-    return equal if isinstance(equal, bool) else bool(equal.all())  # of an array, all that is in it
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    equal = left == right
+    return equal if isinstance(equal, bool) else bool(equal.all())  # arrays: equal in all elements

@@ -1,4 +1,4 @@
-"""Which keys a query sees, as numbers: the pairs that attention's products run over."""
+"""Numbers of query-key pairs that the products of attention run over, by kind of mask."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from tfcalc.core.number import Num, floor_div, minimum
 class Pairs(NamedTuple):
     """The query-key pairs of a batch, for one head.
 
-    ``twice`` multiply to twice their number, so that S²/2 stays whole. ``scores`` are those that the softmax runs over:
-    all that are computed, for a mask does not shorten a row. ``fused`` kernels keep no scores, so their backward pass
-    computes Q Kᵀ a second time. ``limit`` is the window or chunk that a causal mask counts. ``keys`` is how
-    long a row of scores is, where all are as long.
+    The factors ``twice`` multiply to twice the number of pairs, so that l²/2 stays whole. ``scores`` is the number that
+    the softmax runs over: all that are computed, as a mask does not shorten a row. ``fused`` kernels save no scores, so
+    their backward pass recomputes Q Kᵀ. ``limit`` is the window or chunk of a causal mask. ``keys`` is the length of a
+    row of scores if all rows have the same.
     """
 
     twice: tuple[Num, ...]
@@ -22,7 +22,7 @@ class Pairs(NamedTuple):
 
 
 def twice_sliding(length: Num, window: Num) -> Num:
-    """Twice the pairs where a query sees its own key and the ``window`` − 1 before it.
+    """Twice the pairs if a query sees its own key and the ``window`` − 1 before it.
 
     The first m = min(l, w) queries see 1, 2, …, m keys, the others w each: ``m(m + 1) + 2w(l − m)``.
 
@@ -34,7 +34,7 @@ def twice_sliding(length: Num, window: Num) -> Num:
 
 
 def in_pieces(length: Num, size: Num) -> Num:
-    """The pairs where a sequence is cut into pieces of ``size``, each by itself: Σ c², the last one shorter.
+    """Pairs within pieces of ``size``, into which a sequence is cut: Σ c², the last piece shorter.
 
     >>> in_pieces(5, 2)
     9
@@ -45,7 +45,7 @@ def in_pieces(length: Num, size: Num) -> Num:
 
 
 def twice_chunked(length: Num, chunk: Num) -> Num:
-    """Twice the pairs where a query sees the keys of its own chunk up to its own: Σ c(c + 1), the last one shorter.
+    """Twice the pairs if a query sees the keys of its chunk up to its own: Σ c(c + 1), the last chunk shorter.
 
     >>> twice_chunked(5, 2)
     14

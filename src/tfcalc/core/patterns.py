@@ -1,8 +1,7 @@
-"""Sparse attention: which pairs of query and key a pattern leaves, by their distance, exactly and at the edges too.
+"""Sparse attention: exact numbers of query-key pairs of patterns that depend on the distance, edges included.
 
-Every pattern is the same both ways, and a query sees its own key. So of the pairs of a sequence of n tokens (``pairs``)
-a causal mask leaves ``(pairs + n) / 2``: fewer, unless a query sees its own key alone. A ``reach`` as long as the
-sequence leaves all n², but for ``atrous``, whose distances are then too far apart: that leaves the n own keys.
+Every pattern is symmetric, and a query sees its own key. So of the ``pairs`` of n tokens a causal mask leaves
+``(pairs + n) / 2``. With a ``reach`` of n or more all n² pairs are left, except by ``atrous``: it leaves n own keys.
 
 Source: Child et al. 2019 (arXiv 1904.10509), section 4; Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section
 3.1.
@@ -27,7 +26,7 @@ def local(length: Num, reach: Num) -> Num:
 
 
 def sliding(length: Num, reach: Num) -> Num:
-    """A window of w keys, its own the last of them, and the same the other way: distances from −(w − 1) to w − 1.
+    """A window of w keys, the query's own included, in both directions: distances from −(w − 1) to w − 1.
 
     >>> sliding(5, 2)
     13
@@ -38,7 +37,7 @@ def sliding(length: Num, reach: Num) -> Num:
 def atrous(length: Num, reach: Num) -> Num:
     """Distances that are multiples of k: ``n + 2nq − kq(q + 1)`` with q = ⌊n/k⌋, about n²/k.
 
-    There are n − qk pairs at the distance qk, each way; none but those of own keys where k ≥ n.
+    There are n − jk pairs at the distance jk, each way; only those of own keys if k ≥ n.
 
     >>> atrous(5, 2), atrous(5, 1), atrous(5, 5)
     (13, 25, 5)
@@ -48,9 +47,9 @@ def atrous(length: Num, reach: Num) -> Num:
 
 
 def sparse(length: Num, reach: Num) -> Num:
-    """Local and atrous together, distances up to k and every k-th beyond: about 2kn + n²/k, and 3n√n where k = √n.
+    """Local and atrous together, distances up to k and every k-th beyond: about 2kn + n²/k, and 3n√n if k = √n.
 
-    What is nearer than k and what is a multiple of k share the distance 0 alone.
+    Distances below k and multiples of k have only the distance 0 in common.
 
     >>> sparse(7, 2), sparse(5, 1)
     (37, 25)
@@ -59,7 +58,7 @@ def sparse(length: Num, reach: Num) -> Num:
 
 
 def chunked(length: Num, reach: Num) -> Num:
-    """Chunks of c tokens that see each other, the last one shorter: ``qc² + (n − qc)²`` with q = ⌊n/c⌋, about cn.
+    """Chunks of c tokens that see each other, the last chunk shorter: ``qc² + (n − qc)²`` with q = ⌊n/c⌋, about cn.
 
     >>> chunked(5, 2)
     9
@@ -67,8 +66,8 @@ def chunked(length: Num, reach: Num) -> Num:
     return twice_chunked(length, reach) - length
 
 
-class Kind(NamedTuple):
-    """The ``pairs`` of a sequence, both ways; how many keys its ``last`` query sees; that in words."""
+class PatternKind(NamedTuple):
+    """A kind of pattern: ``pairs`` of a sequence, keys that its ``last`` query sees, and a description of these."""
 
     pairs: Callable[[Num, Num], Num]
     last: Callable[[Num, Num], Num]
@@ -76,15 +75,17 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "local": Kind(local, lambda keys, reach: minimum(keys, reach + 1), "{k} keys before its own and {k} after it"),
-    "atrous": Kind(atrous, ceil_div, "keys whose distance is a multiple of {k}"),
-    "sparse": Kind(
+    "local": PatternKind(
+        local, lambda keys, reach: minimum(keys, reach + 1), "{k} keys before its own and {k} after it"
+    ),
+    "atrous": PatternKind(atrous, ceil_div, "keys whose distance is a multiple of {k}"),
+    "sparse": PatternKind(
         sparse,
         lambda keys, reach: minimum(keys, reach) + ceil_div(keys, reach) - 1,
         "{k} keys each way, and those whose distance is a multiple of {k}",
     ),
-    "sliding": Kind(sliding, minimum, "a window of {k} keys, its own among them, each way"),
-    "chunked": Kind(
+    "sliding": PatternKind(sliding, minimum, "a window of {k} keys, its own among them, each way"),
+    "chunked": PatternKind(
         chunked,
         lambda keys, reach: keys - reach * floor_div(keys - 1, reach),
         "the keys of its own chunk of {k}",
@@ -103,14 +104,14 @@ class Pattern(NamedTuple):
     reach: Num
 
     def pairs(self, length: Num) -> Num:
-        """The pairs of a sequence of so many tokens, both ways."""
+        """The pairs of a sequence of ``length`` tokens, without a causal mask."""
         return KINDS[self.kind].pairs(length, self.reach)
 
     def last(self, keys: Num) -> Num:
-        """How many of so many keys the last query sees."""
+        """Number of keys, out of ``keys``, that the last query sees."""
         return KINDS[self.kind].last(keys, self.reach)
 
     @property
     def sees(self) -> str:
-        """What a query sees, in words."""
+        """Description of the keys that a query sees."""
         return KINDS[self.kind].sees.format(k=self.reach)

@@ -16,9 +16,9 @@ from tfcalc.core.number import Num, divide, floor_div, minimum
 
 
 class Floor(NamedTuple):
-    """The part of a division that is not known to come out even: ``⌊dividend / divisor⌋``.
+    """The remainder of a division that may not be exact: ``⌊dividend / divisor⌋``.
 
-    Its ``name`` tells it from the minimum of the same two, for tuples are equal by their items.
+    ``name`` distinguishes it from the minimum of the same two, as tuples are equal by their items.
     """
 
     dividend: Polynomial
@@ -27,7 +27,7 @@ class Floor(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """The smaller of two that are not known: ``min(l, w)``."""
+    """The smaller of two polynomials whose order depends on their symbols: ``min(l, w)``."""
 
     one: Polynomial
     other: Polynomial
@@ -58,7 +58,7 @@ class Polynomial:
 
     @property
     def free_symbols(self) -> frozenset[str]:
-        """The letters that stand in it, those under a floor included."""
+        """The letters that occur in it, those under a floor included."""
         return frozenset(letter for powers in self.terms for atom, _ in powers for letter in letters_of(atom))
 
     def __add__(self, other: Polynomial | int) -> Polynomial:
@@ -90,20 +90,20 @@ class Polynomial:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Polynomial) -> Polynomial:
-        """By a single monomial whose factor divides, as in ``h / a``: nothing else is needed, or allowed."""
+        """Divide by a single monomial whose coefficient divides all others, as in ``h / a``; no more is needed."""
         ((powers, factor),) = other.terms.items()
         if any(number % factor for number in self.terms.values()):
             raise ValueError(f"{self!r} cannot be divided evenly by {other!r}")
-        even = Polynomial({each: number // factor for each, number in self.terms.items()})
-        return even * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
+        quotient = Polynomial({monomial: number // factor for monomial, number in self.terms.items()})
+        return quotient * Polynomial({tuple((atom, -power) for atom, power in powers): 1})
 
     def __rtruediv__(self, other: int) -> Polynomial:
         return Polynomial({(): other}) / self
 
     def __floordiv__(self, divisor: Polynomial | int) -> Polynomial:
-        """What divides is taken out; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``.
+        """Divide the terms that are divisible; the rest stays under a floor: ``(4h² + h) // 2 == 2h² + ⌊h/2⌋``.
 
-        By a symbol: ``(h·k + h) // k == h + ⌊h/k⌋``. By a sum nothing is taken out.
+        By a symbol: ``(h·k + h) // k == h + ⌊h/k⌋``. By a sum everything stays under the floor.
         """
         if isinstance(divisor, Polynomial):
             return self._floored_by(divisor) if divisor.free_symbols else self // divisor.terms.get((), 0)
@@ -129,12 +129,12 @@ class Polynomial:
                     taken[quotient] = factor // by
         even = Polynomial(taken)
         rest = self - even * divisor
-        if rest == -1 and len(divisor.terms) == 1:  # ⌊-1/k⌋, for a size is at least 1
+        if rest == -1 and len(divisor.terms) == 1:  # ⌊-1/k⌋ is -1, as a size is at least 1
             return even - 1
         return even + Polynomial({((Floor(rest, divisor), 1),): 1}) if rest.terms else even
 
     def minimum(self, other: Polynomial | int) -> Polynomial:
-        """The smaller of the two; a difference that is a number decides it.
+        """Return the smaller of the two; if their difference is a number it decides, else a Minimum remains.
 
         >>> l, w = symbols("l w")
         >>> l.minimum(l + 3) == l, l.minimum(w).at({"l": 5, "w": 2})
@@ -155,7 +155,7 @@ class Polynomial:
         return hash(frozenset(self.terms.items()))
 
     def __repr__(self) -> str:
-        """For debugging, ``4*h^2 + 4*h``; :mod:`tfcalc.core.notation` prints as textbooks do."""
+        """Return ``4*h^2 + 4*h``, for debugging; :mod:`tfcalc.core.notation` prints as textbooks do."""
         terms = []
         for powers, factor in self.terms.items():
             atoms = [f"{atom}" if power == 1 else f"{atom}^{power}" for atom, power in powers]
@@ -163,9 +163,9 @@ class Polynomial:
         return " + ".join(terms) or "0"
 
     def at(self, values: Mapping[str, Num]) -> Any:
-        """The value where each symbol has the given value: ints give the exact int, arrays an array.
+        """Evaluate at the given values of symbols: ints give the exact int, arrays an array.
 
-        A symbol without a value stays a symbol, so that a part can be substituted.
+        A symbol without a value stays a symbol, so a part of them can be substituted.
         """
         result: Num = 0
         for powers, factor in self.terms.items():
@@ -179,7 +179,7 @@ class Polynomial:
 
 
 def symbols(letters: str) -> tuple[Polynomial, ...]:
-    """One polynomial per letter.
+    """Return one polynomial per letter.
 
     >>> l, b = symbols("l b")
     >>> l * b == b * l
@@ -207,7 +207,7 @@ def _times(left: Monomial, right: Monomial) -> Monomial:
 
 
 def letters_of(atom: Atom) -> frozenset[str]:
-    """The letters that stand in it."""
+    """Return the letters that occur in an atom."""
     if isinstance(atom, str):
         return frozenset((atom,))
     parts = (part for part in atom if isinstance(part, Polynomial))

@@ -1,4 +1,4 @@
-"""What a backward pass runs: operations again whose results were not kept, and less than PyTorch's counter has."""
+"""Gradient checkpointing, as marks in the tree: which operations the backward pass recomputes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ATTENTION, LAYER = "attend", "layer"
 
 
 def recomputing(root: Component, kind: str, every: int, *, early_stop: bool) -> Component:
-    """The same tree with what backward computes again marked, in the operations (``Cost.again``).
+    """Return the tree with the operations marked that the backward pass recomputes (``Cost.again``).
 
     ``selective`` is attention between its projections (Korthikanti et al. 2022, arXiv 2205.05198, section 5); otherwise
-    whole layers: each, or each so many (``every``), which then stand apart from those that are kept. With
-    ``early_stop`` a layer is computed only as far as something of it was saved, so that a linear map at its end is not
-    run again (torch.utils.checkpoint with ``use_reentrant=False``). ``selective-op`` is whole layers without attention
-    and without every other product, from the first (:mod:`tfcalc.tape.selected`).
+    whole layers, or one of ``every`` layers, which then becomes a component of its own. With ``early_stop``
+    (torch.utils.checkpoint with ``use_reentrant=False``) a layer is recomputed up to its last saved tensor, so a linear
+    map at its end is not. ``selective-op`` is whole layers without attention and without every other product, from the
+    first (:mod:`tfcalc.tape.selected`).
     """
     if kind == "selective":
         return _marked_where(root, ATTENTION)
@@ -28,7 +28,7 @@ def recomputing(root: Component, kind: str, every: int, *, early_stop: bool) -> 
 
 
 def _without_selected(component: Component, products: Iterator[int]) -> Component:
-    """What is kept of a layer is not computed again: a layer's products are counted from its first."""
+    """Unmark the results that ``selective-op`` saves; a layer's products are counted from its first."""
     if component.kind == LAYER:
         products = count()
     own = component.own
@@ -68,7 +68,7 @@ def _layers(part: Component, every: int, early_stop: bool) -> Iterator[Component
 
 
 def _first_of_each(part: Component, every: int) -> Num:
-    """How many of these layers are the first of so many, counted from the bottom of their stack."""
+    """Return how many of these layers have a place in their stack that ``every`` divides."""
     if part.places is not None:
         return sum(place % every == 0 for place in part.places)
     copies: Num = ceil_div(part.under + part.copies, every) - ceil_div(part.under, every)
@@ -84,7 +84,7 @@ def _again(component: Component, early_stop: bool) -> Component:
 
 
 def as_run(component: Component) -> Component:
-    """The same tree without the products that only PyTorch's counter sees: w's gradient of a grouped convolution.
+    """Return the tree without products that only FlopCounterMode counts: in a grouped convolution's weight gradient.
 
     ``torch.utils.flop_counter.conv_backward_flop`` multiplies all channels with all, whatever the groups.
     """

@@ -1,4 +1,4 @@
-"""The tensors of a tree by the names that a checkpoint gives them, the layer's number left out."""
+"""Tensors of a tree by their names in a checkpoint, without layer numbers."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ LAYERS = re.compile(r"\[[^][]*\]")
 
 
 def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
-    """How many numbers each stored tensor holds, over all layers: ``{"model.layers.mlp.up_proj": …}``.
+    """Return the elements of each stored tensor, over all layers: ``{"model.layers.mlp.up_proj": …}``.
 
-    The same map of a checkpoint (see :func:`plain`) must be equal, name by name.
+    It must equal the same map of a checkpoint (see :func:`plain`), name by name.
     """
-    found: dict[str, Num] = {}
+    elements: dict[str, Num] = {}
     for node in root.walk():
         own = node.component.own
         for tensor in own.buffers if buffers else own.weights:
             if tensor.tied_to is None:
                 name = _name(node, tensor)
-                found[name] = found.get(name, 0) + node.copies * tensor.size
-    return found
+                elements[name] = elements.get(name, 0) + node.copies * tensor.size
+    return elements
 
 
 def _inside(node: Node) -> tuple[str, ...]:
-    """The modules that hold it. ``(ffn)`` is none: only tfcalc sees its parts as one, a checkpoint has them singly."""
+    """Return the modules around it; a group in parentheses, such as ``(ffn)``, is no module of a checkpoint."""
     return tuple(name for name in node.names[1:] if not name.startswith("("))
 
 
 def shapes(root: Component) -> dict[str, Counter[tuple[int, ...]]]:
-    """The shapes of the stored tensors by name, each as often as there are layers with it; axes are sorted."""
-    found: dict[str, Counter[tuple[int, ...]]] = {}
+    """Return the shapes of the stored tensors by name, counted over the layers; axes are sorted."""
+    shapes_by_name: dict[str, Counter[tuple[int, ...]]] = {}
     for node in root.walk():
         for weight in node.component.own.weights:
             if weight.tied_to is None:
                 shape = tuple(sorted(map(value_of, weight.shape)))
-                found.setdefault(_name(node, weight), Counter())[shape] += value_of(node.copies)
-    return found
+                shapes_by_name.setdefault(_name(node, weight), Counter())[shape] += value_of(node.copies)
+    return shapes_by_name
 
 
 def tied(root: Component) -> list[str]:
-    """The names of tensors that share another's storage: a checkpoint may hold a copy of them, or not."""
+    """Return the names of tensors that share another's storage: a checkpoint may contain a copy of them, or not."""
     return [_name(node, weight) for node in root.walk() for weight in node.component.own.weights if weight.tied_to]
 
 
@@ -56,7 +56,7 @@ def _name(node: Node, tensor: Tensor) -> str:
 
 
 def plain(name: str) -> str:
-    """A tensor's name without layer numbers and without the ``weight`` that nearly all end in.
+    """Return a tensor's name without layer numbers and without the suffix ``weight``.
 
     >>> plain("model.layers.0.mlp.experts.7.up_proj.weight"), plain("layers[3-60].mlp.gate.bias")
     ('model.layers.mlp.experts.up_proj', 'layers.mlp.gate.bias')

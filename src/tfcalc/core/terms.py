@@ -1,11 +1,11 @@
-"""A printed formula and its terms: where it may be broken into lines."""
+"""Terms of a printed formula, and its breaking into lines."""
 
 
 def wrap(formula: str, width: int) -> list[str]:
-    """A printed formula as lines of at most ``width`` columns, each but the first beginning with its sign.
+    """Break a printed formula into lines of at most ``width`` columns, each but the first beginning with its sign.
 
-    It is broken at the ``+`` and ``-`` between its terms; a term that is wider than a line at those inside its
-    brackets. A name or a product is never broken, so a line is too wide where one of these is.
+    Lines break at the ``+`` and ``-`` between terms; within a term wider than a line, at those inside its brackets.
+    Names and products are not broken, so a line with a wide one is wider.
 
     >>> wrap("n(28h² + 32h) + (4 + 2V)h", 20)
     ['n(28h² + 32h)', '+ (4 + 2V)h']
@@ -22,7 +22,7 @@ def wrap(formula: str, width: int) -> list[str]:
 
 
 def terms(formula: str) -> list[str]:
-    """The terms of a printed sum, each but the first with its sign.
+    """Return the terms of a printed sum, each but the first with its sign.
 
     >>> terms("n(28h² + 32h) - h")
     ['n(28h² + 32h)', '- h']
@@ -31,7 +31,7 @@ def terms(formula: str) -> list[str]:
 
 
 def _pieces(formula: str, width: int) -> list[str]:
-    """What stays together: the terms that fit, and what is inside those that do not."""
+    """Return the pieces that are not broken: the terms that fit, and the inner terms of those that do not."""
     signs = _signs(formula)
     if len(formula) <= width or not signs:
         return [formula]
@@ -41,13 +41,13 @@ def _pieces(formula: str, width: int) -> list[str]:
 
 
 def _signs(formula: str) -> list[tuple[int, int]]:
-    """Where a plus or a minus stands between two terms, and in how many brackets."""
-    found, depth = [], 0
+    """Return the index of each plus or minus between two terms, and its depth in brackets."""
+    signs, depth = [], 0
     for index, character in enumerate(formula):
         depth += (character in "(⌊") - (character in ")⌋")
         if formula[index - 1 : index + 2] in (" + ", " - "):
-            found.append((index, depth))
-    return found
+            signs.append((index, depth))
+    return signs
 
 
 def _cut(formula: str, places: list[int]) -> list[str]:

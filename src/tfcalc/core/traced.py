@@ -1,4 +1,4 @@
-"""A number that remembers the closed form it came from."""
+"""Integers that carry the closed form they were computed by."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tfcalc.core.polynomial import Polynomial, symbol
 
 
 class Traced:
-    """An int and its closed form, which every operation takes along; comparisons are those of the ints.
+    """An int with its closed form; operations apply to both, comparisons to the ints.
 
-    One evaluation gives the value and the formula of everything, and what is decided on the way (whether heads share
-    keys, which tensor is the largest) is decided by the numbers.
+    One evaluation gives value and formula, and branches on the way (whether heads share keys, which tensor is the
+    largest) are decided by the ints.
 
     >>> h, f = traced("h", 512), traced("f", 2048)
     >>> number = 2 * h * f + h
@@ -28,28 +28,28 @@ class Traced:
         self.value = value
         self.formula = formula
 
-    def _made(self, value: int, formula: Polynomial) -> Traced:
-        """A number that was computed from this one."""
+    def _derived(self, value: int, formula: Polynomial) -> Traced:
+        """Return a number that was computed from this one."""
         return Traced(value, formula)
 
     @property
     def whole(self) -> int:
-        """The int, to decide by."""
+        """The int, for comparisons and branches."""
         return self.value
 
     @property
     def free_symbols(self) -> frozenset[str]:
         """The letters of the formula."""
-        found: frozenset[str] = getattr(self.formula, "free_symbols", frozenset())
-        return found
+        letters: frozenset[str] = getattr(self.formula, "free_symbols", frozenset())
+        return letters
 
     def __add__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
-        return self._made(self.value + value, self.formula + formula)
+        return self._derived(self.value + value, self.formula + formula)
 
     def __mul__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
-        return self._made(self.value * value, self.formula * formula)
+        return self._derived(self.value * value, self.formula * formula)
 
     def __neg__(self) -> Traced:
         return self * -1
@@ -64,17 +64,17 @@ class Traced:
     __rmul__ = __mul__
 
     def __truediv__(self, other: Traced | int) -> Traced:
-        """What is known to come out even."""
+        """Divide; the caller knows that the division is exact."""
         value, formula = _both(other)
-        return self._made(self.value // value, _even(self.formula, formula))
+        return self._derived(self.value // value, _even(self.formula, formula))
 
     def __floordiv__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
-        return self._made(self.value // value, self.formula // formula)
+        return self._derived(self.value // value, self.formula // formula)
 
     def __rfloordiv__(self, other: Traced | int) -> Traced:
         value, formula = _both(other)
-        return self._made(value // self.value, formula // self.formula)
+        return self._derived(value // self.value, formula // self.formula)
 
     __rtruediv__ = __rfloordiv__
 
@@ -82,11 +82,11 @@ class Traced:
         return self.value % other
 
     def minimum(self, other: Traced | int) -> Traced:
-        """The smaller of the two; the formula keeps both, unless their difference is a number."""
+        """Return the smaller of the two; the formula has both, unless their difference is a number."""
         if isinstance(other, Traced) and type(other) is not Traced and type(self) is Traced:
-            return other.minimum(self)  # which remembers more
+            return other.minimum(self)  # a Guarded number, whose result must be Guarded
         value, formula = _both(other)
-        return self._made(min(self.value, value), minimum(self.formula, formula))
+        return self._derived(min(self.value, value), minimum(self.formula, formula))
 
     def __eq__(self, other: object) -> bool:
         return self.value == (other.value if isinstance(other, Traced) else other)
@@ -116,7 +116,7 @@ class Traced:
         return f"{self.value} = {self.formula!r}"
 
     def __format__(self, spec: str) -> str:
-        """As the int is written in a sentence: a refusal says ``4,096``, whatever remembers it.
+        """Format like the int, so that an error message shows ``4,096`` for any kind of number.
 
         >>> f"{traced('l', 4096):,} tokens"
         '4,096 tokens'
@@ -125,12 +125,12 @@ class Traced:
 
 
 def traced(letter: str, value: int) -> Traced:
-    """A size that goes by this letter."""
+    """Return the size that has this letter in closed forms."""
     return Traced(value, symbol(letter))
 
 
 def value_of(number: Any) -> int:
-    """The int; that of a closed form only where no letter stands in it.
+    """Return the int of a number; of a closed form only if it has no letters.
 
     >>> value_of(traced("l", 200) // 32), value_of(7)
     (6, 7)
@@ -143,7 +143,7 @@ def value_of(number: Any) -> int:
 
 
 def known(number: object) -> int | None:
-    """The int that a size is; None where letters or arrays stand for it.
+    """Return the int of a size; None for closed forms and arrays.
 
     >>> known(traced("l", 200)), known(7), known(symbol("l"))
     (200, 7, None)
@@ -154,16 +154,16 @@ def known(number: object) -> int | None:
 
 
 def formula_of(number: Any) -> Polynomial:
-    """The closed form; a plain number's is itself."""
+    """Return the closed form of a number; of an int, the constant."""
     return number.formula if isinstance(number, Traced) else Polynomial({(): number})
 
 
 def _even(whole: Polynomial, part: Polynomial | int) -> Polynomial:
-    """The closed form of a division that comes out even; where it is not seen to, that of its floor."""
+    """Return the closed form of an exact division; with a floor if the form does not show that it is exact."""
     if isinstance(part, int) or len(part.terms) != 1:
         return whole // part
     (factor,) = part.terms.values()
-    if any(each % factor for each in whole.terms.values()):
+    if any(coefficient % factor for coefficient in whole.terms.values()):
         return whole // part
     return whole / part
 

@@ -12,8 +12,8 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.turn_by_turn import bounded, bounded_kinds, in_a_row
 from tfcalc.tape.groups import merged, named
-from tfcalc.tape.standing import FORWARD_ALONE, WITH_BACKWARD, Ends
 from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.trace import FORWARD_ALONE, WITH_BACKWARD, Ends
 
 
 class Group(NamedTuple):

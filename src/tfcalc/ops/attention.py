@@ -1,4 +1,4 @@
-"""Attention: what queries, keys and values make of each other, and what turns them by their position."""
+"""Attention, and the rotation of queries and keys by their positions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,19 @@ def attend(
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·b·a·l·s·d_k`` for Q Kᵀ and ``2·b·a·l·s·d_v`` for the values
-    backward FLOPs        twice that; a fused kernel computes Q Kᵀ again, 2.5 times
+    backward FLOPs        twice that; with a fused kernel, which recomputes Q Kᵀ, 2.5 times
     elementwise FLOPs     6 per score (scale 1, softmax 5); backward 5
     ====================  =======================================================================
 
-    ``pairs`` are those of queries and keys, by the convention in use (see :meth:`tfcalc.workload.Workload.pairs`);
-    ``code`` is the kernel that runs. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs
-    however many heads there are.
+    ``pairs`` are counted by the convention in use (:meth:`tfcalc.workload.Workload.pairs`); ``code`` is the kernel that
+    runs. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs for any number of heads.
 
     Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
     """
     heads, keys = q.shape[1], pairs.keys
     scores = q if q.needs_gradient else k
     rows = (*q.shape[:-1], keys) if keys is not None else (heads, pairs.scores)
-    each, many = q.shape[2], q.shape[0] * heads
+    queries, batch = q.shape[2], q.shape[0] * heads
     call = Call(
         name,
         (q, k, v),
@@ -52,13 +51,13 @@ def attend(
                 (*pairs.twice, heads, q.width),
                 (q, k),
                 again=pairs.fused,
-                matrices=None if keys is None else (many, each, q.width, keys),
+                matrices=None if keys is None else (batch, queries, q.width, keys),
             ),
             MatMul(
                 "P V",
                 (*pairs.twice, heads, v.width),
                 (scores, v),
-                matrices=None if keys is None else (many, each, keys, v.width),
+                matrices=None if keys is None else (batch, queries, keys, v.width),
             ),
         ),
         elementwise=(
@@ -78,10 +77,10 @@ def attend(
 def rotary(
     q: Tensor, k: Tensor, width: Num, code: Callable[[], tuple[Tensor, Tensor]], behind: Num = 0
 ) -> tuple[Tensor, Tensor]:
-    """``x·cos + rotated(x)·sin`` of queries and keys: 2 multiplications and 1 addition for each number that is turned.
+    """Apply rotary embeddings to queries and keys, ``x·cos + rotate_half(x)·sin``: 3 operations per rotated element.
 
-    Of each head's query or key ``width`` numbers are, but for those of the first tokens (``behind``). The angles are
-    those of positions, and made once for all layers.
+    ``width`` elements of each head's query or key are rotated, but none of the first ``behind`` tokens. The angles are
+    computed once for all layers.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
@@ -91,39 +90,39 @@ def rotary(
 
 
 def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
-    """The same of queries that read keys which have been turned."""
+    """Apply rotary embeddings to queries alone, whose keys are rotated already."""
     q.trace.count(_rotating((q,), q.rows, width))
     return code() if q.trace.lowers else q
 
 
-def _rotating(turned: tuple[Tensor, ...], rows: Num, width: Num) -> Call:
+def _rotating(rotated: tuple[Tensor, ...], rows: Num, width: Num) -> Call:
     work = Elementwise("rotate", rows * width, forward=3, backward=3)
-    *others, last = turned
+    *others, last = rotated
     return Call(
         "rotary",
-        turned,
+        rotated,
         last.shape,
         last.dtype,
         elementwise=(work,),
         leaf=Leaf("rotary", "rotary"),
         saves_result=True,
         result="K rotated" if others else "Q rotated",
-        within=tuple(Within("Q rotated", each.shape, ()) for each in others),
+        within=tuple(Within("Q rotated", q.shape, ()) for q in others),
     )
 
 
 def fused_attention(
     q: Tensor, k: Tensor, v: Tensor, rows: Num, state: int, mask: Tensor | None = None, *, like_queries: bool = False
 ) -> Tensor:
-    """One kernel: keeps q, k, v, mask, result, the logarithm of each row's sum, and the state of the random numbers.
+    """Run attention as one kernel, which saves q, k, v, mask, result, log-sum-exp of ``rows``, and the random state.
 
-    The result lies in memory with a token's heads in a row, or ``like_queries``.
+    ``state`` is the number of elements of the latter. The result's layout is b × l × a × d, or ``like_queries``.
     """
     trace = q.trace
-    q, k, v = (trace.lower(each) for each in (q, k, v))
+    q, k, v = trace.lower(q), trace.lower(k), trace.lower(v)
     sums = trace.new((rows,), "float32", "log-sum-exp")
-    state_ = trace.new((state,), "int64", "random state")
-    saves = (q, k, v, *([mask] if mask is not None else []), sums, state_)
+    random_state = trace.new((state,), "int64", "random state")
+    saves = (q, k, v, *([mask] if mask is not None else []), sums, random_state)
     shape = (*q.shape[:-1], v.width)
     strides = preserved(q) if like_queries else by_token(shape)
     call = Call("fused_attention", (q, k, v, mask), shape, q.dtype, saves=saves, saves_result=True, strides=strides)
@@ -131,7 +130,7 @@ def fused_attention(
 
 
 def by_token(shape: Shape) -> Strides:
-    """The strides of b × a × l × d that lies in memory as b × l × a × d."""
+    """Return the strides of b × a × l × d whose layout in memory is b × l × a × d."""
     b, a, l, d = shape
     strides = dense((b, l, a, d))
     return None if strides is None else (strides[0], strides[2], strides[1], strides[3])

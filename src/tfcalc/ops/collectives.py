@@ -1,12 +1,12 @@
-"""Operations of several devices together: each has a mirror, which runs in backward.
+"""Collective operations of several GPUs, each with the one that runs in backward.
 
 ==================  ====================  =========================================================
-operation           its mirror            of a tensor of S numbers, each of n devices sends
+forward             backward              elements that each of n GPUs sends, of a tensor of S
 ==================  ====================  =========================================================
-all-reduce          nothing               ``2(n − 1)/n · S``: what each made is summed for all
-nothing             all-reduce            the same
-all-gather          reduce-scatter        ``(n − 1)/n · S``: a share of each, brought together for all
-reduce-scatter      all-gather            the same: summed, and each has its share of the sum
+all-reduce          nothing               ``2(n − 1)/n · S``: all GPUs get the sum of all parts
+nothing             all-reduce            ``2(n − 1)/n · S``
+all-gather          reduce-scatter        ``(n − 1)/n · S``: all GPUs get the shards of all
+reduce-scatter      all-gather            ``(n − 1)/n · S``: each GPU gets its shard of the sum
 ==================  ====================  =========================================================
 
 Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3: f and g; Korthikanti et al. 2022 (arXiv 2205.05198), section
@@ -29,31 +29,31 @@ COLLECTIVE = "collective"
 
 
 def copied_to_all(x: Tensor, devices: Num) -> Tensor:
-    """f: all devices have ``x``; each makes a part of its gradient, and they sum these."""
+    """Enter tensor parallelism (Megatron's f): all GPUs have ``x``; backward all-reduces its gradient."""
     message = Message(ALL_REDUCE, devices, x.elements, forward=0, backward=1)
     call = Call("copy", (x,), x.shape, x.dtype, leaf=_leaf("input"), shares=x.storage, strides=x.strides)
     return x.trace.call(call._replace(messages=(message,), passes=True, kernels=()))
 
 
 def summed_over_all(x: Tensor, devices: Num) -> Tensor:
-    """g: what the devices made is summed, where it stands; each has the whole gradient."""
+    """Leave tensor parallelism (Megatron's g): all-reduce the partial results in place; no backward."""
     message = Message(ALL_REDUCE, devices, x.elements, forward=1, backward=0)
     call = Call("all_reduce", (x,), x.shape, x.dtype, leaf=_leaf("output"), shares=x.storage, strides=x.strides)
     return x.trace.call(call._replace(messages=(message,), passes=True))
 
 
 def gathered_sequence(x: Tensor, devices: Num, *, again: bool = True) -> Tensor:
-    """G of sequence parallelism: the tokens of all devices, of which each has a share.
+    """Enter sequence parallelism (Megatron's g): all-gather the tokens, of which each GPU has a shard.
 
-    What reads them keeps the share alone, and backward gathers them once more for the gradient of its weights
-    (``again``: Megatron-LM); or it keeps what was gathered (DTensor).
+    The operation that reads them saves the shard alone, and backward gathers them once more for the gradient of its
+    weights (``again``: Megatron-LM); or it saves all gathered tokens (DTensor).
     """
     call = _gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "input", again=again)
     return x.trace.call(call._replace(kept_as=x.storage if again else None))
 
 
 def scattered_sum(x: Tensor, devices: Num) -> Tensor:
-    """ḡ of sequence parallelism: what the devices made is summed, and each has its share of the tokens."""
+    """Leave sequence parallelism (Megatron's ḡ): reduce-scatter the partial results over tokens."""
     messages = (
         Message(REDUCE_SCATTER, devices, x.elements, forward=1, backward=0),
         Message(ALL_GATHER, devices, x.elements, forward=0, backward=1),
@@ -63,35 +63,34 @@ def scattered_sum(x: Tensor, devices: Num) -> Tensor:
 
 
 def own_share(x: Tensor, devices: Num) -> Tensor:
-    """Each device's share of tokens that all have; their gradients are gathered."""
+    """Take each GPU's shard of tokens that all have; backward all-gathers the gradients."""
     message = Message(ALL_GATHER, devices, x.elements, forward=0, backward=1)
     shape = _with_axis(x, 1, divide(x.shape[1], devices))
     return x.trace.call(Call("scatter", (x,), shape, x.dtype, leaf=_leaf("share"), messages=(message,)))
 
 
 def gathered_columns(parts: Sequence[Tensor], devices: Num) -> Tensor:
-    """What all devices made of the same tokens, side by side."""
+    """All-gather columns that the GPUs computed for the same tokens."""
     width = total(part.width for part in parts) * devices
     return parts[0].trace.call(_gathering(parts[0], (*parts[0].shape[:-1], width), devices, "heads", parts))
 
 
 def received(x: Tensor) -> Tensor:
-    """What another stage has made, which has memory of its own here."""
+    """Receive activations of another pipeline stage, in new memory."""
     return x.trace.call(Call("receive", (x,), x.shape, x.dtype, passes=True, kernels=()))
 
 
 def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
-    """Vectors that the next stage reads so many times, as the one before reads their gradients."""
+    """Send activations to the next pipeline stage ``forward`` times, and gradients to the one before ``backward``."""
     message = Message(SEND, 2, x.elements, forward, backward)
     call = Call("send", (x,), x.shape, x.dtype, leaf=_leaf("stage"), shares=x.storage, strides=x.strides, passes=True)
     return x.trace.call(call._replace(messages=(message,), kernels=()))
 
 
 def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Callable[[], Tensor]) -> Tensor:
-    """``−log softmax(logits)[next token]`` where each device has the logits of some words.
+    """Compute ``−log softmax(logits)[next token]`` with the vocabulary split over GPUs.
 
-    They agree on each token's largest logit, on that of its target, and on the sum of exponentials: three numbers a
-    token, each by an all-reduce.
+    Three numbers per token are all-reduced: the largest logit, the target's logit, and the sum of exponentials.
 
     Source: Megatron-LM's ``vocab_parallel_cross_entropy``; torch.distributed.tensor.parallel.loss_parallel.
     """
@@ -102,7 +101,7 @@ def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Calla
 
 
 def of_copy(logits: Tensor) -> Tensor:
-    """The loss of a copy of the logits in fp32, which is kept.
+    """Compute the loss from an fp32 copy of the logits, which is saved.
 
     Source: Korthikanti et al. 2022, section 4.3: "the cross entropy loss requires storing the logits which are
     calculated in 32-bit floating point".
@@ -112,9 +111,9 @@ def of_copy(logits: Tensor) -> Tensor:
 
 
 def of_logarithms(logits: Tensor) -> Tensor:
-    """The loss of the logarithms of the softmax over all devices' words, which are kept, in fp32.
+    """Compute the loss from the log-softmax over all GPUs' parts of the vocabulary, which is saved in fp32.
 
-    Beside the logits' copy there are for a moment those less the largest; in backward the softmax itself.
+    Temporary buffers: in forward the logits less the largest, in backward the softmax.
 
     Source: torch.distributed.tensor.parallel.loss (``_log_softmax``, ``_nll_loss_and_log_softmax_backward``).
     """
@@ -123,9 +122,9 @@ def of_logarithms(logits: Tensor) -> Tensor:
     size = copy.elements * (FP32.bits // 8)
     trace.needed(2 * size)
     logarithms = Call("log_softmax", (copy,), copy.shape, FP32.torch, saves_result=True, scratch=size)
-    made = trace.call(logarithms)
+    log_softmax = trace.call(logarithms)
     labels = trace.new(logits.shape[:-1], INT64.torch, "labels")
-    return trace.call(Call("nll_loss", (made,), (), FP32.torch, saves=(made, labels)))
+    return trace.call(Call("nll_loss", (log_softmax,), (), FP32.torch, saves=(log_softmax, labels)))
 
 
 def _gathering(

@@ -12,14 +12,14 @@ from tfcalc.tape.tensor import Tensor
 def causal_convolution(
     x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple[Cached, ...] = (), step: bool = False
 ) -> Tensor:
-    """``y = w ∗ x + b`` of each channel by itself, over its last k tokens: x of b × c × l, w of c × 1 × k.
+    """``y = w ∗ x + b``, a depthwise convolution over the last k tokens: x of b × c × l, w of c × 1 × k.
 
     ====================  =======================================================================
     parameters            ``c·k + c`` (without bias ``c·k``)
-    forward FLOPs         ``2·b·(l + k − 1)·c·k``: the sequence is padded on both sides, and what is too much cut off
-    of a step             ``2·b·2·c·k``: the cache holds k tokens, and the new one makes that two places for the kernel
-    backward FLOPs        twice that, and c − 1 times more by PyTorch's counter, which forgets the groups of w
-    kept for backward     x for w's gradient, w for x's; the result is a view of what is longer
+    forward FLOPs         ``2·b·(l + k − 1)·c·k``: the sequence is padded on both sides, and the surplus cut off
+    of a decoding step    ``2·b·2·c·k``: the cache has k tokens, and with the new one the kernel fits in two places
+    backward FLOPs        twice that, and c − 1 times more by FlopCounterMode, which ignores the groups of w
+    saved for backward    x for w's gradient, w for x's; the result is a view of a longer tensor
     ====================  =======================================================================
 
     Source: Gu and Dao 2023 (Mamba, arXiv 2312.00752), section 3.4; torch.nn.Conv1d with ``padding=kernel - 1``;
@@ -43,7 +43,7 @@ def causal_convolution(
 
 
 def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple[Cached, ...] = ()) -> Tensor:
-    """The same for one token over a cache, as ``Σ w·x + b``: a product and a sum for each channel and each of k."""
+    """``Σ w·x + b``: a depthwise convolution of one token over its cache, elementwise instead of as a kernel."""
     b, c, _ = x.shape
     work = Elementwise("Σ w·x", b * c * weight.shape[-1], forward=2, backward=4)
     elementwise = (work, *(_bias(b * c) if bias is not None else ()))
@@ -52,19 +52,19 @@ def summed_step(x: Tensor, weight: Tensor, bias: Tensor | None, *, cached: tuple
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, places: Num, groups: Num = 1) -> Tensor:
-    """``y = w ∗ x + b``: each of so many ``places`` of each image is a linear map of what is under the kernel.
+    """``y = w ∗ x + b`` of images: each of ``places`` is a linear map of the input under the kernel.
 
-    Each of so many ``groups`` of channels may be mapped by itself: then i are those that one reads.
+    With ``groups``, i is the number of input channels of one group.
 
     ====================  =======================================================================
     parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all numbers under the kernel
     forward FLOPs         ``2·b·places·o·i·k``
-    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not; PyTorch's counter
-                          has the first once for each group
-    kept for backward     x for w's gradient, w for x's
+    backward FLOPs        as many for w's gradient, and for x's if it needs one (pixels do not); FlopCounterMode
+                          counts the first once for each group
+    saved for backward    x for w's gradient, w for x's
     ====================  =======================================================================
 
-    x of b × i × …, w of o × i × …; of b × o × places.
+    x of b × i × …, w of o × i × …, y of b × o × places.
 
     Source: torch.nn.Conv2d; torch.utils.flop_counter.conv_flop_count.
     """
@@ -89,7 +89,7 @@ def _bias(elements: Num) -> tuple[Elementwise, ...]:
 
 
 def same_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """``y = w ∗ x`` of each channel by itself, as long as x: of b × c × l, w of c × 1 × k; looks ahead as far as back.
+    """``y = w ∗ x``, a depthwise convolution centred on each token: x and y of b × c × l, w of c × 1 × k.
 
     It costs ``2·b·l·c·k`` FLOPs, backward as above. Source: torch.nn.Conv1d with ``padding=k // 2``, k odd.
     """
@@ -109,9 +109,9 @@ def same_convolution(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def head_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """``y = w ∗ x`` over tokens, of each head by itself: of b × a × l × d, w of a × 1 × k × 1.
+    """``y = w ∗ x`` over tokens, with one kernel per head: x and y of b × a × l × d, w of a × 1 × k × 1.
 
-    It looks ahead as far as back, and costs ``2·b·l·d·a·k`` FLOPs, backward as above.
+    It is centred on each token, and costs ``2·b·l·d·a·k`` FLOPs, backward as above.
 
     Source: torch.nn.Conv2d with ``groups`` for the heads.
     """
@@ -131,13 +131,13 @@ def head_convolution(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def time_convolution(x: Tensor, weight: Tensor, bias: Tensor, groups: Num) -> Tensor:
-    """``y = w ∗ x + b`` in ``groups``, as long as x: of b × l × c, which is copied channel by channel, and back.
+    """``y = w ∗ x + b`` in ``groups``: x and y of b × l × c; copies to b × c × l for the kernel, and back.
 
     ====================  =======================================================================
     parameters            ``c·c/g·k + c``
     forward FLOPs         ``2·b·l·c·c/g·k``
-    backward FLOPs        twice that, and g − 1 times more by PyTorch's counter
-    kept for backward     the copy for w's gradient, w for x's
+    backward FLOPs        twice that, and g − 1 times more by FlopCounterMode
+    saved for backward    the copy for w's gradient, w for x's
     ====================  =======================================================================
 
     Source: torch.nn.Conv1d with ``padding=(k - 1) // 2``, k odd; transformers' ConvLayer (DeBERTa).
@@ -159,7 +159,7 @@ def time_convolution(x: Tensor, weight: Tensor, bias: Tensor, groups: Num) -> Te
 
 
 def map_of_pixels(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A convolution of one pixel each: x of b × pixels × i, w of o × i × 1 × 1; ``2·b·pixels·o·i`` FLOPs.
+    """Convolve pixels with a 1 × 1 kernel: x of b × pixels × i, w of o × i × 1 × 1; ``2·b·pixels·o·i`` FLOPs.
 
     Source: torch.nn.Conv2d with ``kernel_size=(1, 1)``.
     """

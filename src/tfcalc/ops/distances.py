@@ -1,4 +1,4 @@
-"""What attention is told of how far a key stands from its query: vectors, factors and biases for each distance."""
+"""Relative positions in attention: vectors, factors and biases for each distance of a key from its query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 def rows_by_distance(table: Tensor, seen: Num) -> Tensor:
-    """A row for each pair of a sequence: a lookup, whose gradient is added to the row.
+    """Look up the row of each pair's distance; its gradient is added to the row.
 
     ====================  =======================================================================
     parameters            ``r·w`` for r distances: w is a head's width for vectors, a for one number for each head
@@ -27,13 +27,13 @@ def rows_by_distance(table: Tensor, seen: Num) -> Tensor:
 
 
 def with_vectors(x: Tensor, name: str, product: str, width: Num, pairs: Pairs, elements: Num) -> Tensor:
-    """``Q A_Kᵀ`` added to the scores, or ``P A_V`` to the mixture of the values: A has a vector for each pair.
+    """Add ``Q A_Kᵀ`` to the scores, or ``P A_V`` to ``P V``: A has a vector for each pair.
 
     ====================  =======================================================================
     parameters            none: A's rows are those of a table, shared by all heads
     forward FLOPs         ``2·b·l·s·a·d``: as Q Kᵀ, or P V, over the same pairs
     backward FLOPs        twice that
-    elementwise FLOPs     1 for each of the ``elements`` that it is added to; backward 1
+    elementwise FLOPs     1 per element of the sum (``elements``); backward 1
     ====================  =======================================================================
 
     Source: Shaw et al. 2018 (arXiv 1803.02155), eq. 3 and 4; section 3.3 on how they are multiplied.
@@ -53,9 +53,9 @@ def times_factors(q: Tensor, scores: Num) -> Tensor:
 
 
 def plus_bias(q: Tensor, scores: Num, *, trained: bool) -> Tensor:
-    """``Q Kᵀ + bias[j − i]``: 1 addition per score; 1 to add up the gradient of one that is ``trained``.
+    """``Q Kᵀ + bias[j − i]``: 1 addition per score, and 1 for the gradient of a ``trained`` bias.
 
-    One that is not is a slope times the distance, made once for all layers. Source: Raffel et al. 2019 (T5, arXiv
+    A fixed one is a slope times the distance, computed once for all layers. Source: Raffel et al. 2019 (T5, arXiv
     1910.10683), section 2.1; Press et al. 2021 (ALiBi, arXiv 2108.12409), section 3.
     """
     which = "trained" if trained else "fixed"

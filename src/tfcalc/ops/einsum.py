@@ -1,4 +1,4 @@
-"""torch.einsum of two operands: which of them are copied before their product, and how its result is laid out."""
+"""torch.einsum of two operands, with the copies that it makes and the layout of its result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tfcalc.tape.tensor import Tensor
 
 
 def einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
-    """One product of matrices for all axes that both have and that stay.
+    """Compute einsum as one batched matrix product.
 
-    The axes of each operand are put in order, those that both have first, and made three; where memory does not allow
-    that, it is copied, and the copy is kept. What is summed must be wider than one. The operand whose axis the result
-    has first is the first of the product, so that the result lies in order.
+    Each operand is permuted (axes of both first) and reshaped to three axes; if its layout does not allow a view, it is
+    copied, and the copy is saved. Summed axes must be wider than 1. The operand with the result's first axis comes
+    first in the product, so that the result is contiguous.
 
     Source: torch's einsum and sumproduct_pair (aten/src/ATen/native/Linear.cpp).
     """
@@ -36,12 +36,12 @@ def einsum(equation: str, a: Tensor, b: Tensor) -> Tensor:
         return product(sizes[letter] for letter in letters)
 
     def ordered(x: Tensor, own: str, order: str) -> Tensor:
-        there = [letter for letter in order if letter in own]
-        narrow = [letter for letter in own if letter not in order]  # axes of one
-        return permute(x, [own.index(letter) for letter in (*there, *narrow)])
+        wide_axes = [letter for letter in order if letter in own]
+        narrow_axes = [letter for letter in own if letter not in order]  # of size 1
+        return permute(x, [own.index(letter) for letter in (*wide_axes, *narrow_axes)])
 
     a = reshape(ordered(a, left, both + first + summed), wide(both), wide(first), wide(summed))
     b = reshape(ordered(b, right, both + summed + second), wide(both), wide(summed), wide(second))
     order = both + first + second
-    made = reshape(matmul(a, b), *(sizes[letter] for letter in order))
-    return permute(made, [order.index(letter) for letter in result])
+    product_of_both = reshape(matmul(a, b), *(sizes[letter] for letter in order))
+    return permute(product_of_both, [order.index(letter) for letter in result])

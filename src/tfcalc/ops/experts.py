@@ -1,4 +1,4 @@
-"""What experts make of the rows that are sent to them, and what becomes of it."""
+"""Products of experts with the rows routed to them, and the combination of their results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tfcalc.tape.tensor import Tensor
 
 
 def grouped_mm(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """Rows in the order of their experts, each times the matrix of its expert: one product for all of them.
+    """Multiply rows, sorted by expert, with the matrix of their expert, in one kernel.
 
     ====================  =======================================================================
     forward FLOPs         ``2·p·i·o`` for p pairs of a token and an expert
     backward FLOPs        the same for each of rows and weight that needs a gradient
-    kept for backward     rows for the weight's gradient, the weight for the rows', where each group ``ends``
+    saved for backward    rows for the weight's gradient, the weight for the rows', and the groups' ``ends``
     ====================  =======================================================================
 
     Source: torch.nn.functional.grouped_mm (``_grouped_mm`` in torch's derivatives.yaml).
@@ -27,27 +27,27 @@ def grouped_mm(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 
 def add_in_place(x: Tensor, other: Tensor) -> Tensor:
-    """``x.add_(other)``: keeps nothing."""
+    """``x.add_(other)``: saves nothing."""
     call = Call("add_", (x, other), x.shape, x.dtype, passes=True, shares=x.storage, strides=x.strides)
     return x.trace.call(call)
 
 
 def each_by_its_own(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Rows in the order of their experts, each times the matrix of its expert: a product for each expert."""
+    """Multiply rows, sorted by expert, with the matrix of their expert, one product per expert."""
     saves = (*([rows] if weight.needs_gradient else []), *([weight] if rows.needs_gradient else []))
     shape = (*rows.shape[:-1], weight.shape[-1])
     return rows.trace.call(Call("linear", (rows, weight, bias), shape, rows.dtype, saves=saves, kernels=("addmm",)))
 
 
 def jittered(x: Tensor) -> Tensor:
-    """``x`` times noise, in place: keeps the noise."""
+    """Multiply ``x`` with noise in place: saves the noise."""
     noise = x.trace.new(x.shape, x.dtype, "noise")
     call = Call("mul_", (x,), x.shape, x.dtype, saves=(noise,), shares=x.storage, strides=x.strides)
     return x.trace.call(call)
 
 
 def added_to_rows(made: Tensor, places: Tensor, tokens: Num, onto: Tensor | None = None) -> Tensor:
-    """``index_add_`` to rows of zeros for so many tokens, or ``onto`` others: keeps the places, and what is added."""
+    """``index_add_`` to zeros of ``tokens`` rows, or ``onto`` others: saves the indices, and the added rows."""
     call = Call("index_add_", (made, onto), (tokens, made.width), made.dtype, saves=(places, made))
     return made.trace.call(call if onto is None else call._replace(shares=onto.storage))
 
@@ -62,5 +62,5 @@ def combined(made: Tensor, weights: Tensor) -> Tensor:
 
 
 def summed(x: Tensor, tokens: Num) -> Tensor:
-    """The rows of each of so many tokens, added up; autocast does so in fp32."""
+    """Sum the rows of each token; autocast does so in fp32."""
     return x.trace.call(Call("sum", (x,), (tokens, x.width), x.trace.upper_format(x.dtype)))

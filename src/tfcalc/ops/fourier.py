@@ -8,16 +8,16 @@ from tfcalc.tape.tensor import Tensor
 
 
 def fourier(x: Tensor) -> Tensor:
-    """The real part of the transform over tokens and channels: keeps nothing, and is no matrix product.
+    """Take the real part of the Fourier transform over tokens and channels: saves nothing, and is no matrix product.
 
-    What it makes is complex, and as long as its real part, which is a view of it; its gradient is complex, too. It is
-    not counted, as PyTorch's counter does not.
+    The complex result stays live with its real part, which is a view of it; its gradient is complex, too. Its FLOPs
+    are not counted, as FlopCounterMode does not count them.
 
     Source: torch.fft.fftn.
     """
     trace = x.trace
     size = 2 * x.elements * WIDTHS["float32"]
     trace.needed(size)
-    made = trace.call(Call("fft", (x,), (*x.shape, 2), "float32", scratch=size, kernels=("_to_copy", "_fft_c2c")))
-    strides = None if made.strides is None else made.strides[:-1]
-    return trace.view(made, x.shape, strides)
+    transform = trace.call(Call("fft", (x,), (*x.shape, 2), "float32", scratch=size, kernels=("_to_copy", "_fft_c2c")))
+    strides = None if transform.strides is None else transform.strides[:-1]
+    return trace.view(transform, x.shape, strides)

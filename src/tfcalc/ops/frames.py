@@ -1,4 +1,4 @@
-"""Operations on frames of a spectrogram, or on samples: convolutions of many channels, and means of neighbours."""
+"""Operations on audio: convolutions, pooling and norms over frames of a spectrogram, or over samples."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfcalc.tape.tensor import Tensor
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *places: Num) -> Tensor:
-    """``y = w ∗ x + b`` at so many places of each axis: x of b × i × …, w of o × i/groups × taps, y of b × o × places.
+    """``y = w ∗ x + b``: x of b × i × …, w of o × i/groups × taps, y of b × o × ``places`` (the size of each axis).
 
     ====================  =======================================================================
     parameters            ``o·(i/groups)·k + o`` (without bias ``o·(i/groups)·k``), k all taps of the kernel
     forward FLOPs         ``2·b·places·o·(i/groups)·k``
-    backward FLOPs        twice that: one product for w's gradient, one for x's (none where x is data); PyTorch's
-                          counter forgets the groups of w's, and has it ``groups`` times
-    kept for backward     x and w, whichever of them needs a gradient
+    backward FLOPs        twice that: one product for w's gradient, one for x's (none if x is data); FlopCounterMode
+                          ignores the groups of w's, and counts it ``groups`` times
+    saved for backward    x and w, whichever of them needs a gradient
     ====================  =======================================================================
 
     Source: torch.nn.Conv1d and Conv2d; torch.utils.flop_counter.conv_flop_count.
@@ -26,29 +26,29 @@ def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *places: Num) ->
     trace, (b, i), (o, read, *taps) = x.trace, x.shape[:2], weight.shape
     x, weight = trace.lower(x), trace.lower_weight(weight)
     bias = trace.lower_weight(bias) if bias is not None else None
-    made = b * product(places)
-    factors = (2, made, o, read, product(taps))
+    positions = b * product(places)
+    factors = (2, positions, o, read, product(taps))
     call = Call(
         "convolution",
         (x, weight, bias),
         (b, o, *places),
         x.dtype,
         products=(MatMul("w ∗ x", factors, (x, weight), overcounted=divide(i, read) - 1),),
-        elementwise=(Elementwise("+ b", made * o, forward=1, backward=1),) if bias is not None else (),
+        elementwise=(Elementwise("+ b", positions * o, forward=1, backward=1),) if bias is not None else (),
         saves=(x, weight),
     )
     return trace.call(call)
 
 
 def means(x: Tensor, places: Num) -> Tensor:
-    """The mean of neighbours along the last axis, of which so many are left: keeps what it read (torch.avg_pool1d)."""
+    """Average neighbours along the last axis, down to ``places``: saves its input (torch.avg_pool1d)."""
     return x.trace.call(Call("avg_pool1d", (x,), (*x.shape[:-1], places), x.dtype, saves=(x,)))
 
 
 def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``(x − mean) / std · γ + β`` of b × c × n, with one mean and deviation for all numbers of a sequence.
+    """``(x − mean) / std · γ + β`` of b × c × n, with one mean and deviation for all elements of a sequence.
 
-    As many operations as LayerNorm has; keeps what it reads, means and deviations (torch.nn.functional.group_norm).
+    It has LayerNorm's number of operations; saves its input, means and deviations (torch.nn.functional.group_norm).
     """
     trace = x.trace
     x = trace.upper(x)
@@ -60,18 +60,18 @@ def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def mean(x: Tensor) -> Tensor:
-    """Of b × n × h the mean of all n places: keeps nothing."""
+    """Average b × n × h over its n places: saves nothing."""
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.shape[2]), x.dtype))
 
 
 def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, means: Tensor, variances: Tensor) -> Tensor:
-    """``(x − mean) / std · γ + β`` of b × c × n, by mean and variance of each channel over all batches that were seen.
+    """``(x − mean) / std · γ + β`` of b × c × n, by running mean and variance of each channel.
 
     ====================  =======================================================================
     parameters            ``2·c``
-    buffers               ``2·c + 1``: means, variances, and how many batches they are of
-    elementwise FLOPs     4 per element; backward 13, as that of a LayerNorm, for then the batch's own count
-    kept for backward     x, γ, the buffers, and the batch's own means and deviations
+    buffers               ``2·c + 1``: means, variances, and the number of batches
+    elementwise FLOPs     4 per element; backward 13 as LayerNorm's, for training uses the batch's mean and variance
+    saved for backward    x, γ, the buffers, and the batch's own means and deviations
     ====================  =======================================================================
 
     Source: Ioffe and Szegedy 2015 (arXiv 1502.03167), algorithm 1; torch.nn.BatchNorm1d and BatchNorm2d.
@@ -84,13 +84,13 @@ def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, means: Tensor, variances
 
 
 def gated_by_half(x: Tensor) -> Tensor:
-    """One half of the channels of b × 2c × n, times the sigmoid of the other: keeps what it read (torch's glu)."""
+    """Gate one half of the channels of b × 2c × n by the sigmoid of the other: saves its input (torch's glu)."""
     shape = (x.shape[0], divide(x.shape[1], 2), x.shape[2])
     return x.trace.call(Call("glu", (x,), shape, x.dtype, saves=(x,)))
 
 
 def gated_halves(x: Tensor, name: str) -> Tensor:
-    """Half of each row times the sigmoid of the other half: keeps what it reads (torch.nn.functional.glu).
+    """Gate half of each row by the sigmoid of the other half: saves its input (torch.nn.functional.glu).
 
     Source: Dauphin et al. 2017 (arXiv 1612.08083), eq. 1.
     """

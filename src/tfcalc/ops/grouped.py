@@ -1,4 +1,4 @@
-"""Linear maps that mix only the channels of a group."""
+"""Linear maps in groups of channels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfcalc.tape.tensor import Strides, Tensor, dense
 
 
 def pointwise_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, groups: Num) -> Tensor:
-    """``y = x W + b`` in ``groups``, as a convolution over one token: x of b × l × i, w of o × i/g × 1.
+    """``y = x W + b`` in ``groups``, as a convolution with kernel size 1: x of b × l × i, w of o × i/g × 1.
 
     ====================  =======================================================================
     parameters            ``o·i/g + o``
     forward FLOPs         ``2·t·o·i/g`` for t tokens
-    backward FLOPs        twice that, and g − 1 times more by PyTorch's counter, which forgets the groups of w's
-    kept for backward     x for w's gradient, w for x's; the result lies in memory channel by channel
+    backward FLOPs        twice that, and g − 1 times more by FlopCounterMode, which ignores the groups of w's
+    saved for backward    x for w's gradient, w for x's; the result's layout is b × o × l
     ====================  =======================================================================
 
     Source: torch.nn.Conv1d with ``kernel_size=1``; torch.utils.flop_counter.conv_flop_count.
@@ -42,23 +42,23 @@ def pointwise_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, groups
 
 
 def grouped_product(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The same as a product of matrices for each group: x of b × l × i, w of g × i/g × o/g.
+    """``y = x W + b`` in groups, as one matrix product per group: x of b × l × i, w of g × i/g × o/g.
 
-    Its gradients are two such products. Source: transformers' GroupedLinearLayer (ConvBERT).
+    Source: transformers' GroupedLinearLayer (ConvBERT).
     """
     g, i, o = weight.shape
     rows = permute(reshape(x, x.rows, g, i), (1, 0, 2))
-    made = permute(matmul(rows, weight, "w ∗ x"), (1, 0, 2))
-    return biased(reshape(made, *x.shape[:-1], g * o), bias)
+    mapped = permute(matmul(rows, weight, "w ∗ x"), (1, 0, 2))
+    return biased(reshape(mapped, *x.shape[:-1], g * o), bias)
 
 
 def biased(x: Tensor, bias: Tensor) -> Tensor:
-    """``x + b``, an addition for each number, and one for its gradient: keeps nothing."""
+    """``x + b``: 1 addition per element, and 1 for b's gradient: saves nothing."""
     work = (Elementwise("+ b", x.elements, forward=1, backward=1),)
     return x.trace.call(Call("add", (x, bias), x.shape, widest(x.dtype, bias.dtype), elementwise=work, passes=True))
 
 
 def by_channel(b: Num, l: Num, c: Num) -> Strides:
-    """The strides of b × l × c that lies in memory as b × c × l."""
+    """Return the strides of b × l × c whose layout in memory is b × c × l."""
     strides = dense((b, c, l))
     return None if strides is None else (strides[0], strides[2], strides[1])

@@ -15,12 +15,12 @@ Backward: six biases, the mixture's (h − n, ·g, g·z, g − g·z), tanh's (3)
 
 
 def gru(x: Tensor, weights: Sequence[Tensor], starts: Num) -> Tensor:
-    """A gated recurrent unit as wide as what it reads, over tokens of which ``starts`` have no state before them.
+    """Run a gated recurrent unit of its input's width, over tokens of which ``starts`` begin a sequence.
 
     ====================  =======================================================================
-    parameters            ``3(h² + h²) + 6h``: for two gates and the new state, of input and state, two biases each
+    parameters            ``3(h² + h²) + 6h``: two gates and the new state, from input and state, two biases each
     forward FLOPs         ``12·t·h²``: 2·t·h·3h of the input, as many of the state
-    backward FLOPs        twice that, but for a first state, which is data: ``6·h²`` less for each sequence
+    backward FLOPs        twice that, less ``6·h²`` for each sequence, whose initial state needs no gradient
     elementwise FLOPs     20 per element of the state; backward 22
     ====================  =======================================================================
 

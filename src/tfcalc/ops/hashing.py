@@ -1,4 +1,4 @@
-"""Hashes of queries and keys: the chance that both have the same (YOSO), or which they have (Reformer)."""
+"""Attention by locality-sensitive hashing: expected collisions (YOSO), and the hashes themselves (Reformer)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tfcalc.tape.tensor import Tensor
 
 
 def attend_by_hashes(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """``(1 − acos(Q Kᵀ) / π)^τ V`` of normalised queries and keys, normalised: a function of its own.
+    """``(1 − acos(Q Kᵀ) / π)^τ V`` of normalised queries and keys, normalised: a torch.autograd.Function.
 
-    It keeps what it reads, the expectation of each pair, and which tokens are there, a number for each head.
+    It saves its inputs, the expectation of each pair, and the padding mask of each head.
 
     Source: Zeng et al. 2021 (YOSO, arXiv 2111.09714), section 3.1; transformers' YosoCumulation.
     """
@@ -26,14 +26,15 @@ def attend_by_hashes(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         expectation = trace.call(Call("expectation", (scores,), scores.shape, scores.dtype, kernels=("acos", "pow")))
         made = matmul(expectation, v)
     size = scores.elements * 4
-    del scores
+    del scores  # a local variable of the function's forward, which has returned
     saves = (mask, expectation, q, k, v)
+    # ``made`` is assigned anew, so that the product without a gradient is freed when this one exists
     made = trace.call(Call("YosoCumulation", (q, k, v), made.shape, made.dtype, saves=saves, scratch=size, kernels=()))
     return reshape(normalised(made), b, a, l, d)
 
 
 def normalised(x: Tensor) -> Tensor:
-    """Each row over its length: keeps the rows, and their lengths twice (torch.nn.functional.normalize)."""
+    """Divide each row by its norm: saves the rows, and their norms twice (torch.nn.functional.normalize)."""
     trace, shape = x.trace, (*x.shape[:-1], 1)
     length = trace.call(Call("norm", (x,), shape, x.dtype, saves=(x,), saves_result=True))
     least = trace.call(Call("clamp_min", (length,), shape, x.dtype, saves=(length,)))
@@ -41,7 +42,9 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def hashes(name: str, q: Tensor, rounds: Num, vectors: int, used: Num) -> None:
-    """Products of each head's query with so many ``vectors``, the largest of which is its hash, where ``used``.
+    """Count the products of each head's query with random ``vectors``, the largest of which is its hash.
+
+    ``used`` is 0 if the sequence is too short to be hashed, else 1.
 
     ``2·t·a·d·vectors·rounds`` FLOPs, and none in backward. Queries are of b × a × l × d.
 

@@ -1,6 +1,6 @@
-"""What operations keep between decoding steps: the keys and values of tokens, or a state of the whole sequence.
+"""Cache entries of operations: keys and values of tokens, or a state of the whole sequence.
 
-It stands where a stream has cached tokens, at the operation that reads it; see ``Cost.cached``.
+They are part of the cost (``Cost.cached``) of the operation that reads them, if a stream has cached tokens.
 """
 
 from tfcalc import number_formats
@@ -9,28 +9,28 @@ from tfcalc.core.number import Num
 from tfcalc.workload import Sequences
 
 LATENT, ROTATED = "latent", "rotated key"
-"""What latent attention keeps of each token, for all heads together."""
+"""Entries of latent attention (MLA) for each token, shared by all heads."""
 SHARED = "key and value"
-"""One vector that is both."""
+"""One vector that is both key and value."""
 SUMMARY, WAITING, OVERLAP = "summary", "not yet summarised", "of the last summary"
-"""Of a compressor: what it has made, tokens that are too few yet, and what the next one is made of beside them."""
+"""Entries of a compressor: summaries, tokens of an incomplete group, and tokens that the next summary reads, too."""
 INDEX = "index key"
-"""What an indexer compares: one key of each token, for all its heads."""
+"""Entry of an indexer: one key of each token, for all its heads."""
 CONVOLUTION, STATE = "convolution", "state"
 TOKEN_BEFORE = "token before"
-"""What mixers keep of each sequence: the last inputs of a convolution, a sum over all tokens, one token."""
+"""Entries of each sequence: the last inputs of a convolution, a recurrent state, the last token."""
 
 FP32 = number_formats.FP32.bits
-"""Bits of a state that is summed over all tokens, in whatever format the model itself runs."""
+"""Bits per number of a recurrent state, whatever the model's format."""
 
 
 def read_before(stream: Sequences) -> bool:
-    """Whether all of its keys have been made, as those of a source or an image: no more tokens are read."""
+    """Return whether all keys of a stream are cached and no more tokens are read, as of a source or an image."""
     return stream.cached is not None and isinstance(stream.length, int) and stream.length == 0
 
 
 def decoded(stream: Sequences) -> bool:
-    """Whether tokens are added to what is cached."""
+    """Return whether tokens are added to a stream's cache."""
     return stream.cached is not None and not read_before(stream)
 
 
@@ -45,10 +45,10 @@ def by_token(
     chunk: int | None = None,
     bits: int | None = None,
 ) -> tuple[Cached, ...]:
-    """``heads`` of each of ``vectors`` (their widths by name) for every token of ``keys``.
+    """Return cache entries of ``heads`` of each of ``vectors`` (width by name) for every token of ``keys``.
 
-    Causal attention keeps those of the sequence itself, cross-attention those of the source; attention that looks
-    both ways within one sequence has nothing to keep.
+    Causal attention caches those of the sequence itself, cross-attention those of the source; bidirectional attention
+    within one sequence caches nothing.
     """
     if read_before(keys):
         source = () if read_before(queries) else vectors.items()
@@ -60,5 +60,5 @@ def by_token(
 
 
 def by_sequence(stream: Sequences, name: str, heads: Num, width: Num, bits: int | None = None) -> tuple[Cached, ...]:
-    """``heads`` vectors of ``width`` in each sequence, however long it is."""
+    """Return a cache entry of ``heads`` vectors of ``width`` per sequence, whatever its length."""
     return (Cached(name, heads, width, stream.batch, bits=bits),) if decoded(stream) else ()

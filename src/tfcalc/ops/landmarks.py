@@ -1,4 +1,4 @@
-"""Attention by way of a few landmarks, as Nyströmformer has it."""
+"""Attention through landmarks (Nyströmformer)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.tensor import Tensor
 
 STEPS = 6
-"""Of the iteration to a matrix's pseudo-inverse; each is four products (Xiong et al. 2021, eq. 11)."""
+"""Iterations to the pseudo-inverse, of four matrix products each (Xiong et al. 2021, eq. 11)."""
 
 
 def attend_landmarks(q: Tensor, k: Tensor, v: Tensor, landmarks: Num, name: str = "attend") -> Tensor:
-    """``softmax(Q K̃ᵀ) · softmax(Q̃ K̃ᵀ)⁺ · softmax(Q̃ Kᵀ) V``: Q̃ and K̃ are means of segments, ``landmarks`` of them.
+    """``softmax(Q K̃ᵀ) · softmax(Q̃ K̃ᵀ)⁺ · softmax(Q̃ Kᵀ) V``: Q̃ and K̃ are means of ``landmarks`` segments.
 
-    All are of b × a × l × d. Backward takes two products for each.
+    q, k and v are of b × a × l × d. Backward takes two products for each of the forward ones.
 
     Source: Xiong et al. 2021 (Nyströmformer, arXiv 2102.03902), section 3.2; transformers' NystromformerSelfAttention.
     """
@@ -44,11 +44,11 @@ def attend_landmarks(q: Tensor, k: Tensor, v: Tensor, landmarks: Num, name: str 
 def _run(q: Tensor, k: Tensor, v: Tensor, m: Num) -> Tensor:
     q, k = scaled(q, "div"), scaled(k, "div")
     of_q, of_k = _means(q, m), _means(k, m)
-    one = softmax(matmul(q, transpose(of_k, 2, 3)))
-    two = softmax(matmul(of_q, transpose(of_k, 2, 3)))
-    three = softmax(matmul(of_q, transpose(k, 2, 3)))
-    p = matmul(one, _inverse(two))
-    return matmul(p, matmul(three, v))
+    p1 = softmax(matmul(q, transpose(of_k, 2, 3)))
+    p2 = softmax(matmul(of_q, transpose(of_k, 2, 3)))
+    p3 = softmax(matmul(of_q, transpose(k, 2, 3)))
+    p = matmul(p1, _inverse(p2))
+    return matmul(p, matmul(p3, v))
 
 
 def _means(x: Tensor, m: Num) -> Tensor:
@@ -58,7 +58,10 @@ def _means(x: Tensor, m: Num) -> Tensor:
 
 
 def _inverse(key: Tensor) -> Tensor:
-    """Every step keeps five matrices; the first is a transposed one over the largest sum of its columns."""
+    """Return the pseudo-inverse by iteration; it starts with the transpose over the largest sum of columns.
+
+    Every step saves five matrices.
+    """
     trace = key.trace
     sums = trace.call(Call("sum", (key,), (*key.shape[:2], key.width), key.dtype))
     largest = trace.call(Call("max", (sums,), (), key.dtype, saves=(sums,), saves_result=True))

@@ -1,4 +1,4 @@
-"""Attention whose scores are not normalised, so that a state of key_dim × value_dim holds all that was read."""
+"""Linear attention: scores without softmax, so that a state of key_dim × value_dim replaces keys and values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.ops.recurrences import States
 
 CHUNK = 64
-"""The tokens of a chunk of the delta rule, as transformers and flash-linear-attention have it."""
+"""Tokens per chunk of the delta rule, in transformers and flash-linear-attention."""
 
 BELOW = CHUNK * (CHUNK - 1) // 2  # elements below the diagonal: Σ i
 BELOW_SQUARED = CHUNK * (CHUNK - 1) * (2 * CHUNK - 1) // 6  # Σ i²: each row against all rows above it
 DELTA_STEP = (7, 10)  # a·S, its product with k and the sum, + k·δ (2), the product with q and the sum
 DECAY = (4, 4)  # a difference of decays, exp, and its products with both kinds of scores
-BY_CHANNEL = (8, 12)  # the same of each channel of a key, in both sums of products
+BY_CHANNEL = (8, 12)  # the same for each channel of a key, in both sums of products
 ROW = (2, 2)  # a product and a sum for each element left of the diagonal and each column of the right-hand side
 STATE = (2, 3)  # a·S, and its sum with what is written
 MEMORY_STEP = (6, 9)  # f·C + i·(k vᵀ), f·n + i·k
@@ -22,17 +22,17 @@ MEMORY_GATES = (6, 8)  # a difference of gates, max, minus it, exp, ·scores, ·
 
 
 def lightning(name: str, states: States, block: Num) -> Component:
-    """``S ← λ·S + k vᵀ``, then ``y = Sᵀ q``: by blocks, within which scores take the state's place.
+    """``S ← λ·S + k vᵀ``, then ``y = Sᵀ q``: by blocks, within which scores are computed instead of states.
 
-    A sequence has M = ⌈l / B⌉ blocks; all but the last are B tokens long, that one r = l − B·(M − 1). Each head of each
-    sequence runs, with keys and values k and v wide:
+    A sequence has M = ⌈l / B⌉ blocks; all but the last have B tokens, and that one r = l − B·(M − 1). For each head of
+    each sequence, with keys of width k and values of width v:
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·((M − 1)·B² + r²)·(k + v)`` for Q Kᵀ and its product with V within the blocks,
-                          ``2·l·k·v`` each for what the blocks read and write
-    of a step             ``4·k·v``: k vᵀ and the reading
-    backward FLOPs        twice that; once for reading the first block's empty state, none for the last block's writing
+                          ``2·l·k·v`` each for reading and writing the state
+    of a decoding step    ``4·k·v``: k vᵀ and reading the state
+    backward FLOPs        twice that; once for reading the first block's empty state, none for the last block's write
     elementwise FLOPs     1 per score, 2 per block and element of the state
     ====================  =======================================================================
 
@@ -70,21 +70,21 @@ def lightning(name: str, states: States, block: Num) -> Component:
 
 
 def delta_rule(name: str, states: States, *, by_channel: bool = False) -> Component:
-    """``S ← (I − β k kᵀ)·a·S + β k vᵀ``, then ``y = Sᵀ q``: what a state holds at k is taken out before v is written.
+    """``S ← (I − β k kᵀ)·a·S + β k vᵀ``, then ``y = Sᵀ q``: the state's value at k is removed before v is written.
 
-    By N = ⌈l / 64⌉ chunks of c = 64 tokens, the last one filled up. The tokens of a chunk see each other's corrections,
-    which is a triangular system of c × c. One a decays a head, or one each channel of its keys (``by_channel``): then
-    scores are sums of three factors, no matrix products, and the system's inverse is made row by row and multiplied.
-    Each head of each sequence runs:
+    A sequence runs in N = ⌈l / 64⌉ chunks of c = 64 tokens, the last one padded. The tokens of a chunk see each other's
+    corrections: a triangular system of c × c. The decay a is one number per head, or per channel of its keys
+    (``by_channel``): then scores are sums of three factors, no matrix products, and the system's inverse is computed
+    row by row and multiplied. For each head of each sequence:
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·N·c²·(2k + v)``: K Kᵀ and Q Kᵀ, and the latter's product with the corrected values
                           (by channel ``2·N·c²·(k + 2v)``: T K and T V with the inverse T, and the scores with V);
                           ``2·N·c·k·v`` each for the state read by Q and by the corrections, and for writing it
-    of a step             none: its sums over k are elementwise
+    of a decoding step    none: its sums over k are elementwise
     backward FLOPs        twice that, and ``2·N·c²·(k + v)`` for the gradient of the system that was solved;
-                          once for reading the first chunk's empty state, none for the last chunk's writing
+                          once for reading the first chunk's empty state, none for the last chunk's write
     elementwise FLOPs     decays, and ``c·(c − 1)`` for solving each of k + v columns; in a step 7 per element of S
     ====================  =======================================================================
 
@@ -106,7 +106,7 @@ def delta_rule(name: str, states: States, *, by_channel: bool = False) -> Compon
         (states.product("T K", *scores, k), states.product("T V", *scores, v), states.product("(Q Kᵀ) U", *scores, v))
         if by_channel
         else (
-            # the third products of backward are those of the system's gradient, of k and of v columns
+            # the third backward products are those of the system's gradient, for k and for v columns
             states.product("K Kᵀ", *scores, k, backward=3),
             states.product("Q Kᵀ", *scores, k),
             states.product("(Q Kᵀ) U", *scores, v, backward=3),
@@ -135,15 +135,15 @@ def delta_rule(name: str, states: States, *, by_channel: bool = False) -> Compon
 def matrix_memory(name: str, states: States, chunk: Num) -> Component:
     """``C ← f·C + i·k vᵀ`` and ``n ← f·n + i·k``, then ``h = Cᵀ q / max(|n·q|, …)``: the matrix LSTM's memory.
 
-    A sequence runs by N = ⌊l / c⌋ whole chunks of c tokens, and the r = l − c·N tokens that are left one by one.
-    Each head of each sequence runs:
+    A sequence runs in N = ⌊l / c⌋ whole chunks of c tokens, and the remaining r = l − c·N tokens one by one. For each
+    head of each sequence:
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·N·c²·(k + v)`` for Q Kᵀ and its product with V within the chunks,
-                          ``2·N·c·k·(2v + 1)`` for what chunks write, and read of C and of n;
-                          ``2·r·k·(2v + 1)`` the same token by token
-    of a step             ``2·k·(2v + 1)``
+                          ``2·N·c·k·(2v + 1)`` for reading and writing C and n;
+                          ``2·r·k·(2v + 1)`` for both, token by token
+    of a decoding step    ``2·k·(2v + 1)``
     backward FLOPs        twice that
     elementwise FLOPs     gates: 6 per score within a chunk, 6 per element of the memory in each step
     ====================  =======================================================================
@@ -178,7 +178,7 @@ def matrix_memory(name: str, states: States, chunk: Num) -> Component:
 
 
 def _one_by_one(states: States, tokens: Num) -> Cost:
-    """So many tokens of each sequence, each after the one before it."""
+    """Return the cost of ``tokens`` of each sequence that run one after another."""
     k, v = states.key_dim, states.value_dim
     return Cost(
         products=(

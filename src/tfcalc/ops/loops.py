@@ -1,4 +1,4 @@
-"""Loops over time, of which one turn stands for many."""
+"""Loops over time, of which one iteration represents many."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcalc.tape.tensor import Shape, Tensor
 
 State = tuple[Tensor, ...]
 FIRST, LAST = 2, 3
-"""Turns that run at the ends of a loop whose turns keep more and more."""
+"""Iterations that run at the ends of a loop whose iterations save more and more."""
 
 
 def loop(
@@ -21,44 +21,45 @@ def loop(
     *state: Tensor,
     last: Callable[..., tuple[State, Tensor | None]] | None = None,
 ) -> list[Tensor]:
-    """What the turns of a loop give; each makes of the ``state`` before it the next one, and mostly a result.
+    """Return the results of a loop's iterations; each maps the ``state`` to the next one and, mostly, a result.
 
-    The first turn runs, the last, and one for all between them: what backward needs of this one is counted as often as
-    it stands for, as are the results; what is a turn's own is gone when the next begins. The first and the last run
-    by themselves, for the one reads a state that needs no gradient, and the other makes one that nobody reads: what
-    would be kept of that is forgotten, so that the ``last`` turn may leave it out.
+    The first and the last iteration run, and one for all between them, whose saved tensors and results count for each;
+    other tensors of an iteration are freed when the next begins. The first runs by itself as it reads a state that
+    needs no gradient, the last as nobody reads the state that it makes: what is saved for that is freed at once, so
+    ``last`` may leave it out.
     """
-    given: list[Tensor] = []
+    results: list[Tensor] = []
     trace = state[0].trace
     many = value_of(times) > 3
     counts = (1, times - 2, 1) if many else tuple(1 for _ in range(value_of(times)))
     for place, count in enumerate(counts):
         run = last if last is not None and place == len(counts) - 1 else turn
         with trace.turns(count):
-            state, made = run(*state)
-        if made is not None:
-            made.storage.repeat()
-            given.append(made)
-    return given
+            state, result = run(*state)
+        if result is not None:
+            result.storage.repeat()
+            results.append(result)
+    return results
 
 
-def written(made: Tensor, one: Tensor) -> Tensor:
-    """``made``, one of whose places has been written to."""
-    call = Call("copy_", (made, one), made.shape, made.dtype, shares=made.storage, strides=made.strides)
-    return made.trace.call(call)
+def written(x: Tensor, part: Tensor) -> Tensor:
+    """Write ``part`` into ``x``, in place."""
+    call = Call("copy_", (x, part), x.shape, x.dtype, shares=x.storage, strides=x.strides)
+    return x.trace.call(call)
 
 
 def growing(
     x: Tensor,
     turns: range,
     turn: Callable[[Tensor, int], Tensor],
-    kept: Callable[[int], Sequence[Shape]],
+    saved: Callable[[int], Sequence[Shape]],
 ) -> Tensor:
-    """A loop that writes to ``x``, whose turns are alike but for their sizes, which grow from each to the next.
+    """Run a loop that writes to ``x``, whose iterations differ only in their sizes, which grow.
 
-    All that is live in a turn grows with it, in forward as in backward: most is in one of the last. So those between
-    the ends do not run, and what they would have ``kept`` is one tensor of each kind, unless somebody wants every
-    tensor that is saved. To the allocator's simulation, too: in ten plans of two families it reserved −1.9 to +1.0 %.
+    All that is live in an iteration grows with it, in forward and backward, so the peak is in one of the last. The ones
+    between the ends do not run: the tensors that they would have saved (of the shapes ``saved``) are merged into one of
+    each kind, unless every saved tensor is listed. The allocator's simulation sees these merged ones, too: in ten plans
+    of two families it reserved −1.9 to +1.0 % of what it reserves for the whole loop.
     """
     trace = x.trace
     assert isinstance(trace, Interpreter), "only code that runs loops so"
@@ -70,7 +71,7 @@ def growing(
     for place in turns[:FIRST]:
         x = turn(x, place)
     if tape.gradients and x.needs_gradient:
-        kinds = zip(*map(kept, turns[FIRST:-LAST]), strict=True)
+        kinds = zip(*map(saved, turns[FIRST:-LAST]), strict=True)
         saves = tuple(trace.new((total(map(product, shapes)),), x.dtype, "saved by a loop") for shapes in kinds)
         x = trace.call(
             Call("loop", (x,), x.shape, x.dtype, saves=saves, passes=True, shares=x.storage, strides=x.strides)

@@ -1,4 +1,4 @@
-"""What a training step minimises."""
+"""Losses of a training step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tfcalc.tape.tensor import Tensor
 
 
 def cross_entropy(logits: Tensor, name: str, code: Callable[[], Tensor] | None = None) -> Tensor:
-    """``−log softmax(logits)[next token]``: no parameters, no matrix product; ``code`` is a library's.
+    """``−log softmax(logits)[next token]``: no parameters, no matrix product; ``code`` runs a library's kernels.
 
     ====================  =======================================================================
-    elementwise FLOPs     5 per logit; backward 2 (what is done once for a token is neglected)
+    elementwise FLOPs     5 per logit; backward 2 (operations per token are neglected)
     ====================  =======================================================================
 
     Source: torch.nn.functional.cross_entropy: log_softmax and nll_loss, and their backward ``softmax − onehot``.
@@ -27,10 +27,10 @@ def cross_entropy(logits: Tensor, name: str, code: Callable[[], Tensor] | None =
 
 
 def nll_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
-    """torch.nn.functional.cross_entropy: keeps the logarithm of the softmax, the targets, and the number of these.
+    """torch.nn.functional.cross_entropy: saves the log-softmax, the targets, and their number.
 
-    It asks for the softmax in the logits' own format; what picks the targets' is in fp32 under autocast, and keeps a
-    copy (torch's cross_entropy_loss and nll_loss).
+    The log-softmax has the logits' own format; under autocast nll_loss reads, and saves, a copy in fp32 (torch's
+    cross_entropy_loss and nll_loss).
     """
     trace = logits.trace
     logarithms = trace.upper(pointwise("log_softmax", logits))
@@ -40,9 +40,9 @@ def nll_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def compiled_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The same compiled: keeps the logits in their own format, and of each row the highest and the sum's logarithm.
+    """Compute the loss as torch.compile does: saves the logits in their own format, each row's maximum and log-sum-exp.
 
-    Copies in fp32 and the softmax exist within kernels alone, and are computed again in backward.
+    Copies in fp32 and the softmax exist within kernels alone, and are recomputed in backward.
 
     Source: torch's min_cut_rematerialization_partition, run on cross_entropy (tests/verify/test_compiled_layers.py).
     """

@@ -1,4 +1,4 @@
-"""Pieces of images that become one vector each."""
+"""Embeddings of image patches, and of their positions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfcalc.tape.tensor import Tensor
 
 
 def patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``y = w ∗ x + b`` with a kernel that covers all of each of n patches: x of n × i × …, w of o × i × …; n × o.
+    """``y = w ∗ x + b`` with a kernel as large as a patch: x of n × i × … for n patches, w of o × i × …, y of n × o.
 
     ====================  =======================================================================
-    parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all numbers under the kernel
+    parameters            ``o·i·k + o`` (without bias ``o·i·k``), k all elements under the kernel
     forward FLOPs         ``2·n·o·i·k``
-    backward FLOPs        as many for w's gradient, and for x's where it needs one: pixels do not
-    kept for backward     x and w, whichever needs a gradient: one kernel makes all of them (convolution_backward)
+    backward FLOPs        as many for w's gradient, and for x's if it needs one (pixels do not)
+    saved for backward    x and w, whichever needs a gradient: one kernel computes both (convolution_backward)
     ====================  =======================================================================
 
     Source: torch.nn.Conv2d and Conv3d; torch.utils.flop_counter.conv_flop_count.
@@ -40,37 +40,36 @@ def patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def gathered(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
-    """A trained vector for each of ``rows``: the mean, by weights, of those of so many neighbours in a table.
+    """Interpolate a position vector for each of ``rows``: the weighted mean of ``neighbours`` rows of a table.
 
-    Keeps where they stand and the weights, which are in fp32. Source: Qwen3-VL's pos_embed.
+    Saves indices and weights, the latter in fp32. Source: Qwen3-VL's pos_embed.
     """
     trace, tokens = rows.trace, rows.rows
     if not trace.lowers:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)
     weights = trace.new((tokens, neighbours, 1), "float32", "weights of neighbours")
-    found = position(table, trace.new((tokens, neighbours), "int64", "neighbours"), tokens)
-    made = mul(found, weights)
-    return trace.to(trace.call(Call("sum", (made,), (tokens, table.shape[-1]), made.dtype)), rows.dtype)
+    vectors = position(table, trace.new((tokens, neighbours), "int64", "neighbours"), tokens)
+    weighted = mul(vectors, weights)
+    return trace.to(trace.call(Call("sum", (weighted,), (tokens, table.shape[-1]), weighted.dtype)), rows.dtype)
 
 
 def bag(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
-    """The same in one kernel, whose weights are in the table's format: keeps them, and where each place's begin.
+    """Interpolate position vectors in one kernel, with weights in the table's format: saves these and the offsets.
 
-    Source: torch's embedding_bag, as the CPU has it.
+    Source: torch's embedding_bag on the CPU.
     """
     trace, tokens = rows.trace, rows.rows
     if not trace.lowers:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)
-    several, one = (tokens, neighbours), (tokens,)
-    found = trace.new(several, "int64", "neighbours")
-    ends = [trace.new(one, "int64", name) for name in ("first neighbours", "how many", "largest")]
-    saves = (found, *ends, trace.new(several, table.dtype, "weights of neighbours"))
+    indices = trace.new((tokens, neighbours), "int64", "neighbours")
+    ends = [trace.new((tokens,), "int64", name) for name in ("first neighbours", "how many", "largest")]
+    saves = (indices, *ends, trace.new((tokens, neighbours), table.dtype, "weights of neighbours"))
     call = Call("_embedding_bag", (table,), (tokens, table.shape[-1]), table.dtype, saves=saves)
     return trace.to(trace.call(call), rows.dtype)
 
 
 def sampled(table: Tensor, rows: Tensor) -> Tensor:
-    """The same by a kernel, of all the table in fp32: keeps that and the places. Source: torch's grid_sample."""
+    """Interpolate position vectors from the table in fp32: saves that and the places. Source: torch's grid_sample."""
     trace, tokens = rows.trace, rows.rows
     if not trace.lowers:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)

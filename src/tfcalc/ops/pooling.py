@@ -1,4 +1,4 @@
-"""Sequences made shorter, and scores that are chosen or masked."""
+"""Pooling of sequences, and masks and selections (Funnel Transformer)."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ MEAN, LARGEST, SMALLEST = "mean", "max", "min"
 
 
 def pooled(x: Tensor, length: Num, kind: str = MEAN) -> Tensor:
-    """Of b × l × h every two tokens as one: their mean keeps what it reads, the largest also where they stand.
+    """Pool pairs of tokens of b × l × h: the mean saves its input, the maximum also its indices.
 
-    The smallest are the largest of the negative. Source: torch's avg_pool2d and max_pool2d.
+    The minimum is the maximum of the negative. Source: torch's avg_pool2d and max_pool2d.
     """
     trace, shape = x.trace, (x.shape[0], length, x.width)
     if kind == MEAN:
         return trace.call(Call("avg_pool2d", (x,), shape, x.dtype, saves=(x,)))
     x = negative(x) if kind == SMALLEST else x
     places = trace.new(shape, "int64", "places of the largest")
-    made = trace.call(Call("max_pool2d", (x,), shape, x.dtype, saves=(x, places)))
-    return negative(made) if kind == SMALLEST else made
+    largest = trace.call(Call("max_pool2d", (x,), shape, x.dtype, saves=(x, places)))
+    return negative(largest) if kind == SMALLEST else largest
 
 
 def negative(x: Tensor) -> Tensor:
-    """``-x``: keeps nothing."""
+    """``-x``: saves nothing."""
     return x.trace.call(Call("neg", (x,), x.shape, x.dtype, strides=preserved(x)))
 
 
 def where(condition: Tensor, x: Tensor, shape: Shape) -> Tensor:
-    """Numbers of ``x`` or of its other half, as a condition says, which is kept (torch.where)."""
+    """Select elements of ``x`` or of its other half by a condition, which is saved (torch.where)."""
     return x.trace.call(Call("where", (x,), shape, x.dtype, saves=(condition,)))
 
 
 def masked(x: Tensor, mask: Tensor) -> Tensor:
-    """``x`` in place times a mask, which is kept."""
+    """``x *= mask`` in place: saves the mask."""
     call = Call("mul_", (x,), x.shape, x.dtype, saves=(mask,), shares=x.storage, strides=x.strides)
     return x.trace.call(call)
 
 
 def waves(name: str, q: Tensor, r: Tensor) -> None:
-    """``Q Rᵀ`` of each head's query, mapped to the stream's width, with sines of each key's place, and with cosines.
+    """Count ``Q Rᵀ`` of each head's query (b × i × a × h) with sines, and with cosines, of each key's position.
 
-    ``2·2·b·i·j·a·h`` FLOPs for i queries and j keys; something else makes them. Queries are of b × i × a × h.
+    ``2·2·b·i·j·a·h`` FLOPs for i queries and j keys.
 
     Source: Dai et al. 2020 (arXiv 2006.03236), appendix A.2.2.
     """

@@ -13,31 +13,31 @@ from tfcalc.tape.trace import Trace
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, letter: str = "", packed: bool = False, used: Num = 1
 ) -> Tensor:
-    """``y = x W + b`` with W of shape i × o, on each of t rows of x.
+    """``y = x W + b`` with W of i × o, for each of t rows of x.
 
     ====================  =======================================================================
     parameters            ``i·o + o`` (without bias ``i·o``)
     forward FLOPs         ``2·t·i·o``: t·o outputs, each i multiplications and i additions
     backward FLOPs        ``2·t·i·o`` for each of x and W that needs a gradient
     elementwise FLOPs     ``t·o`` for adding the bias, and as many to sum its gradient
-    kept for backward     x for W's gradient, W for x's
+    saved for backward    x for W's gradient, W for x's
     ====================  =======================================================================
 
-    ``letter`` is the index of W and b in print. A ``packed`` W (quantized, not trained) is unpacked for each product,
-    forward and backward, and what was unpacked is not kept; nor is x, but for a library that keeps it all the same
+    ``letter`` is the index of W and b in print. A ``packed`` W (quantized, frozen) is dequantized for each product in
+    forward and backward, and the dequantized copy is not saved; nor is x, unless the library saves it all the same
     (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` does, and ``MatMul4Bit`` did before
-    0.43.2; since 0.50 its forward may unpack nothing, for up to 1,536 rows. Where nothing is made of the result
-    (``used`` is 0, not 1), there is no backward.
+    0.43.2; since 0.50 its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not
+    1), there is no backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
     unpacked = packed and trace.packed and not weight.needs_gradient
-    there = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
-    kept = [x] if unpacked and trace.keeps_inputs and x.needs_gradient else []
+    copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
+    saved_input = [x] if unpacked and trace.keeps_inputs and x.needs_gradient else []
     x, weight = in_rows(trace.lower(x)), weight if unpacked else trace.lower_weight(weight)
     bias = trace.lower_weight(bias) if bias is not None else None
-    saves = (*([x] if weight.needs_gradient else kept), *([weight] if x.needs_gradient else []))
+    saves = (*([x] if weight.needs_gradient else saved_input), *([weight] if x.needs_gradient else []))
     return trace.call(
         Call(
             "linear",
@@ -47,20 +47,20 @@ def linear(
             products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
-            scratch=there.storage.size if there is not None else 0,
+            scratch=copy.storage.size if copy is not None else 0,
             kernels=("mm",) if bias is None else ("addmm",),
         )
     )
 
 
 def plus_bias(x: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
-    """``x + b`` by itself: as many operations as there are numbers, and as many to sum b's gradient."""
+    """``x + b`` as an operation of its own: 1 addition per element, and 1 for b's gradient."""
     work = (Elementwise(f"+ b_{letter}", x.elements, forward=1, backward=1),)
     return x.trace.call(Call("add", (x, bias), x.shape, x.dtype, elementwise=work, passes=True))
 
 
 def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:
-    """``y = x W + b`` of each block by itself: x of n × t × i, and n matrices of i × o, which cost what each does.
+    """``y = x W + b`` of one block, of which a module counts n copies: x of n × t × i, W of n × i × o.
 
     Source: torch.baddbmm.
     """
@@ -80,10 +80,10 @@ def block_diagonal(x: Tensor, weight: Tensor, bias: Tensor, *, letter: str = "")
 
 
 def grouped_linear(x: Tensor, weight: Tensor) -> Tensor:
-    """``y_g = x_g W_g``: each of g parts of a token (t × g × i) by a matrix of its own, as one batch of products.
+    """``y_g = x_g W_g``: each of g parts of a token (t × g × i) times a matrix of its own, as one batched product.
 
     ====================  =======================================================================
-    parameters            ``o·i`` with o numbers of all parts together
+    parameters            ``o·i`` with o the width of all parts together
     forward FLOPs         ``2·t·o·i``
     backward FLOPs        twice that
     ====================  =======================================================================
@@ -97,35 +97,35 @@ def grouped_linear(x: Tensor, weight: Tensor) -> Tensor:
     wide = divide(o, groups)
     products = (MatMul("x_g W_g", (2, t, o, i), (x, matrices), matrices=(groups, t, i, wide)),)
     shape = (groups, t, wide)
-    made = trace.call(Call("bmm", (x, matrices), shape, x.dtype, products=products, saves=saves))
-    return transpose(made, 0, 1)
+    mapped = trace.call(Call("bmm", (x, matrices), shape, x.dtype, products=products, saves=saves))
+    return transpose(mapped, 0, 1)
 
 
 def in_rows(x: Tensor) -> Tensor:
-    """``x``, or a copy of it where its rows cannot be read one after another, as those of a transposed one."""
+    """Return ``x``, or a contiguous copy if its rows have no common stride, as after a transposition."""
     return contiguous(x) if x.strides is not None and viewed(x.shape, x.strides, (x.rows, x.width)) is None else x
 
 
 def matmul(a: Tensor, b: Tensor, name: str = "A B") -> Tensor:
     """``A B`` for each head of each sequence: ``2·n·m·k·o`` FLOPs for n pairs of an m × k and a k × o matrix.
 
-    Keeps each for the other's gradient; heads that do not stand in a row with their sequences are copied first.
+    Saves each for the other's gradient; an operand whose axes cannot be merged into one batch is copied first.
 
-    Source: torch.matmul, which makes one batch of all axes but two.
+    Source: torch.matmul, which merges all axes but the last two.
     """
     trace, (m, k), o = a.trace, a.shape[-2:], b.shape[-1]
     batch = a.shape[:-2]
     a, b = batched(trace.lower(a)), batched(trace.lower(b))
     saves = (*([a] if b.needs_gradient else []), *([b] if a.needs_gradient else []))
     products = (MatMul(name, (2, product(batch), m, k, o), (a, b), matrices=(product(batch), m, k, o)),)
-    made = trace.call(
+    result = trace.call(
         Call("matmul", (a, b), (a.shape[0], m, o), a.dtype, products=products, saves=saves, kernels=("bmm",))
     )
-    return reshape(made, *batch, m, o)
+    return reshape(result, *batch, m, o)
 
 
 def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
-    """``A Bᵀ``: the product of each of n vectors with each of m others, ``2·n·m·h`` FLOPs; keeps both.
+    """``A Bᵀ``: the dot product of each of n vectors with each of m others, ``2·n·m·h`` FLOPs; saves both.
 
     Source: Radford et al. 2021 (CLIP, arXiv 2103.00020), figure 3; transformers' CLIPModel (``logits_per_text``).
     """
@@ -137,30 +137,30 @@ def similarity(a: Tensor, b: Tensor, name: str) -> Tensor:
 
 
 def pairs_there(trace: Trace, batch: Num, length: Num, name: str) -> Tensor:
-    """``m mᵀ``: which pairs are of two tokens that are there, made of a number for each; b × 1 × l × l.
+    """``m mᵀ``: a mask of the pairs of two tokens that are no padding, from a mask of tokens; b × 1 × l × l.
 
     ``2·b·l²`` FLOPs, and none in backward: a mask has no gradient.
 
     Source: transformers' _prepare_aspect_ratio_attention_mask (Mllama).
     """
-    there = trace.new((batch, length, 1), trace.weights_format, "tokens that are there")
-    product = MatMul("m mᵀ", (2, batch, length, length), (there, there), matrices=(batch, length, 1, length))
-    made = trace.call(
-        Call("bmm", (there,), (batch, length, length), there.dtype, products=(product,), leaf=Leaf(name, "mask"))
+    tokens = trace.new((batch, length, 1), trace.weights_format, "tokens that are there")
+    product = MatMul("m mᵀ", (2, batch, length, length), (tokens, tokens), matrices=(batch, length, 1, length))
+    pairs = trace.call(
+        Call("bmm", (tokens,), (batch, length, length), tokens.dtype, products=(product,), leaf=Leaf(name, "mask"))
     )
-    return reshape(made, batch, 1, length, length)
+    return reshape(pairs, batch, 1, length, length)
 
 
 def batched(x: Tensor) -> Tensor:
-    """All axes but the last two as one."""
+    """Merge all axes but the last two."""
     n: Num = product(x.shape[:-2])
     return reshape(x, n, *x.shape[-2:])
 
 
 def row_products(x: Tensor, weight: Tensor, name: str, leaf: str) -> Tensor:
-    """``x · w`` of each row: ``2·t·h`` FLOPs for t rows of width h; keeps both.
+    """``x · w`` for each row: ``2·t·h`` FLOPs for t rows of width h; saves both.
 
-    Source: torch.einsum("bsj,j->bs"), which is one product of matrices.
+    Source: torch.einsum("bsj,j->bs"), which is one matrix product.
     """
     trace = x.trace
     x, weight = trace.lower(x), trace.lower_weight(weight)

@@ -1,4 +1,4 @@
-"""The recurrences of state-space models: a state that every token decays, writes and reads."""
+"""Recurrences of state-space models: a state that every token decays, writes and reads."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ GATED_SUMS = {
     "B·x, C·y": (2, 4),  # LFM's gates on both sides of its convolution
     "Σ (w + w(x))·x": (3, 5),  # Inkling's convolution, with weights that the token adds to
 }
-"""Sums of a token and what was before it: operations per element, forward and backward."""
+"""Gated sums of a token and the state before it: operations per element, forward and backward."""
 
 
 class States(NamedTuple):
     """``heads`` states of ``key_dim`` × ``value_dim`` in each of ``batch`` sequences of ``length`` tokens.
 
-    ``step``: one token, over the state that earlier ones left.
+    ``step``: a decoding step of one token, given the state of earlier ones.
     """
 
     batch: Num
@@ -38,25 +38,25 @@ class States(NamedTuple):
     step: bool
 
     def product(self, name: str, *factors: Num, backward: int = 2) -> Product:
-        """A matrix product that each head of each sequence runs."""
+        """Return a matrix product that each head of each sequence runs."""
         return Product(name, (2, self.batch, self.heads, *factors), backward)
 
     def elementwise(self, name: str, elements: Num, forward: int, backward: int) -> Elementwise:
-        """So many operations on each of the ``elements`` that each head of each sequence has."""
+        """Return operations on each of the ``elements`` of each head of each sequence."""
         return Elementwise(name, self.batch * self.heads * elements, forward, backward)
 
 
 def selective_scan(name: str, tokens: Num, channels: Num, states: Num) -> Component:
-    """``S ← exp(Δ·A)·S + Δ·B·x``, then ``y = S C + D·x``: each channel has ``states`` numbers, and decays of its own.
+    """``S ← exp(Δ·A)·S + Δ·B·x``, then ``y = S C + D·x``: each channel has a state of n = ``states`` numbers.
 
     ====================  =======================================================================
     parameters            none
-    forward FLOPs         ``2·t·c·n`` for S C; all else is elementwise
+    forward FLOPs         ``2·t·c·n`` for S C; the rest is elementwise
     backward FLOPs        twice that
     elementwise FLOPs     6 per token and element of the state, backward 10; 2 per token and channel, backward 3
     ====================  =======================================================================
 
-    A sequence is run token by token, so that a step over a cache costs what any token does.
+    A sequence runs token by token, so a decoding step costs the same as any token.
 
     >>> from tfcalc.core.measure import matmul_flops
     >>> from tfcalc.core.polynomial import symbols
@@ -80,19 +80,19 @@ def selective_scan(name: str, tokens: Num, channels: Num, states: Num) -> Compon
 
 
 def state_space(name: str, states: States, chunk: Num) -> Component:
-    """``S ← a·S + Δ·B xᵀ``, then ``y = Sᵀ C + D·x``, with one a for a head: by chunks, where attention takes its place.
+    """``S ← a·S + Δ·B xᵀ``, then ``y = Sᵀ C + D·x``, with one a per head: by chunks, within which it is attention.
 
-    With N = ⌈l / q⌉ chunks of q tokens (the last one filled up), k = ``key_dim`` (Mamba's state size) and v =
-    ``value_dim`` (its head's width), each head of each sequence runs:
+    With N = ⌈l / q⌉ chunks of q tokens (the last one padded), k = ``key_dim`` (Mamba's state size) and v =
+    ``value_dim`` (its head's width), for each head of each sequence:
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·N·q²·(k + v)`` for C Bᵀ and its product with X within the chunks,
                           ``2·N·q·k·v`` each for the states Bᵀ X that chunks leave and for reading them,
                           ``2·(N + 1)²·k·v`` for the states between chunks, the first of them empty
-    of a step             ``2·k·v``: S C; all else is elementwise
+    of a decoding step    ``2·k·v``: S C; the rest is elementwise
     backward FLOPs        twice that
-    elementwise FLOPs     4 per score within a chunk, 2 where decays meet states; in a step 4 per element of the state
+    elementwise FLOPs     4 per score within a chunk, 2 per decay of a state; in a step 4 per element of the state
     ====================  =======================================================================
 
     >>> from tfcalc.core.measure import matmul_flops
@@ -135,7 +135,7 @@ def state_space(name: str, states: States, chunk: Num) -> Component:
 
 
 def gated_sum(name: str, kind: str, elements: Num) -> Component:
-    """``h ← a·h + b·x`` on each channel by itself, gates and all: what ``GATED_SUMS`` says for each of ``elements``.
+    """``h ← a·h + b·x`` of each channel, gates included: the operations of ``GATED_SUMS`` per element.
 
     Source: De et al. 2024 (Griffin, arXiv 2402.19427), eq. 4; Peng et al. 2023 (RWKV, arXiv 2305.13048), eq. 11 to 16;
     transformers' Lfm2ShortConv and Inkling's token shift.

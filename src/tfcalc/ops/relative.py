@@ -1,4 +1,4 @@
-"""Queries that are compared with a vector for each distance to a key, beside the keys themselves."""
+"""Relative attention scores: products of queries with a vector for each distance (Transformer-XL)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tfcalc.tape.tensor import Tensor
 
 
 def relative_scores(name: str, q: Tensor, r: Tensor, scores: Num) -> None:
-    """``Q Rᵀ``: each head's query with a vector for each distance, added to its ``scores``; something else makes them.
+    """Count ``Q Rᵀ``, each head's query times a vector for each distance, and its addition to the ``scores``.
 
     ====================  =======================================================================
-    parameters            none: R is made by a map of its own, or is a table
+    parameters            none: R is computed by a linear map, or is a table
     forward FLOPs         ``2·t·r·a·d`` for r distances
     backward FLOPs        twice that
     elementwise FLOPs     ``a`` per score for the addition; backward 1
@@ -23,18 +23,18 @@ def relative_scores(name: str, q: Tensor, r: Tensor, scores: Num) -> None:
     Source: Dai et al. 2019 (Transformer-XL, arXiv 1901.02860), section 3.3, terms (b) and (d).
     """
     length, batch, heads, width = q.shape
-    made = _compared(name, (q, r), (length * batch, r.shape[0], heads, width), scores)
-    q.trace.count(made._replace(saves_result=True))
+    call = _relative(name, (q, r), (length * batch, r.shape[0], heads, width), scores)
+    q.trace.count(call._replace(saves_result=True))
 
 
 def with_distances(q: Tensor, name: str, distances: Num, scores: Num) -> Tensor:
-    """``Q Rᵀ`` as in :func:`relative_scores`, to so many ``distances``, of queries of b × a × l × d."""
+    """``Q Rᵀ`` as in :func:`relative_scores`, with ``distances`` vectors and queries of b × a × l × d."""
     batch, heads, length, width = q.shape
-    return q.trace.call(_compared(name, (q,), (batch * length, distances, heads, width), scores))
+    return q.trace.call(_relative(name, (q,), (batch * length, distances, heads, width), scores))
 
 
-def _compared(name: str, inputs: tuple[Tensor, ...], sizes: tuple[Num, Num, Num, Num], scores: Num) -> Call:
-    """``Q Rᵀ`` of tokens, distances, heads and a head's width, and its addition to each head's scores."""
+def _relative(name: str, inputs: tuple[Tensor, ...], sizes: tuple[Num, Num, Num, Num], scores: Num) -> Call:
+    """``Q Rᵀ`` of ``sizes`` (tokens, distances, heads, width of a head), and its addition to each head's scores."""
     q, r = inputs[0], inputs[-1]
     return Call(
         name,

@@ -13,7 +13,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code: Callable[[], Tensor]) -> Tensor:
-    """``(x − mean) / std · γ + β`` (LayerNorm) or ``x / rms · γ`` (RMSNorm), on each row; ``code`` is a library's.
+    """``(x − mean) / std · γ + β`` (LayerNorm) or ``x / rms · γ`` (RMSNorm) of each row; ``code`` is a library's.
 
     ====================  =======================================================================
     parameters            LayerNorm ``2h``; without bias, or RMSNorm: ``h``
@@ -30,43 +30,43 @@ def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code:
 
 
 def mean(x: Tensor) -> Tensor:
-    """A number for each row: keeps nothing."""
+    """Average each row: saves nothing."""
     return x.trace.call(Call("mean", (x,), (*x.shape[:-1], 1), x.dtype))
 
 
 def mean_of_rows(x: Tensor) -> Tensor:
-    """The mean of each sequence's vectors: keeps nothing."""
+    """Average the vectors of each sequence: saves nothing."""
     return x.trace.call(Call("mean", (x,), (x.shape[0], x.width), x.dtype))
 
 
 def highest(x: Tensor) -> Tensor:
-    """The largest number of each row, whose place is kept (torch.max)."""
+    """Take the maximum of each row: saves its index (torch.max)."""
     places = x.trace.new(x.shape[:-1], "int64", "places of the largest")
     return x.trace.call(Call("max", (x,), x.shape[:-1], x.dtype, saves=(places,)))
 
 
 def inverse_rms(x: Tensor) -> Tensor:
-    """One over the root mean square of each row, written out: keeps what is squared, and the result."""
+    """Compute 1/rms of each row by single kernels: saves the squares' input, and the result."""
     return pointwise("rsqrt", shifted(mean(power(x)), "+ ε"))
 
 
 def row_norm(x: Tensor) -> Tensor:
-    """Each row's length, which autocast makes in fp32: keeps what it reads and what it makes."""
+    """Compute the norm of each row, in fp32 under autocast: saves its input and its result."""
     dtype = x.trace.upper_format(x.dtype)
     return x.trace.call(Call("linalg_vector_norm", (x,), (*x.shape[:-1], 1), dtype, saves=(x,), saves_result=True))
 
 
 def whole_sum(x: Tensor, dtype: str) -> Tensor:
-    """The sum of all numbers, in this format: keeps nothing."""
+    """Sum all elements, in this format: saves nothing."""
     return x.trace.call(Call("sum", (x,), (), dtype))
 
 
 def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
-    """Keeps what it makes; in autocast, and where it is asked for, that is fp32.
+    """Softmax of each row: saves its result, which is in ``dtype``, or in fp32 under autocast.
 
-    CUDA's kernel makes fp32 of fp16 as it reads it, and of bf16 where a copy has been made (``softmax`` in torch's
-    aten/src/ATen/native/SoftMax.cpp). Its backward begins with the product of gradient and result, which is there for
-    a moment (``softmax_backward_cuda_out`` in cuda/SoftMax.cu); that of the logarithm does not.
+    CUDA's kernel converts fp16 to fp32 as it reads it; bf16 is copied first (``softmax`` in torch's
+    aten/src/ATen/native/SoftMax.cpp). Its backward begins with the product of gradient and result, a temporary buffer
+    (``softmax_backward_cuda_out`` in cuda/SoftMax.cu); that of log-softmax does not.
     """
     trace, dtype = x.trace, dtype or x.trace.upper_format(x.dtype)
     if trace.cuda and x.dtype == "bfloat16":
@@ -77,17 +77,18 @@ def softmax(x: Tensor, dtype: str | None = None) -> Tensor:
 
 
 def log_sum_exp(x: Tensor) -> Tensor:
-    """The logarithm of each row's sum of exponentials: keeps what it reads and what it makes."""
+    """Log-sum-exp of each row: saves its input and its result."""
     return x.trace.call(Call("logsumexp", (x,), (*x.shape[:-1], 1), x.dtype, saves=(x,), saves_result=True))
 
 
 def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """torch.nn.functional.layer_norm: keeps what it reads, and each row's mean and deviation."""
+    """torch.nn.functional.layer_norm: saves its input, and each row's mean and 1/std."""
     trace = x.trace
     x = trace.upper(x)
-    weight, bias = (None if each is None else trace.upper(each) for each in (weight, bias))
-    kind = trace.statistics(x.dtype)
-    mean, deviation = (trace.new((*x.shape[:-1], 1), kind, name) for name in ("mean", "1/std"))
-    affine = tuple(each for each in (weight, bias) if each is not None)
+    weight = None if weight is None else trace.upper(weight)
+    bias = None if bias is None else trace.upper(bias)
+    dtype = trace.statistics(x.dtype)
+    mean, deviation = (trace.new((*x.shape[:-1], 1), dtype, name) for name in ("mean", "1/std"))
+    affine = tuple(vector for vector in (weight, bias) if vector is not None)
     call = Call("layer_norm", (x, weight, bias), x.shape, x.dtype, saves=(x, mean, deviation, *affine))
     return trace.call(call._replace(kernels=("native_layer_norm",)))

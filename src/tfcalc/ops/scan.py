@@ -1,7 +1,4 @@
-"""Recurrences over time: what each costs, whatever code runs it.
-
-The formulas are those of :mod:`tfcalc.ops.recurrences` and :mod:`tfcalc.ops.linear_attention`.
-"""
+"""Recurrences over time as calls, with the costs of :mod:`tfcalc.ops.recurrences` and .linear_attention."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ def recurrence(
     *,
     cached: tuple[Cached, ...] = (),
 ) -> Tensor:
-    """A recurrence of ``x``, of which a ``formula`` says what it costs: ``code`` is what a library runs for it.
+    """Run a recurrence of ``x`` with the costs of ``formula``; ``code`` runs a library's kernels for it.
 
-    All that it reads is made of ``x``, whose gradient therefore stands for each of its products in backward.
+    All its inputs are computed from ``x``, which is therefore given as the operand of each product.
     """
     own = formula.own
     products = tuple(

@@ -1,4 +1,4 @@
-"""Attention's scores by themselves: which keys a query should read, where another attention reads them."""
+"""Scores of an indexer, which select the keys that sparse attention reads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tfcalc.core.pairs import Pairs
 def score(
     name: str, heads: Num, key_dim: Num, pairs: Pairs, *, weighted: bool = True, operations: int = 2
 ) -> Component:
-    """``Σ_h w_h · relu(q_h · k / √d)``: one score for each query and key, the weighted sum of those of all heads.
+    """``Σ_h w_h · relu(q_h · k / √d)``: one score for each query and key, a weighted sum over heads.
 
     ====================  =======================================================================
     parameters            none
     forward FLOPs         ``2·b·a·l·s·d`` for Q Kᵀ and ``2·b·a·l·s`` for the sum over heads
-    backward FLOPs        none: what is chosen by the scores has no gradient
+    backward FLOPs        none: a selection has no gradient
     elementwise FLOPs     2 per head's score (scale, relu)
     ====================  =======================================================================
 
-    ``pairs`` are those of :func:`tfcalc.ops.attention.attend`. Where no product sums over the heads (``weighted``), it
-    is among the ``operations`` per head's score.
+    ``pairs`` are those of :func:`tfcalc.ops.attention.attend`. If the sum over heads is no product (not ``weighted``),
+    it is among the ``operations`` per head's score.
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.
     """

@@ -1,4 +1,4 @@
-"""Several residual streams of each token."""
+"""Mixing of several residual streams per token."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def mixed_streams(x: Tensor, matrices: Tensor, name: str) -> Tensor:
     """``Hᵀ X``: each token's n × n matrix times its n residual vectors; x is of b × l × h × n.
 
     ====================  =======================================================================
-    parameters            none: the matrix is made of the token
+    parameters            none: the matrix is computed from the token
     forward FLOPs         ``2·t·n·n·h``
     backward FLOPs        twice that
-    kept for backward     both
+    saved for backward    both
     ====================  =======================================================================
 
     Source: Xie et al. 2025 (mHC, arXiv 2512.24880), eq. 3; transformers' Gemma3nTextAltUp.
@@ -25,23 +25,23 @@ def mixed_streams(x: Tensor, matrices: Tensor, name: str) -> Tensor:
     factors = (2, product(shape[:-2]), n, n, shape[-2])
     x, matrices = batched(trace.lower(x)), batched(trace.lower(matrices))
     saves = (*([x] if matrices.needs_gradient else []), *([matrices] if x.needs_gradient else []))
-    made = Call("matmul", (x, matrices), (*x.shape[:-1], matrices.width), x.dtype, saves=saves, kernels=("bmm",))
+    call = Call("matmul", (x, matrices), (*x.shape[:-1], matrices.width), x.dtype, saves=saves, kernels=("bmm",))
     mixing = MatMul("Hᵀ X", factors, (x, matrices))
-    return reshape(trace.call(made._replace(products=(mixing,), leaf=Leaf(name, "mixing"))), *shape)
+    return reshape(trace.call(call._replace(products=(mixing,), leaf=Leaf(name, "mixing"))), *shape)
 
 
 def added_to_others(x: Tensor, other: Tensor) -> Tensor:
-    """``x += other`` of all but the first stream; the gradient of a part of ``x`` is put together anew."""
+    """``x += other`` for all but the first stream; backward makes a new gradient of all streams."""
     return x.trace.call(Call("add_", (x, other), x.shape, x.dtype, shares=x.storage, strides=x.strides))
 
 
 def collapsed(x: Tensor) -> Tensor:
-    """The sum of all streams, one vector for each token: keeps nothing."""
+    """Sum the streams of each token: saves nothing."""
     return x.trace.call(Call("sum", (x,), (*x.shape[:2], x.width), x.trace.upper_format(x.dtype)))
 
 
 def sums(x: Tensor, axis: int) -> Tensor:
-    """The sums of rows (-1) or of columns (-2), in their place: keeps nothing."""
+    """Sum rows (-1) or columns (-2), keeping the axis: saves nothing."""
     shape = list(x.shape)
     shape[axis] = 1
     return x.trace.call(Call("sum", (x,), tuple(shape), x.trace.upper_format(x.dtype)))
@@ -51,7 +51,7 @@ def mixed(h: Tensor, x: Tensor) -> Tensor:
     """``Hᵀ X``: each token's n × n matrix times its n residual vectors.
 
     ====================  =======================================================================
-    parameters            none: the matrix is made of the token
+    parameters            none: the matrix is computed from the token
     forward FLOPs         ``2·t·n·n·h``
     backward FLOPs        twice that
     ====================  =======================================================================

@@ -1,4 +1,4 @@
-"""Tables with a row for each of something."""
+"""Lookups in tables of tokens and positions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def embedding(table: Tensor, places: Tensor) -> Tensor:
     FLOPs                 0: a lookup copies a row (never 2·V·h, which is the output head)
     lookups               ``t``, one row per token
     elementwise backward  ``t·h``: each token's gradient is added to its row
-    kept for backward     the tokens; the gradient is as large as the table
+    saved for backward    the tokens; the gradient is as large as the table
     ====================  =======================================================================
 
     Source: torch.nn.Embedding.
@@ -30,14 +30,14 @@ def embedding(table: Tensor, places: Tensor) -> Tensor:
 
 
 def _fetched(table: Tensor, places: Tensor) -> Num:
-    """Bytes: a row for each place, and the place."""
+    """Bytes that a lookup reads: a row for each place, and the index."""
     return places.elements * (table.shape[-1] * WIDTHS[table.dtype] + WIDTHS[places.dtype])
 
 
 def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
-    """``P[i]``, which is added to x: one lookup and h additions for each token, the gradient's and P's likewise.
+    """``P[i]``, which is added to x: one lookup and h additions per token, and h for P's gradient.
 
-    P has T rows, which are trained. What is made is as long as ``places``; they are kept for backward.
+    P has T trained rows. The result is as long as ``places``, which are saved for backward.
 
     Source: Gehring et al. 2017 (arXiv 1705.03122), section 3.1; BERT and GPT-2.
     """
@@ -49,9 +49,9 @@ def position(table: Tensor, places: Tensor, tokens: Num) -> Tensor:
 
 
 def spread(table: Tensor, places: Tensor, added: Num) -> Tensor:
-    """Rows of a table, each of which is added to many vectors: ``added`` additions, the gradient's likewise.
+    """Look up rows that are each added to many vectors: ``added`` additions, and as many for the gradient.
 
-    The places are kept. Source: transformers' MllamaPrecomputedAspectRatioEmbedding.
+    The indices are saved. Source: transformers' MllamaPrecomputedAspectRatioEmbedding.
     """
     work = (Elementwise("+ P (trained)", added, forward=1, backward=1),)
     shape = (*places.shape, table.shape[-1])
@@ -60,7 +60,7 @@ def spread(table: Tensor, places: Tensor, added: Num) -> Tensor:
 
 
 def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:
-    """``P[i]`` with fixed sines and cosines, which is added to x: h additions for each token.
+    """``P[i]`` of fixed sines and cosines, which is added to x: h additions per token.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.5.
     """
@@ -69,6 +69,6 @@ def sines(places: Tensor, width: Num, tokens: Num, dtype: str) -> Tensor:
 
 
 def looked_up(table: Tensor, places: Tensor) -> Tensor:
-    """Rows that so few places ask for that their work is not counted; the places are kept."""
+    """Look up so few rows that their work is not counted; the indices are saved."""
     shape = (*places.shape, table.shape[-1])
     return table.trace.call(Call("embedding", (table,), shape, table.dtype, saves=(places,)))

@@ -1,4 +1,4 @@
-"""Attention to what is near on both sides, and to a few tokens that everything sees (Longformer)."""
+"""Attention to a window on both sides, and to a few global tokens (Longformer)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def attend_nearby(
     *,
     dropped: bool = False,
 ) -> Tensor:
-    """Each token with half a ``window`` on each side, all of b × a × l × d, cut into ``pieces`` of half a window.
+    """Attend to half a ``window`` on each side; q, k and v of b × a × l × d, cut into ``pieces`` of half a window.
 
-    Scores are those of two neighbouring pieces with both, so that what stands between two such pairs is computed twice;
-    the values of a piece are mixed from three, the rest of whose scores is zero. ``marked`` tokens are seen by all.
-    ``code`` is a library's; some weights may be ``dropped``.
+    Scores are computed for pairs of neighbouring pieces with both, so overlaps of pairs are in two products; values
+    of a piece are mixed from three pieces, with zeros outside of the window. ``marked`` tokens are seen by all.
+    ``code`` runs a library's kernels; weights may be ``dropped`` (dropout).
 
     ====================  =======================================================================
     forward FLOPs         ``2·b·(p − 1)·w²·a·d`` for Q Kᵀ of p pieces, ``2·b·p·w/2·3w/2·a·d`` for the values
     backward FLOPs        twice that
-    elementwise FLOPs     6 for each of w + 1 scores of a token, and for each marked one
+    elementwise FLOPs     6 for each of w + 1 scores of a token, and for each marked token
     ====================  =======================================================================
 
     Source: Beltagy et al. 2020 (Longformer, arXiv 2004.05150), section 3.1; transformers' LongformerSelfAttention.
@@ -46,21 +46,21 @@ def attend_nearby(
     work = (Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
     call = Call("attend", (q, k, v), q.shape, q.dtype, products=products, elementwise=work)
     call = call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True)
-    made = q.trace.compose(call, code)
+    heads = q.trace.compose(call, code)
     if dropped:
-        q.trace.count(dropping(made, scores, "attend_dropout"))
-    return made
+        q.trace.count(dropping(heads, scores, "attend_dropout"))
+    return heads
 
 
 def attend_marked(x: Tensor, asking: Tensor) -> Tensor:
-    """To the marked tokens, and from them (``asking``, of b × n × a·d): twice ``2·b·l·n·a·d`` FLOPs each, and for PV.
+    """Attend to the marked tokens, and from them (``asking``, of b × n × a·d): ``2·2·b·l·n·a·d`` FLOPs each.
 
-    ``x``, of b × a × l × d, is what is seen nearby.
+    ``x``, of b × a × l × d, is the result of local attention.
     """
     b, a, l, d = x.shape
     factors = (2, b * l, asking.shape[1], a, d)
     for name in ("attend_global", "attend_from_global"):
-        products = tuple(MatMul(each, factors, (x, asking)) for each in ("Q Kᵀ", "P V"))
+        products = tuple(MatMul(product, factors, (x, asking)) for product in ("Q Kᵀ", "P V"))
         call = Call(name, (x, asking), x.shape, x.dtype, products=products, leaf=Leaf(name, "attend"))
         x = x.trace.call(call._replace(saves=(x, asking), saves_result=True))
     return x

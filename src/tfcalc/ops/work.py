@@ -1,4 +1,4 @@
-"""What operations do beside matrix products: operations per element, forward and backward, of each kind."""
+"""Elementwise operations per element, forward and backward, of activations, norms and softmax."""
 
 from typing import NamedTuple
 
@@ -41,11 +41,11 @@ FURTHER_ACTIVATIONS = {
     "identity": (0, 0),
     "xielu": (8, 14),
 }
-"""Those that only config.json files name."""
+"""Activations that only config.json files name."""
 
 
 class NormKind(NamedTuple):
-    """Which trained vectors a norm has, and its operations per element, forward and backward."""
+    """Trained vectors of a norm, and its operations per element, forward and backward."""
 
     weights: tuple[str, ...]
     forward: int
@@ -53,7 +53,7 @@ class NormKind(NamedTuple):
 
 
 KEYS = {"γ": "weight", "β": "bias"}
-"""What a checkpoint calls them."""
+"""Names of these vectors in a checkpoint."""
 
 NORMS = {
     # mean (+), minus it, square, sum, times 1/std, times γ, plus β;
@@ -64,7 +64,7 @@ NORMS = {
     # square, sum, times 1/rms, times γ; backward: g·γ, x̂, its row mean (2), dx (3), dγ (2)
     "rmsnorm": NormKind(("γ",), 4, 9),
 }
-"""Those that a Transformer may be given by name."""
+"""Norms that ``--norm`` names."""
 
 FURTHER_NORMS = {
     # as above, without what the trained vectors cost
@@ -73,4 +73,4 @@ FURTHER_NORMS = {
     # times γ, plus β (MobileBERT, arXiv 2004.02984, eq. 1); backward: g·γ, dγ (2), dβ
     "affine": NormKind(("γ", "β"), 2, 4),
 }
-"""Those that only published models have."""
+"""Norms that only published models have."""

@@ -1,1 +1,1 @@
-"""A model on several devices: the piece that stands on each, and the messages that these send one another."""
+"""Models on several GPUs: the piece of the model on each, and the messages between them."""

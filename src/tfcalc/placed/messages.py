@@ -1,4 +1,4 @@
-"""The messages of a device in one micro-batch: which collective operations, of how many bytes, how often."""
+"""Messages of a GPU in one micro-batch: collective operations, their bytes, and how often they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcalc.ops.collectives import ALL_REDUCE, SEND
 
 
 class Sent(NamedTuple):
-    """A collective operation of so many ``devices`` on a tensor of ``bytes``, so many times forward and backward."""
+    """A collective operation of ``devices`` GPUs on a tensor of ``bytes``, and how often it runs in each pass."""
 
     name: str
     devices: Num
@@ -20,12 +20,12 @@ class Sent(NamedTuple):
 
     @property
     def times(self) -> Num:
-        """In all."""
+        """Number of times in both passes."""
         return self.forward + self.backward
 
     @property
     def by_each(self) -> Num:
-        """The bytes that each device sends once, as a ring of them does it.
+        """Bytes that each GPU sends at a time, by NCCL's ring algorithms.
 
         >>> [Sent(name, 8, 2**30).by_each / 2**30 for name in ("all-reduce", "all-gather", "send")]
         [1.75, 0.875, 1.0]
@@ -38,17 +38,17 @@ class Sent(NamedTuple):
 
 
 def messages(tree: Component, bits: int) -> list[Sent]:
-    """All of a tree, those that are alike together, with numbers of so many ``bits`` where nothing else is said."""
-    found: list[Sent] = []
+    """Return the messages of a tree, equal ones merged, with ``bits`` per number unless a message has its own."""
+    merged: list[Sent] = []
     for node in tree.walk():
-        for each in node.component.own.messages:
-            times, size = node.times.run, divide(each.elements * (each.bits or bits), 8)
-            one = Sent(each.name, each.devices, size, times * each.forward, times * each.backward)
-            place = next((place for place, known in enumerate(found) if known[:3] == one[:3]), None)
+        for message in node.component.own.messages:
+            times, size = node.times.run, divide(message.elements * (message.bits or bits), 8)
+            sent = Sent(message.name, message.devices, size, times * message.forward, times * message.backward)
+            place = next((place for place, known in enumerate(merged) if known[:3] == sent[:3]), None)
             if place is None:
-                found.append(one)
+                merged.append(sent)
             else:
-                known = found[place]
-                forward, backward = known.forward + one.forward, known.backward + one.backward
-                found[place] = known._replace(forward=forward, backward=backward)
-    return found
+                known = merged[place]
+                forward, backward = known.forward + sent.forward, known.backward + sent.backward
+                merged[place] = known._replace(forward=forward, backward=backward)
+    return merged

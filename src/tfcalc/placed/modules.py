@@ -1,4 +1,4 @@
-"""What a device runs: sub-layers that several devices share, and the layers of a stage."""
+"""Modules of one GPU: sub-layers that several GPUs share, the layers of a stage, and the head."""
 
 from __future__ import annotations
 
@@ -30,59 +30,59 @@ from tfcalc.tape.tensor import Tensor
 
 
 def entering(x: Tensor, at: Layout) -> Tensor:
-    """What devices that share a sub-layer read of the stream: all tokens."""
+    """Enter a sub-layer that GPUs share: each reads all tokens."""
     if at.alone:
         return x
     return gathered_sequence(x, at.tp, again=at.gathers_again) if at.sequence_parallel else copied_to_all(x, at.tp)
 
 
 def leaving(x: Tensor, at: Layout) -> Tensor:
-    """What the stream gets of what each of them has made: the sum, or this device's tokens of it."""
+    """Leave a sub-layer that GPUs share: sum their results, or reduce-scatter them over tokens."""
     if at.alone:
         return x
     return scattered_sum(x, at.tp) if at.sequence_parallel else summed_over_all(x, at.tp)
 
 
-class Shared(Module):
-    """A sub-layer whose heads, or whose inner width, devices share. It is no module of its own."""
+class TensorParallel(Module):
+    """A sub-layer whose heads, or whose inner width, GPUs share. It is no module of its own in the tree."""
 
     part: Module
     at: Layout
 
     @property
     def kind(self) -> str:  # type: ignore[override]
-        """That of the sub-layer."""
+        """Kind of the sub-layer."""
         return self.part.kind
 
     def components(self) -> Iterator[Component]:
-        """Those of the sub-layer."""
+        """Yield the sub-layer's components."""
         return self.part.components()
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """All of them read the same."""
+        """Run the sub-layer on the tokens of all GPUs."""
         with x.trace.inside(self.part):
             return self.part.forward(entering(x, self.at), ctx)
 
 
-class Rows(Linear):
-    """A map of which each device has some rows, so that what they make is summed; the bias is added behind that."""
+class RowParallel(Linear):
+    """A linear map whose input features are split (RowParallelLinear): results are summed, then the bias is added."""
 
     at: Layout = Layout()
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
-        weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        """Map each row, and sum over GPUs."""
+        weight, *bias = map(x.trace.weight, self.held().weights)
         letter = self.letter or self.name
-        made = x.trace.adapted(self, x, linear(x, weight, letter=letter, packed=True))
-        made = leaving(made, self.at)
-        return plus_bias(made, bias[0], letter=letter) if bias else made
+        partial = x.trace.adapted(self, x, linear(x, weight, letter=letter, packed=True))
+        partial = leaving(partial, self.at)
+        return plus_bias(partial, bias[0], letter=letter) if bias else partial
 
 
 class FewerGroups(Attention):
-    """Attention that more devices share than there are heads of keys and values.
+    """Attention that more GPUs share than there are key and value heads (``groups``).
 
-    Each has a share of every matrix all the same, so that what they make of it is gathered; then each takes the heads
-    that it needs, one of them of keys and values, of which there are so many ``groups``.
+    Each GPU has a share of every matrix nevertheless, so their results are all-gathered; then each takes the heads that
+    it needs, with a single key and value head.
 
     Source: Megatron-LM's ``Attention.get_query_key_value_tensors``.
     """
@@ -92,15 +92,15 @@ class FewerGroups(Attention):
 
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
-        whole = gathered_columns([each(source) for each in self.inward], self.devices)
+        whole = gathered_columns([linear_map(source) for linear_map in self.inward], self.devices)
         q, k, v = split(whole, [a * d, g * d, g * d_v])
         q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
         v = x.trace.view(v, (*v.shape[:2], g, d_v), None)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 
 
-class Words(Module):
-    """A table of words, of which each device has some rows, and makes vectors of zeros of all other words."""
+class VocabParallel(Module):
+    """A vocabulary table of which each GPU has some rows (VocabParallelEmbedding); it gives zeros for other tokens."""
 
     kind = "embedding"
 
@@ -109,21 +109,21 @@ class Words(Module):
     scatters: bool = True
 
     def components(self) -> Iterator[Component]:
-        """The table's."""
+        """Yield the table's components."""
         return self.table.components()
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; where places are added to it (it does not scatter), each device has those of all tokens."""
+        """Embed token ids and sum over GPUs; if positions are added next, all-reduce instead of reduce-scatter."""
         with x.trace.inside(self.table):
-            made = self.table.forward(x, ctx)
-            return leaving(made, self.at if self.scatters else self.at._replace(sequence_parallel=False))
+            vectors = self.table.forward(x, ctx)
+            return leaving(vectors, self.at if self.scatters else self.at._replace(sequence_parallel=False))
 
 
-class Stage(Module):
-    """The layers of one stage; before the first stand the words, behind the last a norm.
+class PipelineStage(Module):
+    """The layers of one pipeline stage, with the embeddings before the first and a norm after the last.
 
-    Without ``tables`` it reads vectors of this ``width`` that the stage before has made. What they make may be
-    multiplied by a number (``scales``), and some of it dropped (``dropped``).
+    Without ``tables`` it receives vectors of this ``width`` from the stage before. Embeddings may be multiplied by a
+    number (``scales``), and have dropout (``dropped``).
     """
 
     kind = "decoder"
@@ -137,7 +137,7 @@ class Stage(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids, which every stage is given."""
+        """Run the stage on token ids, which every stage is given."""
         x = self._embedded(x, ctx) if self.tables else self._received(x, ctx)
         if x.trace.lowers:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), ())
@@ -148,12 +148,12 @@ class Stage(Module):
         return x if self.norm is None else self.norm(x, ctx)
 
     def _embedded(self, ids: Tensor, ctx: Context) -> Tensor:
-        words, *places = self.tables
+        words, *positions = self.tables
         x = words(ids, ctx)
         x = scaled(x) if self.scales else x
-        for each in places:
-            x = add(x, each(ids, ctx))
-        if places and self.at.sequence_parallel and not self.at.alone:
+        for table in positions:
+            x = add(x, table(ids, ctx))
+        if positions and self.at.sequence_parallel and not self.at.alone:
             x = own_share(x, self.at.tp)
         return dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x
 
@@ -164,7 +164,7 @@ class Stage(Module):
 
 
 class Device(Module):
-    """A stage, and what makes logits of the last: a matrix of which each device has the columns of some words."""
+    """A stage and, on the last one, the output head, of which each GPU has the columns of some tokens."""
 
     kind = "model"
 
@@ -174,11 +174,11 @@ class Device(Module):
     scales: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Run the stage on token ids; on the last one return the loss, or logits without training."""
         made = self.base(x, ctx)
-        return made if self.head is None else self._read(made, ctx)
+        return made if self.head is None else self._loss_or_logits(made, ctx)
 
-    def _read(self, x: Tensor, ctx: Context) -> Tensor:
+    def _loss_or_logits(self, x: Tensor, ctx: Context) -> Tensor:
         assert self.head is not None
         logits = self.head(entering(x, self.at))
         logits = scaled(logits) if self.scales else logits

@@ -1,14 +1,14 @@
-"""Which piece of each kind of module stands on a device.
+"""Rules, by class of modules, for the piece of a module on one of t GPUs (tensor) and p stages (pipeline).
 
 ====================  =====================================================================
-Q, K, V, gate, input  ``i × o/t``, their biases ``o/t``
-output, second map    ``i/t × o``, their biases whole
-words, head           ``V/t × h``, filled up
+Q, K, V, gate, up     ``i × o/t``, their biases ``o/t``
+output, down          ``i/t × o``, their biases whole
+embedding, head       ``V/t × h``, padded
 norms, positions      whole
-layers                ``n/p`` of them; words on the first stage, final norm and head on the last
+layers                ``n/p`` of them; embedding on the first stage, final norm and head on the last
 ====================  =====================================================================
 
-A class without a rule of its own is refused, though it may be derived from one that has a rule.
+A class without a rule of its own is refused, even if it is derived from one with a rule.
 
 Source: Shoeybi et al. 2019 (Megatron-LM, arXiv 1909.08053), section 3; Narayanan et al. 2021 (arXiv 2104.04473),
 section 2; Megatron-core.
@@ -35,7 +35,7 @@ from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.modules import Device, FewerGroups, Rows, Shared, Stage, Words
+from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
 
 M = TypeVar("M", bound=Module)
 Rule = Callable[[Any, Layout], Module]
@@ -46,17 +46,17 @@ REMEDY = (
 
 
 def rule(kind: type[M]) -> Callable[[Callable[[M, Layout], Module]], Rule]:
-    """This is the piece of modules of this class."""
+    """Register the function that returns the piece of a module of this class."""
 
-    def registered(made: Callable[[M, Layout], Module]) -> Rule:
-        RULES[kind] = made
-        return made
+    def register(piece: Callable[[M, Layout], Module]) -> Rule:
+        RULES[kind] = piece
+        return piece
 
-    return registered
+    return register
 
 
 def on_device(module: Module, at: Layout) -> Module:
-    """The piece of a model that one device has. Raises InvalidModel where it has a module without a rule."""
+    """Return the piece of a model on one GPU. Raises InvalidModel if it has a module without a rule."""
     at.check()
     return _piece(module, at)
 
@@ -68,12 +68,12 @@ def _piece(module: Module, at: Layout) -> Module:
 
 
 def refused(module: Module, what: str = "") -> InvalidModel:
-    """What no rule is known for, in a line."""
+    """Return the error for a module without a rule."""
     return InvalidModel(f"no rule splits {what or f'{module.name} ({type(module).__name__})'} over devices", REMEDY)
 
 
 def plain(module: Module, *without: str) -> None:
-    """Raise InvalidModel where one of these fields says that there is more to a module than its rule knows."""
+    """Raise InvalidModel if one of these fields is set, which the module's rule does not support."""
     for name in without:
         if module.__dict__[name] not in (None, False, ()):
             raise refused(module, f"{module.name} ({type(module).__name__}) with {name.replace('_', ' ')}")
@@ -83,17 +83,17 @@ def plain(module: Module, *without: str) -> None:
 
 
 def by_columns(at: Layout, linear: Linear, what: str) -> Linear:
-    """Each device makes some of the columns of the result, and has their bias."""
+    """Split output features (ColumnParallelLinear): each GPU computes some columns, and has their bias."""
     if type(linear) is not Linear:
         raise refused(linear)
     return linear.but(fan_out=at.share(linear.fan_out, what))
 
 
 def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
-    """Each device reads some of the columns of the input; what they make is summed."""
+    """Split input features (RowParallelLinear): the GPUs' results are summed."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return Rows(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
+    return RowParallel(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
 
 
 # --- sub-layers
@@ -105,14 +105,14 @@ def _attention(attention: Attention, at: Layout) -> Module:
     if any(known(norm.heads) != 1 for norm in attention.norms):
         raise refused(attention, f"{attention.name} with norms of each head")
     heads, groups = at.share(attention.heads, "heads"), known(attention.kv_heads)
-    inward = tuple(by_columns(at, each, "columns of queries, keys and values") for each in attention.inward)
+    inward = tuple(by_columns(at, linear, "columns of queries, keys and values") for linear in attention.inward)
     shared: dict[str, Any] = {"heads": heads, "inward": inward, "output": by_rows(at, attention.output, "heads")}
     if groups is not None and groups < (known(at.tp) or 0):
         check_even("tensor", at.tp, "key and value heads", groups)
         fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
-        return Shared(attention.name, FewerGroups(**fields), at)
+        return TensorParallel(attention.name, FewerGroups(**fields), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
-    return Shared(attention.name, attention.but(**shared, kv_heads=groups_here), at)
+    return TensorParallel(attention.name, attention.but(**shared, kv_heads=groups_here), at)
 
 
 @rule(InLayer)
@@ -120,7 +120,7 @@ def _attention(attention: Attention, at: Layout) -> Module:
 def _feed_forward(network: FeedForward, at: Layout) -> Module:
     plain(network, "learned")
     up = by_columns(at, network.up, "feed-forward size")
-    return Shared(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
+    return TensorParallel(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
 
 
 @rule(GatedFeedForward)
@@ -129,19 +129,19 @@ def _gated(network: GatedFeedForward, at: Layout) -> Module:
     what = "feed-forward size"
     gate = None if network.gate is None else by_columns(at, network.gate, what)
     up = by_columns(at, network.up, what)
-    return Shared(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
+    return TensorParallel(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
 
 
 @rule(IndexedAttention)
 def _indexed(attention: IndexedAttention, at: Layout) -> Module:
-    """Falcon's, whose heads stand in another order in one map."""
+    """Split Falcon's attention, which has queries, keys and values interleaved in one map."""
     fields = {name: attention.__dict__[name] for name in Attention.fields_}
     return _attention(Attention(**fields | {"kv_heads": attention.groups}), at)
 
 
 @rule(Located)
 def _located(attention: Located, at: Layout) -> Module:
-    """The classic Transformer's."""
+    """Split the classic Transformer's attention."""
     plain(attention, "position")
     return _attention(attention, at)
 
@@ -154,31 +154,31 @@ def _located(attention: Located, at: Layout) -> Module:
 @rule(PostNorm)
 @rule(PreNorm)
 def _layer(layer: PreNorm, at: Layout) -> Module:
-    """Each sub-layer is entered and left by itself, wherever its norm stands."""
-    if len(layer.norms) != len(layer.subs) or any(type(each) is not Norm for each in layer.norms):
+    """Split each sub-layer by itself, for any placement of norms."""
+    if len(layer.norms) != len(layer.subs) or any(type(norm) is not Norm for norm in layer.norms):
         raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
-    return layer.but(subs=tuple(_piece(each, at) for each in layer.subs))
+    return layer.but(subs=tuple(_piece(sub, at) for sub in layer.subs))
 
 
 def of_stage(stack: Stack, at: Layout) -> Stack:
-    """The layers of this stage: those of each of its chunks, which stand ``p`` chunks apart."""
+    """Return the layers of this stage: those of its chunks, which are ``p`` chunks apart."""
     if type(stack) is not Stack:
         raise refused(stack)
     called = "pipeline" if at.vpp == 1 else f"pipeline {at.pp} x interleave {at.vpp} ="
     check_even("layers", stack.count, called, at.chunks)
-    pieces: list[tuple[Module, Module]] = []
+    pieces: dict[int, Module] = {}  # equal layers are one object, and stay one
     for layer in stack.layers:
-        if not any(layer is known for known, _ in pieces):
-            pieces.append((layer, _piece(layer, at)))
-    made = [next(piece for known, piece in pieces if known is layer) for layer in stack.layers]
-    if len(made) > 1:
-        stages, chunk = value_of(at.pp), len(made) // value_of(at.chunks)
-        made = [
-            made[(turn * stages + value_of(at.stage)) * chunk + place]
+        if id(layer) not in pieces:
+            pieces[id(layer)] = _piece(layer, at)
+    layers = [pieces[id(layer)] for layer in stack.layers]
+    if len(layers) > 1:
+        stages, chunk = value_of(at.pp), len(layers) // value_of(at.chunks)
+        layers = [
+            layers[(turn * stages + value_of(at.stage)) * chunk + place]
             for turn in range(value_of(at.vpp))
             for place in range(chunk)
         ]
-    return stack.but(layers=tuple(made), count=divide(stack.count, at.pp))
+    return stack.but(layers=tuple(layers), count=divide(stack.count, at.pp))
 
 
 # --- whole models
@@ -187,12 +187,12 @@ def of_stage(stack: Stack, at: Layout) -> Stack:
 @rule(Embedding)
 def _words(table: Embedding, at: Layout) -> Module:
     share = table.but(rows=at.share_of_words(table.rows))
-    return Words(table.name, share, at)
+    return VocabParallel(table.name, share, at)
 
 
 @rule(Positions)
 def _positions(table: Positions, _: Layout) -> Module:
-    """Whole; the program that reads the data gives their numbers, as those of the words."""
+    """Keep the table whole; position ids come with the batch, like token ids."""
     return table.but(indices=BUFFER)
 
 
@@ -201,17 +201,17 @@ def _decoder(model: Decoder, at: Layout) -> Module:
     plain(model, "first", "normed", "relative", "drops_output", "maps")
     if not isinstance(model.table, Embedding):
         raise refused(model.table)
-    tables = tuple(_piece(each, at) for each in (model.table, *model.added)) if at.first else ()
+    tables = tuple(_piece(table, at) for table in (model.table, *model.added)) if at.first else ()
     if model.norm is not None and type(model.norm) is not Norm:
         raise refused(model.norm)
     norm = model.norm if at.last else None
     layers, width = of_stage(model.layers, at), model.table.width
-    return Stage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
+    return PipelineStage(model.name, _placed(tables), layers, norm, width, at, model.scales, model.dropped)
 
 
 @rule(Alone)
 def _alone(model: Alone, at: Layout) -> Module:
-    """A decoder in the module that it has beside an encoder."""
+    """Split the decoder of a decoder-only model whose class usually has an encoder, too."""
     return model.but(decoder=_piece(model.decoder, at))
 
 
@@ -226,45 +226,45 @@ def _with_head(model: WithHead, at: Layout) -> Module:
 
 @rule(Sines)
 def _sines(table: Sines, _: Layout) -> Module:
-    """Whole."""
+    """Keep the table whole."""
     return table
 
 
 @rule(OnData)
 def _on_data(core: OnData, at: Layout) -> Module:
-    """The classic Transformer's stack by itself, which reads vectors."""
+    """Split the classic Transformer's stack without embeddings, which reads vectors."""
     return _stage(core, (), at)
 
 
 @rule(Network)
 def _network(model: Network, at: Layout) -> Module:
-    """The classic Transformer."""
+    """Split the classic Transformer."""
     assert isinstance(model.base, Core)
     tables = (*model.tables, *model.places)
     base = _stage(model.base, tables, at)
     return Device(model.name, base, head_of(model.output, at) if model.writes else None, at)
 
 
-def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> Stage:
+def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> PipelineStage:
     if len(core.sides) != 1 or core.sides[0].shared is not None:
         raise refused(core, "an encoder-decoder" if len(core.sides) != 1 else "positions that all layers share")
     (side,), (norm,) = core.sides, core.norms
     layer = side.layers.layers[0]
     assert isinstance(layer, Layer)
     assert isinstance(layer.norms[0], Norm)
-    pieces = tuple(_piece(each, at) for each in tables) if at.first else ()
+    pieces = tuple(_piece(table, at) for table in tables) if at.first else ()
     layers, width = of_stage(side.layers, at), layer.norms[0].width
-    return Stage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
+    return PipelineStage(core.name, _placed(pieces), layers, norm if at.last else None, width, at, dropped=True)
 
 
 def _placed(tables: tuple[Module, ...]) -> tuple[Module, ...]:
-    """Words, and what is added to them for where they stand."""
-    words, places = tables[:1], tables[1:]
-    return (*(each.but(scatters=not places) for each in words), *places)
+    """Return token and position tables; only token tables without positions scatter over the sequence."""
+    words, positions = tables[:1], tables[1:]
+    return (*(table.but(scatters=not positions) for table in words), *positions)
 
 
 def head_of(head: Linear, at: Layout) -> Linear | None:
-    """What makes logits, on the last stage; where that is not the first, a copy of the table that it is tied to."""
+    """Return the output head, on the last stage; if that is not the first, with a copy of the table it is tied to."""
     if not at.last:
         return None
     tied = head.tied_to if at.first else None

@@ -219,7 +219,12 @@ class Report(Answer):
     @property
     def totals(self) -> Mapping[str, Any]:
         """The numbers at its top, each found when it is read."""
-        return Entries(self, lambda key: key.scalar and key.place == FIRST and not (key.when and key.when.anchor))
+        return Entries(self, _is_total)
+
+    @property
+    def more(self) -> Mapping[str, Any]:
+        """What stands beside them: phases, and what a card shows."""
+        return Entries(self, lambda key: key.place == FIRST and not _is_total(key))
 
     # --- the limit
 
@@ -372,6 +377,11 @@ class Report(Answer):
     def folds_of_part(self, _entry: Entry, _key: str) -> "Iterator[Way]":
         """The items that a number of a component is the sum of."""
         return iter(())
+
+
+def _is_total(key: Key[Any]) -> bool:
+    """Whether it is a single value that comes with no other."""
+    return key.scalar and key.place == FIRST and not (key.when and key.when.anchor)
 
 
 VERDICT, LIMIT, WITHIN, HEADROOM = (

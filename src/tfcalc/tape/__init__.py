@@ -1,1 +1,1 @@
-"""A tape of tensors and operations: what PyTorch's autograd keeps, and what is live at each moment, without PyTorch."""
+"""A tape of tensors and operations: what PyTorch's autograd saves, and what is live at each moment, without PyTorch."""

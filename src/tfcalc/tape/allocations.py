@@ -1,4 +1,4 @@
-"""Every allocation and every free of a training step, in order."""
+"""Allocations and frees of a training step, in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tfcalc.core.traced import value_of
 from tfcalc.tape.memory_tracker import GATHER, PIECE, MemoryTracker, PeakRecorder, Storage, Turn
 
 STEP = "step"
-"""The phase after backward: what is there when it begins are the gradients."""
+"""Name of the phase after backward, at whose begin only the gradients are live."""
 
 
 STREAMS = {GATHER: 1, PIECE: 2}
-"""What FSDP allocates on a stream of its own: the allocator has pools for each, and gives no block to another.
+"""Streams of FSDP's buffers: the caching allocator has pools for each stream, and shares no block between them.
 
 Source: torch.distributed.fsdp._fully_shard, foreach_all_gather (``all_gather_copy_in_stream``) and foreach_reduce
 (``reduce_scatter_stream``).
@@ -21,14 +21,14 @@ Source: torch.distributed.fsdp._fully_shard, foreach_all_gather (``all_gather_co
 
 
 Allocation = tuple[int, int, int]
-"""A tensor by its number in the step, so many bytes for it, and the stream that they are on; 0 bytes: it is freed.
+"""Number of a tensor in the step, its bytes (0: it is freed), and the stream.
 
-A plain tuple, as of those with names each part takes longer to read, and a step has a hundred thousand.
+A plain tuple, as fields of a NamedTuple take longer to read, and a step has a hundred thousand of these.
 """
 
 
 class Span(NamedTuple):
-    """The events of a turn, from the first to that behind the last."""
+    """Events ``first`` to ``end`` (exclusive) of a turn."""
 
     turn: Turn
     first: int
@@ -36,9 +36,9 @@ class Span(NamedTuple):
 
 
 class Noted:
-    """What was allocated and freed until the optimizer's ``step``, and what of it in which turn of a row of layers.
+    """Allocations and frees until the optimizer's ``step``, and their turns in rows of equal layers.
 
-    What layers allocate that others stand for is told by :mod:`tfcalc.tape.repeated`.
+    :mod:`tfcalc.tape.repeated` adds the events of layers that did not run.
     """
 
     def __init__(self) -> None:
@@ -50,59 +50,59 @@ class Noted:
 
     @property
     def length(self) -> int:
-        """How many events there are with those of all turns that did not run."""
+        """Number of events, including those of turns that did not run."""
         return len(self.events) + sum((span.end - span.first) * (span.turn.times - 1) for span in self.spans)
 
     def comes_to(self, turn: Turn, *, begins: bool) -> None:
-        """Where a turn begins or ends."""
+        """Note where a turn begins or ends."""
         if begins:
             self._begun[turn] = len(self.events)
         else:
             self.spans.append(Span(turn, self._begun.pop(turn), len(self.events)))
 
     def allocated(self, key: int, size: int, stream: int = 0) -> None:
-        """So many bytes by this key, unless they are none."""
+        """Note an allocation under this key, unless it is empty."""
         if size and not self.ended:
             self._numbers[key] = number = len(self.events)
             self.events.append((number, size, stream))
 
     def freed(self, key: int) -> None:
-        """What goes by this key, if anything does."""
+        """Note the free of an allocation, if there is one under this key."""
         number = self._numbers.pop(key, None)
         if number is not None and not self.ended:
             self.events.append((number, 0, 0))
 
 
-class _Noting(MemoryTracker):
-    """Notes what forward and backward allocate and free, beside all else that it tracks."""
+class _AllocationMixin(MemoryTracker):
+    """Records allocations and frees of forward and backward, beside all else that a tracker counts."""
 
     __slots__ = ()
     noted: Noted
 
     def begin(self, phase: str) -> None:
-        """A phase begins."""
+        """Begin a phase; nothing is recorded from the optimizer's step on."""
         super().begin(phase)
         self.noted.ended = phase == STEP
 
     def made(self, storage: Storage) -> None:
-        """So many bytes more."""
+        """Count an allocation."""
         self.noted.allocated(id(storage), storage.bytes, STREAMS.get(storage.label, 0))
         super().made(storage)
 
     def gone(self, storage: Storage) -> None:
-        """So many bytes less."""
+        """Count a free."""
         self.noted.freed(id(storage))
         super().gone(storage)
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
         self.noted.allocated(0, value_of(size))
         self.noted.freed(0)
         super().needed(size)
 
 
-class AllocationRecorder(_Noting):
-    """Bytes that are live, and every allocation."""
+class AllocationRecorder(_AllocationMixin):
+    """Tracks live bytes and every allocation."""
 
     __slots__ = ("noted",)
 
@@ -111,8 +111,8 @@ class AllocationRecorder(_Noting):
         self.turns = self.noted = Noted()
 
 
-class StepRecorder(_Noting, PeakRecorder):
-    """What is live when most is, and every allocation."""
+class StepRecorder(_AllocationMixin, PeakRecorder):
+    """Tracks the tensors live at the peak and every allocation."""
 
     __slots__ = ("noted",)
 

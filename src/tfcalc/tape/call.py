@@ -1,4 +1,4 @@
-"""An operation on certain tensors, with all that there is to know of it."""
+"""Calls: an operation on given tensors, with its result, costs and saved tensors."""
 
 from typing import NamedTuple
 
@@ -8,21 +8,21 @@ from tfcalc.tape.memory_tracker import Storage
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
 NOTHING, INPUTS, RESULTS = "nothing", "inputs", "results"
-"""What an operation keeps for backward: nothing, only what it has read, or also something that it has made."""
+"""Kinds of tensors that an operation saves for backward: none, only inputs, or results as well."""
 
 
 Matrices = tuple[Num, Num, Num, Num]
-"""So many products of an M × K and a K × N matrix: how many, M, K and N."""
+"""A batch of products of an M × K and a K × N matrix: batch size, M, K, N."""
 
 
 class MatMul(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``; M×K by K×N is ``(2, M, K, N)``.
 
-    ``matrices`` are the sizes of what is multiplied, where it is said; a mask leaves them, and may lower the FLOPs.
+    ``matrices`` are the sizes of the operands, if given; a causal mask lowers the FLOPs but not these.
 
-    Backward takes one product of the same size for each of the ``operands`` that need a gradient, and one more where a
-    fused kernel computes it ``again``. ``overcounted`` are those that PyTorch's counter has beyond them, in error.
-    A result that is ``used`` (1) or is not (0), as sizes decide, has a backward only then.
+    Backward takes one product of the same size for each of the ``operands`` that need a gradient, and one more if a
+    fused kernel recomputes it (``again``). ``overcounted`` is the number that FlopCounterMode counts beyond that, in
+    error. ``used`` is 1, or 0 if the sizes are such that nothing reads the result: then it has no backward.
     """
 
     name: str
@@ -35,16 +35,16 @@ class MatMul(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """Where an operation without weights stands in the tree: a leaf of its own, by its name and kind."""
+    """Name and kind of an operation that gets a component of its own in the tree, though it has no weights."""
 
     name: str
     kind: str
 
 
 class Within(NamedTuple):
-    """What an operation makes on the way to its result: its name, its shape, and the work of the call that makes it.
+    """An intermediate result of an operation: its name and shape.
 
-    ``of`` names products and passes over elements of the call.
+    ``of`` are the names of the call's products and elementwise work that make it.
     """
 
     name: str
@@ -53,31 +53,31 @@ class Within(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An operation that has been called: what it reads, what it makes, what it costs, and what backward needs.
+    """An operation that is called: inputs, result, costs, and saved tensors.
 
     Attributes:
-        name: as PyTorch or the field calls it.
-        inputs: the tensors that it reads.
-        shape: of the result.
-        dtype: of the result.
-        products: the matrix products that it is.
+        name: PyTorch's or the field's name.
+        inputs: tensors that it reads.
+        shape: shape of the result.
+        dtype: format of the result.
+        products: its matrix products.
         elementwise: its work that is no matrix product.
         lookups: rows that it fetches from a table.
-        cached: what it keeps from one decoding step to the next.
-        limit: the number of keys that a query sees at the most, of attention.
-        leaf: where it stands in the tree; None: in the module that calls it.
+        cached: cache entries that it writes for later decoding steps.
+        limit: largest number of keys that a query sees, in attention.
+        leaf: name and kind of a component of its own in the tree; None: it counts in the module that calls it.
         saves: tensors that its backward needs.
         saves_result: whether its own result is one of them.
-        passes: whether the gradient of its result is that of its inputs as it is.
-        scratch: bytes that its backward needs for a moment.
-        shares: the memory of its result, where that is not new.
-        strides: of the result, where it is not dense.
-        kernels: what PyTorch's dispatcher runs for it (nothing for a view); None: one, of its own name.
-        reads: bytes that they read, where that is not all of its inputs.
-        messages: what it sends to other devices.
-        kept_as: what is kept in the place of its result, which backward makes again from it.
-        result: what the mathematics calls the result, where the operation's own name does not say it.
-        within: what it makes on the way, in order.
+        passes: whether the gradient of its inputs is that of its result, without new memory.
+        scratch: bytes of temporary buffers of its backward.
+        shares: memory of its result, if that is not new.
+        strides: strides of the result, if it is not contiguous.
+        kernels: kernels that PyTorch's dispatcher runs for it (none for a view); None: one, of its own name.
+        reads: bytes that they read, if not all of its inputs.
+        messages: messages to other GPUs.
+        kept_as: storage that is saved in place of its result, which backward recomputes from it.
+        result: the papers' name of the result, if the operation's own name does not tell.
+        within: intermediate results, in order.
     """
 
     name: str
@@ -105,12 +105,12 @@ class Call(NamedTuple):
 
     @property
     def ran(self) -> tuple[str, ...]:
-        """The names of its kernels."""
+        """Names of its kernels."""
         return (self.name,) if self.kernels is None else self.kernels
 
     @property
     def keeps(self) -> str:
-        """Whether backward needs something that is only there once it has run."""
-        if self.saves_result or any(each not in self.inputs for each in self.saves):
+        """Kind of tensors that it saves: NOTHING, INPUTS, or RESULTS, which exist only once it has run."""
+        if self.saves_result or any(saved not in self.inputs for saved in self.saves):
             return RESULTS
         return INPUTS if self.saves else NOTHING

@@ -1,4 +1,4 @@
-"""A trace that counts: which module holds what, calls which operation how often, and what that costs."""
+"""The counting trace: builds the tree of components with weights and costs while a model runs."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from tfcalc.core.effort import EFFORT
 from tfcalc.core.number import Num
 from tfcalc.tape.call import INPUTS, NOTHING, Call, MatMul
 from tfcalc.tape.memory_tracker import MemoryTracker, Storage
-from tfcalc.tape.record import Record
+from tfcalc.tape.record import ModuleRecord
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 from tfcalc.tape.trace import Group, Part, Trace, stacked
 
 NOWHERE = Storage(MemoryTracker(watch=False), (), "float32", "", counts=False)
-"""The memory of tensors whose memory does not matter."""
+"""Storage of all tensors of a trace that does not track memory."""
 
 
 class Ran(NamedTuple):
-    """An operation that has run: the number ``place`` of its record's, and what it keeps for backward."""
+    """An operation that has run: its index among its record's costs, and the kind of tensors that it saves."""
 
-    record: Record
+    record: ModuleRecord
     place: int
     keeps: str
 
 
 class Counting(Trace):
-    """Builds the tree that questions fold, while a model runs."""
+    """Builds the tree of components while a model runs."""
 
     def __init__(self) -> None:
         self.reaches = True
         self.read = True
-        self.record = Record("", "")
+        self.record = ModuleRecord("", "")
         self.ran: list[Ran] = []
         self.twice = False
-        """Whether backward computes once more what runs now."""
+        """True while operations run that backward always recomputes."""
 
     @property
     def gradients(self) -> bool:
-        """Whether backward will come."""
+        """True if gradients are recorded now (torch.is_grad_enabled)."""
         return self.reaches
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
-        """What runs now is not reached by backward (torch.no_grad)."""
+        """Run the block without gradients (torch.no_grad)."""
         before, self.reaches = self.reaches, False
         try:
             yield
@@ -55,7 +55,7 @@ class Counting(Trace):
 
     @contextmanager
     def unread(self) -> Iterator[None]:
-        """Backward passes what runs now by."""
+        """Run a block whose output is unused: it has no backward."""
         self.read = False
         try:
             yield
@@ -64,7 +64,7 @@ class Counting(Trace):
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """What runs now is computed once more in backward."""
+        """Run a block that backward always recomputes."""
         before, self.twice = self.twice, True
         try:
             yield
@@ -73,7 +73,7 @@ class Counting(Trace):
 
     @contextmanager
     def inside(self, part: Part) -> Iterator[None]:
-        """What runs now belongs to this module."""
+        """Run the block as part of this module."""
         outer = self.record
         self.record = outer.of(part)
         try:
@@ -83,7 +83,7 @@ class Counting(Trace):
 
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
-        """What runs now are these layers of a stack."""
+        """Run the block as these layers of a stack."""
         outer = self.record
         self.record, since = outer.of_group(layers), len(self.ran)
         try:
@@ -93,75 +93,82 @@ class Counting(Trace):
             self._ends(since)
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
-        """A tensor that the module holds which runs now."""
-        return self._made(stacked(weight, copies), reached=self.gradients and not weight.frozen)
+        """Return a weight of the running module."""
+        return self._tensor(stacked(weight, copies), reached=self.gradients and not weight.frozen)
 
     def call(self, call: Call) -> Tensor:
         """Count an operation."""
         EFFORT.spend()
-        reached = self.gradients and any(each is not None and each.needs_gradient for each in call.inputs)
-        runs_back = reached and self.read
+        reached = self.gradients and any(x is not None and x.needs_gradient for x in call.inputs)
+        has_backward = reached and self.read
+        elementwise, messages = call.elementwise, call.messages
+        if not has_backward:
+            elementwise = tuple(work._replace(backward=0) for work in elementwise)
+            messages = tuple(message._replace(backward=0) for message in messages)
         cost = Cost(
-            products=tuple(_product(each, runs_back, again=self.twice) for each in call.products),
-            elementwise=call.elementwise
-            if runs_back
-            else tuple(each._replace(backward=0) for each in call.elementwise),
+            products=tuple(_product(product, has_backward, again=self.twice) for product in call.products),
+            elementwise=elementwise,
             lookups=call.lookups,
             cached=call.cached,
             limit=call.limit,
-            messages=call.messages if runs_back else tuple(each._replace(backward=0) for each in call.messages),
+            messages=messages,
         )
         record = self.record if call.leaf is None else self.record.leaf(*call.leaf)
         self.ran.append(Ran(record, len(record.costs), call.keeps if reached else NOTHING))
         record.costs.append(cost)
-        return self._made(call.shape, reached=reached)
+        return self._tensor(call.shape, reached=reached)
 
     def count(self, call: Call) -> None:
-        """Count an operation whose result something else makes."""
+        """Count an operation whose result another one makes."""
         self.call(call)
 
     def _ends(self, since: int) -> None:
-        """A layer ends: the operations at its end are marked, after which nothing is kept."""
+        """Mark the operations at the end of a layer after which nothing is saved (``Cost.last``)."""
         for record, place, _ in self._last(since):
             record.costs[place] = record.costs[place]._replace(last=True)
 
     def _last(self, since: int) -> list[Ran]:
-        """What has run ``since`` then and behind all that backward needs; what is only read is there before."""
+        """Return the operations since ``since`` that recomputation does not reach: it stops at the last saved tensor.
+
+        One that saves inputs alone is among them: these exist before it runs.
+        """
         ran = self.ran[since:]
-        kept = [place for place, each in enumerate(ran) if each.keeps != NOTHING]
-        if not kept:
+        saving = [place for place, operation in enumerate(ran) if operation.keeps != NOTHING]
+        if not saving:
             return ran
-        return ran[kept[-1] + (ran[kept[-1]].keeps != INPUTS) :]
+        return ran[saving[-1] + (ran[saving[-1]].keeps != INPUTS) :]
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
-        """Another shape."""
-        return self._made(shape, reached=x.needs_gradient)
+        """Return a tensor of another shape."""
+        return self._tensor(shape, reached=x.needs_gradient)
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
-        """Views of parts of the last axis."""
-        return [self._made(shape, reached=x.needs_gradient) for shape in shapes]
+        """Return views of parts of the last axis."""
+        return [self._tensor(shape, reached=x.needs_gradient) for shape in shapes]
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
-        """A tensor that nothing is computed from."""
-        return self._made(shape, reached=False)
+        """Return a new tensor without a gradient."""
+        return self._tensor(shape, reached=False)
 
     given = new
 
     def reached(self, shape: Shape) -> Tensor:
-        """A tensor that another model has made, which has a gradient."""
-        return self._made(shape, reached=self.gradients)
+        """Return an output of another model, which needs a gradient."""
+        return self._tensor(shape, reached=self.gradients)
 
     def data(self, shape: Shape, label: str) -> Tensor:
-        """One that is given, and whose gradient is asked for."""
+        """Return an input tensor that needs a gradient."""
         return self.reached(shape)
 
-    def _made(self, shape: Shape, *, reached: bool) -> Tensor:
+    def _tensor(self, shape: Shape, *, reached: bool) -> Tensor:
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)
 
 
 def _product(product: MatMul, reached: bool, *, again: bool) -> Product:
     if not reached:
         return Product(product.name, product.factors, 0, 0)
-    operands = sum(each is not None and each.needs_gradient for each in product.operands)
-    runs = operands + product.again
-    return Product(product.name, product.factors, product.used * (runs + again if runs else 0), product.overcounted)
+    gradients = sum(operand is not None and operand.needs_gradient for operand in product.operands)
+    backward = gradients + product.again
+    if backward:
+        backward += again
+    return Product(product.name, product.factors, product.used * backward, product.overcounted)

@@ -1,4 +1,4 @@
-"""Every amount that is live at some moment, as closed forms: the most of them is the peak, at many sizes at once."""
+"""Live bytes at every local maximum of a run, as closed forms: the largest at given sizes is the peak there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 
 
 class Envelope(MemoryTracker):
-    """Remembers the bytes that are live whenever they stop rising, where others remember the highest."""
+    """Records the live bytes at every local maximum, where other trackers record the global one."""
 
     __slots__ = ("found", "rising")
 
@@ -22,12 +22,12 @@ class Envelope(MemoryTracker):
         self.rising = False
 
     def gone(self, storage: Storage) -> None:
-        """So many bytes less."""
+        """Count a free."""
         self._top()
         super().gone(storage)
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
         self.found[formula_of(size + self.live)] = None
 
     def _look(self) -> None:
@@ -40,23 +40,23 @@ class Envelope(MemoryTracker):
 
     @property
     def highest(self) -> list[Polynomial]:
-        """Those of which each is the highest somewhere, as far as can be seen from their factors."""
+        """Forms of which each may be the largest at some sizes, as far as their coefficients tell."""
         self._top()
         return hull(list(self.found))
 
 
-class Line(NamedTuple):
-    """A closed form by its factors: that of no letter, and those of the others in one order."""
+class LinearForm(NamedTuple):
+    """Coefficients of a closed form: the constant, and those of the other monomials in one order."""
 
     constant: int
     factors: tuple[int, ...]
 
 
 def hull(forms: list[Polynomial]) -> list[Polynomial]:
-    """The forms that no other, and no mean of two others, is above at all sizes.
+    """Drop the forms that are below another, or below a mean of two others, at all sizes.
 
-    The highest of lines in one letter are their upper hull, which a walk along the order of their constants finds
-    (Andrew's monotone chain, doi:10.1016/0020-0190(79)90072-3). With more letters it may keep more than it needs.
+    In one letter the largest of lines are their upper hull, found by a walk along their constants (Andrew's monotone
+    chain, doi:10.1016/0020-0190(79)90072-3). In more letters the result may have more forms than needed.
 
     >>> from tfcalc.core.polynomial import symbols
     >>> (l,) = symbols("l")
@@ -66,13 +66,13 @@ def hull(forms: list[Polynomial]) -> list[Polynomial]:
     >>> len(hull([b * 9, l * 9, b * l])), len(hull([b * 9 + 1, l * 9 + 1, b * l + 1, l]))
     (3, 3)
     """
-    powers: list[Monomial] = sorted({each for form in forms for each in form.terms if each}, key=repr)
+    powers: list[Monomial] = sorted({monomial for form in forms for monomial in form.terms if monomial}, key=repr)
     highest: dict[tuple[int, ...], int] = {}
     for form in forms:
-        factors = tuple(form.terms.get(each, 0) for each in powers)
+        factors = tuple(form.terms.get(monomial, 0) for monomial in powers)
         highest[factors] = max(highest.get(factors, 0), form.terms.get((), 0))
-    chain: list[Line] = []
-    for line in sorted(Line(constant, factors) for factors, constant in highest.items()):
+    chain: list[LinearForm] = []
+    for line in sorted(LinearForm(constant, factors) for factors, constant in highest.items()):
         while len(chain) > 1 and below_mean(chain[-1], chain[-2], line):
             chain.pop()
         chain.append(line)
@@ -80,15 +80,18 @@ def hull(forms: list[Polynomial]) -> list[Polynomial]:
     return [Polynomial({(): line.constant, **dict(zip(powers, line.factors, strict=True))}) for line in kept]
 
 
-def below(line: Line, other: Line) -> bool:
-    """Whether it is nowhere above the other: none of its factors is higher."""
+def below(line: LinearForm, other: LinearForm) -> bool:
+    """Return whether ``line`` is nowhere above ``other``: none of its coefficients is larger."""
     return line.constant <= other.constant and all(map(le, line.factors, other.factors))
 
 
-def below_mean(line: Line, left: Line, right: Line) -> bool:
-    """Whether it is nowhere above the mean of two others that has its constant; the constants are in this order."""
+def below_mean(line: LinearForm, left: LinearForm, right: LinearForm) -> bool:
+    """Return whether ``line`` is nowhere above the mean of ``left`` and ``right`` that has its constant.
+
+    The constants are in the order left, line, right.
+    """
     far, near = right.constant - line.constant, line.constant - left.constant
-    if not far + near:  # every mean of them has it
+    if not far + near:  # all three constants are equal
         return below(line, left) or below(line, right)
-    both = zip(line.factors, left.factors, right.factors, strict=True)
-    return all(own * (far + near) <= one * far + other * near for own, one, other in both)
+    factors = zip(line.factors, left.factors, right.factors, strict=True)
+    return all(own * (far + near) <= of_left * far + of_right * near for own, of_left, of_right in factors)

@@ -1,4 +1,4 @@
-"""Layers of a stack that are alike: their names, and which of them are alike in what is asked."""
+"""Groups of equal layers of a stack: their names, and which groups are merged into one component."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def named(stack: str, places: Sequence[int] | None) -> str:
-    """The name of these layers: ``layers``, where they are all, or ``layers[0-2,5]``."""
+    """Return the name of these layers: ``layers`` if they are all, or ``layers[0-2,5]``."""
     return stack if places is None else f"{stack}[{span(places)}]"
 
 
 def span(places: Sequence[int]) -> str:
-    """``0-2``, ``3-60``, ``0-45:5`` (every fifth), ``0,2,5-7``.
+    """Format layer numbers: ``0-2``, ``3-60``, ``0-45:5`` (every fifth), ``0,2,5-7``.
 
     >>> span([0, 1, 2, 5]), span([0, 5, 10])
     ('0-2,5', '0-10:5')
@@ -32,42 +32,42 @@ def span(places: Sequence[int]) -> str:
     return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def merged(groups: Sequence[Group], made: Sequence[Component]) -> Iterator[Component]:
-    """The components that were made of groups of one stack, those that turned out equal as one.
+def merged(groups: Sequence[Group], components: Sequence[Component]) -> Iterator[Component]:
+    """Yield the components of groups of one stack, equal ones merged.
 
-    Layers that differ by a window cost the same unless it is counted: what a model's parts are called depends on what
-    tells them apart in the answer, and on no convention.
+    Layers that differ by a window, for example, cost the same unless the window is counted: then they are one
+    component, so a tree shows only the differences that matter for its answer.
     """
-    alike: list[tuple[Component, list[Group]]] = []
-    for group, component in zip(groups, made, strict=True):
+    distinct: list[tuple[Component, list[Group]]] = []
+    for group, component in zip(groups, components, strict=True):
         unnamed = component._replace(name="")
-        told = group.mark, group.apart
-        equal = [its for known, its in alike if same(known, unnamed) and (its[0].mark, its[0].apart) == told]
-        if equal:
-            equal[0].append(group)
+        for known, members in distinct:
+            if same(known, unnamed) and (members[0].mark, members[0].apart) == (group.mark, group.apart):
+                members.append(group)
+                break
         else:
-            alike.append((unnamed, [group]))
-    for component, members in alike:
+            distinct.append((unnamed, [group]))
+    for component, members in distinct:
         first, all_with_mark = members[0], [group for group in groups if group.mark == members[0].mark]
         whole = len(members) == len(all_with_mark) and not first.mark
         places = None if whole else together(members)
-        copies = first.depth if whole and len(members) > 1 else total(each.copies for each in members)
+        copies = first.depth if whole and len(members) > 1 else total(group.copies for group in members)
         name = named(first.stack, places) + first.mark
         yield component._replace(name=name, copies=copies, places=places, under=first.under)
 
 
 def together(groups: Sequence[Group]) -> tuple[int, ...] | None:
-    """Where layers of these groups stand; None: everywhere."""
+    """Return the layer numbers of these groups; None: all."""
     if any(group.places is None for group in groups):
         return None
     return tuple(sorted(place for group in groups for place in group.places or ()))
 
 
 def apart(numbers: Component, forms: Component) -> Component:
-    """The tree of ``numbers`` with the layers apart that are so in the same tree of ``forms``.
+    """Split merged layers in the tree of ``numbers`` as they are split in the same tree of closed ``forms``.
 
-    Layers whose closed forms differ may still come to the same numbers: ``global_head_dim`` may be ``head_dim``, and
-    widths may be rounded to one.
+    Layers whose closed forms differ may have the same numbers: ``global_head_dim`` may equal ``head_dim``, and widths
+    may be rounded to the same one.
     """
     if len(numbers.parts) == len(forms.parts):
         pairs = zip(numbers.parts, forms.parts, strict=True)
@@ -82,7 +82,7 @@ def apart(numbers: Component, forms: Component) -> Component:
 
 
 def _one_of(numbers: Component, forms: Component) -> Component:
-    """What belongs to one part of the forms; where that is some of the layers, so many of them."""
+    """Return the component of numbers for one of forms, with the copies and places of that one."""
     inside = apart(numbers, forms)
     if numbers.name == forms.name:
         return inside
@@ -90,6 +90,6 @@ def _one_of(numbers: Component, forms: Component) -> Component:
 
 
 def _stack_and_mark(layers: Component) -> tuple[str, str]:
-    """How the stack is called that these are layers of, and what else tells them from others of it."""
+    """Return the name of the layers' stack, and their mark."""
     stack = layers.name.partition("[")[0]
     return stack, layers.name.removeprefix(named(stack, layers.places))

@@ -1,4 +1,4 @@
-"""A trace that runs as PyTorch does: what backward keeps, and what is live when."""
+"""The interpreter: a trace that runs kernels as PyTorch does, for saved tensors and the memory that is live."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from tfcalc.tape.kernels import Kernel, launched
 from tfcalc.tape.memory_tracker import Found, Place, Storage
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.selected import Selected
+from tfcalc.tape.standing import RowCollapse
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
 from tfcalc.tape.trace import Group, Part, Trace, stacked
-from tfcalc.tape.value import Leaf, Node
+from tfcalc.tape.value import LeafNode, Node
 
 
 class Interpreter(Trace):
-    """Runs on a tape. ``trained`` says of the path of a parameter whether it is; those that a model freezes never."""
+    """Runs a model's kernels on a tape.
+
+    ``trained`` tells of a module's path whether its parameters are trained; weights that a model freezes never are.
+    """
 
     lowers = True
 
@@ -34,6 +38,7 @@ class Interpreter(Trace):
     ) -> None:
         self.every_layer = every_layer
         self.tape = tape
+        self.standing = RowCollapse(tape)
         self.numerics = numerics
         self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
         self.trained = trained
@@ -42,30 +47,30 @@ class Interpreter(Trace):
         self.held: list[Tensor] = []
         self.outputs: list[Tensor] = []
         self.shared: tuple[str, int] | None = None
-        """The name of the weights that run and other layers have, too, and how many modules are around these."""
+        """Name of the weights that the running layers share, and the depth of modules at which they do."""
         self.selected: Selected | None = None
-        """What a checkpoint keeps beside what it is given."""
+        """Results that a checkpoint by operations saves beside its inputs."""
         self.stands_for: list[str] = []
-        """The path of the layer that runs, and those of the layers that it stands for."""
+        """Paths of the running layer and of the layers that it represents."""
         self.kernels: list[Kernel] | None = None
-        """Those that have been launched, where somebody asks for them."""
+        """Launched kernels; None if they are not recorded."""
 
     @property
     def gradients(self) -> bool:
-        """Whether backward will come."""
+        """True if gradients are recorded now (torch.is_grad_enabled)."""
         return self.tape.gradients
 
     # --- modules
 
     def inside(self, part: Part) -> AbstractContextManager[None]:
-        """What runs now belongs to this module."""
+        """Run the block as part of this module."""
         return self.tape.inside(part.name)
 
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
-        """What runs now are these layers of a stack."""
+        """Run the block as these layers of a stack."""
         tape, outer = self.tape, self.stands_for
-        stand = tape.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
+        stand = self.standing.runs(layers.stands_for, *layers.place, turn=layers.turn)
         if layers.stands_for > 1:
             self.stands_for = [f"{tape.path}.{name}" for name in (layers.name, *layers.others)]
         with tape.inside(layers.name, layers.copies), stand, tape.unit():
@@ -73,28 +78,31 @@ class Interpreter(Trace):
         self.stands_for = outer
 
     def like_others(self, x: Tensor) -> bool:
-        """Not where what the first layer reads is kept anyway, or has another format than the stream."""
+        """Return whether the first layer saves what the others do.
+
+        False if its input is saved anyway, or has another format than the residual stream.
+        """
         return x.needs_gradient and x.dtype == self.numerics.weights and not x.storage.keepers
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
-        """What runs now leaves no graph."""
+        """Run the block without recording a graph (torch.no_grad)."""
         with self.tape.without_gradients():
             yield
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
-        """A parameter of the module that runs, the same each time; a tied one is that which it is tied to."""
+        """Return a parameter of the running module, the same one each time; a tied one is the tensor it is tied to."""
         path, shape = weight.tied_to or f"{self._home}.{weight.name}", stacked(weight, copies)
         if path not in self.weights:
             trained = not weight.frozen and self.trained(self.tape.path)
-            node = Leaf(path, shape) if trained else None
-            self.weights[path] = self._there(shape, dtype or self.numerics.weights, path, node)
-        # a matrix that is a table elsewhere is read the other way round
+            node = LeafNode(path, shape) if trained else None
+            self.weights[path] = self._existing(shape, dtype or self.numerics.weights, path, node)
+        # a tied head reads the embedding transposed
         return self.weights[path] if weight.tied_to is None else self.view(self.weights[path], shape, dense(shape))
 
     @property
     def _home(self) -> str:
-        """Where the weights of the module that runs are."""
+        """Path under which the weights of the running module are stored."""
         if self.shared is None:
             return self.tape.path
         name, depth = self.shared
@@ -102,7 +110,7 @@ class Interpreter(Trace):
 
     @contextmanager
     def shares(self, name: str) -> Iterator[None]:
-        """What runs now has the weights that go by this name, wherever it runs; by none, those of its own place."""
+        """Run the block with the weights stored under this name; with ``""``, those of its own module."""
         before, self.shared = self.shared, (name, len(self.tape.module)) if name else None
         try:
             yield
@@ -110,15 +118,15 @@ class Interpreter(Trace):
             self.shared = before
 
     def scalar(self, name: str, dtype: str) -> Tensor:
-        """A trained number of the module that runs, in a format of its own."""
+        """Return a trained scalar of the running module, in a format of its own."""
         path = f"{self.tape.path}.{name}"
         if path not in self.weights:
-            self.weights[path] = self._there((1,), dtype, path, Leaf(path, (1,)))
+            self.weights[path] = self._existing((1,), dtype, path, LeafNode(path, (1,)))
         return self.weights[path]
 
     @contextmanager
     def passes(self, times: Num) -> Iterator[None]:
-        """What runs now is one turn of the module that runs, for so many."""
+        """Run the block once for ``times`` passes of the running module."""
         place = self.tape.module[-1]
         self.tape.module[-1] = place._replace(passes=times)
         yield
@@ -127,55 +135,55 @@ class Interpreter(Trace):
     # --- operations
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
-        """What runs now is one turn of a loop for so many."""
+        """Run the block once for ``count`` iterations of a loop."""
         return self.tape.loop(count)
 
     def call(self, call: Call) -> Tensor:
         """Run an operation: memory for its result, and a node if a gradient reaches it."""
         EFFORT.spend()
-        kept = None if self.selected is None else self.selected.of(call)
-        storage = call.shares or kept or self.tape.new(call.shape, call.dtype, call.name)
+        saved_before = None if self.selected is None else self.selected.of(call)
+        storage = call.shares or saved_before or self.tape.new(call.shape, call.dtype, call.name)
         storage.kept_as = call.kept_as
-        made = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
+        result = Tensor(self, storage, call.shape, call.dtype, call.strides or dense(call.shape))
         if self.tape.gradients and self._reached(call.inputs):
-            saves = [*call.saves, *([made] if call.saves_result else [])]
-            made.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
+            saves = [*call.saves, *([result] if call.saves_result else [])]
+            result.node = self.tape.node(call.name, call.inputs, saves, call.passes, call.scratch)
         elif self.tape.repeats and self.tape.first_run:
             self.tape.uses(call.inputs)
         if self.kernels is not None:
-            self.kernels += launched(call, made, self.tape.path)
+            self.kernels += launched(call, result, self.tape.path)
         if self.selected is not None:
-            self.selected.ran(call, made)
-        return made
+            self.selected.ran(call, result)
+        return result
 
     @staticmethod
     def _reached(inputs: tuple[Tensor | None, ...]) -> bool:
-        for each in inputs:  # noqa: SIM110  # half as long as any() of a generator, and asked of every operation
-            if each is not None and each.node is not None:
+        for x in inputs:  # noqa: SIM110  # any() of a generator takes twice as long, and every operation asks this
+            if x is not None and x.node is not None:
                 return True
         return False
 
     def checkpoints(
         self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+        """Call ``run``, saving only its inputs; backward reruns it (torch.utils.checkpoint).
 
-        That may be kept in the host's memory (transformers' ``activation_checkpointing_enable(offload=True)``, which is
-        torch.autograd.graph.save_on_cpu around it).
+        The inputs may be offloaded to the host's memory (transformers'
+        ``activation_checkpointing_enable(offload=True)``: torch.autograd.graph.save_on_cpu around it).
         """
         if not self.tape.gradients:
             return run(*given)
         module, selected = list(self.tape.module), Selected() if by_operation else None
         with self.tape.to_be_repeated(), self._selecting(selected):
             results = run(*given)
-        kept = selected.kept if selected is not None else []
+        saved = selected.kept if selected is not None else []
         offloads = self.tape.offloads
-        node = self.tape.node("checkpoint", given, kept if offloads else [*given, *kept], outputs=len(results))
+        node = self.tape.node("checkpoint", given, saved if offloads else [*given, *saved], outputs=len(results))
         if offloads:
-            given = tuple(self._stored(each, self.tape.on_host(each)) for each in given)
-        made = [
-            Tensor(self, each.storage, each.shape, each.dtype, each.strides, node=node, output=place)
-            for place, each in enumerate(results)
+            given = tuple(self._stored(x, self.tape.on_host(x)) for x in given)
+        outputs = [
+            Tensor(self, result.storage, result.shape, result.dtype, result.strides, node=node, output=place)
+            for place, result in enumerate(results)
         ]
 
         def again() -> list[Tensor]:
@@ -185,19 +193,19 @@ class Interpreter(Trace):
             with self._selecting(selected):
                 computed = run(*map(self._brought_back, given)) if offloads else run(*given)
             self.tape.module = before
-            self.held.clear()  # what it ran in has returned
+            self.held.clear()  # the layer's forward has returned, and its local variables are gone
             self.autocast_ends()
             return computed
 
         node.again = again
-        return made
+        return outputs
 
     def _brought_back(self, x: Tensor) -> Tensor:
-        """A tensor from the host's memory, again on the device."""
+        """Copy a tensor from the host's memory back to the GPU."""
         return self._stored(x, self.tape.new(x.shape, x.dtype, x.storage.label))
 
     def _stored(self, x: Tensor, storage: Storage) -> Tensor:
-        """The same tensor elsewhere, dense."""
+        """Return the tensor in another storage, contiguous."""
         return Tensor(self, storage, x.shape, x.dtype, dense(x.shape), node=x.node, output=x.output)
 
     @contextmanager
@@ -209,41 +217,41 @@ class Interpreter(Trace):
             self.selected = before
 
     def alias(self, name: str, weight: Tensor) -> None:
-        """Another name of a weight, by which others are tied to it."""
+        """Register another name of a weight, for others to be tied to."""
         self.weights.setdefault(name, weight)
 
     def forget(self, name: str) -> None:
-        """Another table goes by this name from now on."""
+        """Drop the weight of this name, so that another can be registered under it."""
         self.weights.pop(name, None)
 
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
-        """Run what a library runs for it; what an activation or a loss keeps stands under its own name."""
+        """Run a library's ``code``; what an activation or a loss saves is listed under its own name."""
         if call.leaf is None or call.leaf.kind not in ("activation", "loss"):
             return code()
         with self.tape.inside(call.leaf.name):
             return code()
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
-        """The same memory in another shape."""
+        """Return the same memory in another shape."""
         return Tensor(self, x.storage, shape, x.dtype, strides, node=x.node, output=x.output)
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
-        """Memory that nothing is computed from."""
+        """Return a new tensor without a gradient."""
         return Tensor(self, self.tape.new(shape, dtype, label), shape, dtype, dense(shape))
 
     def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
-        """A tensor that is there before anything runs, and is counted elsewhere."""
-        return self._there(shape, dtype, label)
+        """Return a tensor that exists before the run, and is counted elsewhere."""
+        return self._existing(shape, dtype, label)
 
     def data(self, shape: Shape, label: str) -> Tensor:
-        """One that is given, and whose gradient is asked for."""
-        return self._there(shape, self.weights_format, label, Leaf(label))
+        """Return an input tensor that needs a gradient."""
+        return self._existing(shape, self.weights_format, label, LeafNode(label))
 
-    def _there(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
+    def _existing(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
         return Tensor(self, self.tape.given(shape, dtype, label), shape, dtype, dense(shape), node=node)
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
-        """Views of parts of the last axis; their gradients are put together again."""
+        """Return views of parts of the last axis; backward concatenates their gradients."""
         node = None
         if self.tape.gradients and x.needs_gradient:
             node = self.tape.node("split", [x], [], outputs=len(shapes))
@@ -257,16 +265,16 @@ class Interpreter(Trace):
     # --- autocast
 
     def lower(self, x: Tensor) -> Tensor:
-        """What autocast gives to a matrix product."""
+        """Cast an operand of a matrix product as autocast does."""
         cast = self.numerics.autocast
         return x if cast is None or x.dtype != "float32" else self.to(x, cast)
 
     def upper(self, x: Tensor) -> Tensor:
-        """What autocast gives to an operation that it runs in fp32."""
+        """Cast an operand of an operation that autocast runs in fp32."""
         return x if self.numerics.autocast is None else self.to(x, "float32")
 
     def to(self, x: Tensor, dtype: str) -> Tensor:
-        """A copy in another format, laid out alike, or ``x`` itself."""
+        """Return a copy in another format with the same layout, or ``x`` itself if it has this one."""
         return (
             x
             if x.dtype == dtype
@@ -274,7 +282,7 @@ class Interpreter(Trace):
         )
 
     def lower_weight(self, weight: Tensor) -> Tensor:
-        """The same for a parameter: its copy is made once, and kept as long as autocast lasts."""
+        """Cast a parameter as autocast does: its copy is cached until autocast ends (if it is trained)."""
         if self.numerics.autocast is None or weight.dtype != "float32":
             return weight
         if not weight.needs_gradient:
@@ -289,62 +297,62 @@ class Interpreter(Trace):
 
     @property
     def weights_format(self) -> str:
-        """The format that weights are in."""
+        """Format of the weights."""
         return self.numerics.weights
 
     @property
     def module(self) -> tuple[Place, ...]:
-        """The modules that run, from the outermost."""
+        """Running modules, from the outermost."""
         return tuple(self.tape.module)
 
     def upper_format(self, dtype: str) -> str:
-        """The format that autocast gives to an operation that it runs in fp32."""
+        """Return the format of an operation that autocast runs in fp32."""
         return "float32" if self.numerics.autocast else dtype
 
     def statistics(self, dtype: str) -> str:
-        """The format of a LayerNorm's mean and deviation."""
+        """Return the format of a LayerNorm's mean and deviation."""
         return "float32" if dtype == "float32" else self.numerics.statistics or "float32"
 
     @property
     def compute(self) -> str:
-        """What matrix products run in."""
+        """Format of matrix products."""
         return self.numerics.compute
 
     def until_layer_ends(self, x: Tensor) -> None:
-        """A variable of the layer has it until the layer ends, though nothing reads it any more."""
+        """Keep ``x`` live until the layer returns, as a local variable of the library's layer does."""
         self.held.append(x)
 
     def layer_ends(self) -> None:
-        """What its variables had is forgotten."""
+        """Drop the local variables of the layer that returns."""
         self.held.clear()
 
     def belongs(self, x: Tensor) -> None:
-        """It belongs to the module that runs now, whichever keeps it."""
+        """List ``x`` under the running module, whichever module saves it."""
         x.storage.home = self.module
 
     def until_loss_ends(self, x: Tensor) -> None:
-        """A variable of the whole model has it until there is a loss."""
+        """Keep ``x`` live until the loss is computed, as a local variable of the model does."""
         self.outputs.append(x)
 
     def until_end(self, x: Tensor) -> None:
-        """It is there as long as the step lasts."""
+        """Keep ``x`` live during the whole step."""
         self.weights[f"{self.tape.path}.{x.storage.label}"] = x
 
     def loss_ends(self) -> None:
-        """What the model's variables had is forgotten."""
+        """Drop the local variables of the model."""
         self.outputs.clear()
 
     def returns(self, name: str, x: Tensor) -> None:
-        """The model gives it to its caller."""
+        """Note that the model returns ``x`` to its caller."""
         self.tape.returned.append(Found(name, x.dtype, x.shape))
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
         self.tape.tracker.needed(size)
 
     @contextmanager
     def no_autocast(self) -> Iterator[None]:
-        """Inside an operation that autocast has cast the inputs of, nothing is cast any more."""
+        """Run the block without autocast, as inside an operation whose inputs autocast has cast."""
         before, self.numerics = self.numerics, self.numerics._replace(autocast=None)
         try:
             yield
@@ -352,5 +360,5 @@ class Interpreter(Trace):
             self.numerics = before
 
     def autocast_ends(self) -> None:
-        """Autocast's copies of weights are forgotten."""
+        """Drop autocast's cached copies of weights."""
         self.casts.clear()

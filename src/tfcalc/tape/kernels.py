@@ -1,4 +1,4 @@
-"""Which kernels a run launches, and how many bytes each reads and writes."""
+"""Kernels that a run launches, with the bytes that each reads and writes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tfcalc.tape.tensor import Tensor
 
 
 class Kernel(NamedTuple):
-    """A kernel of an operation, which is all of it unless the operation is ``several``.
+    """A launched kernel: an operation, or one of several that it consists of.
 
     Attributes:
-        name: as PyTorch's dispatcher has it, such as ``mm``.
-        module: the module that runs it, such as ``model.layers.0.mlp.up_proj``.
-        reads: bytes of its operands; of what a view repeats, and of a table's rows, those that are there once.
+        name: PyTorch dispatcher's name, such as ``mm``.
+        module: module that runs it, such as ``model.layers.0.mlp.up_proj``.
+        reads: bytes of its operands; what a view repeats counts once.
         writes: bytes of its result.
     """
 
@@ -27,10 +27,10 @@ class Kernel(NamedTuple):
     writes: int
 
 
-def launched(call: Call, made: Tensor, module: str) -> list[Kernel]:
-    """Those of an operation that has run; of several each but the last hands on as much as the result is."""
+def launched(call: Call, result: Tensor, module: str) -> list[Kernel]:
+    """Return the kernels of an operation; each but the last of several writes as many bytes as the result has."""
     reads = total(map(_read, call.inputs)) if call.reads is None else call.reads
-    writes = made.elements * WIDTHS[made.dtype]
+    writes = result.elements * WIDTHS[result.dtype]
     names = call.ran
     each_reads = [reads, *[writes] * (len(names) - 1)]
     return [
@@ -41,6 +41,7 @@ def launched(call: Call, made: Tensor, module: str) -> list[Kernel]:
 def _read(x: Tensor | None) -> Num:
     if x is None:
         return 0
-    there = x.storage.elements
-    few = min(x.elements, there) if isinstance(x.elements, int) and isinstance(there, int) else x.elements
-    return few * WIDTHS[x.dtype]
+    stored, elements = x.storage.elements, x.elements
+    if isinstance(elements, int) and isinstance(stored, int):
+        elements = min(elements, stored)  # an expanded view repeats its storage, which is read once
+    return elements * WIDTHS[x.dtype]

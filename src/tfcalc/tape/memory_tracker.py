@@ -1,4 +1,4 @@
-"""How many bytes are live, what for, and when most were."""
+"""Live bytes, what they are for, and the peak: storages, and trackers that follow their lifetimes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tfcalc.core.traced import value_of
 from tfcalc.number_formats import WIDTHS as WIDTHS  # the programs on the tape read it from here
 
 LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"
-"""Labels of what is there for other devices' sake."""
+"""Labels of buffers for tensors gathered from, or sent to, other GPUs."""
 PIECE = "reduced gradients"
-"""What a device has of gradients that all have made."""
+"""Label of a GPU's shard of the reduced gradients."""
 
 
 class Place(NamedTuple):
-    """A module inside another: its name, for how many equal ones it stands, and how often each of these runs."""
+    """A module inside another: its name, the number of equal modules that it represents, and the passes of each."""
 
     name: str
     copies: Num = 1
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One of the turns of a row of layers that repeat: which row, which turn of it, and for how many it stands."""
+    """A period of a row of repeating layers: the row, the period's index, and how many ``times`` it counts."""
 
     row: int
     number: int
@@ -32,16 +32,16 @@ class Turn(NamedTuple):
     backward: bool = False
 
 
-class Turns(Protocol):
-    """Who wants to know where turns begin and end."""
+class TurnListener(Protocol):
+    """Receiver of the begin and end of every turn."""
 
     def comes_to(self, turn: Turn, *, begins: bool) -> None:
-        """Forward, or backward, comes to where a turn begins or ends for it."""
+        """Note that forward or backward gets to the begin or the end of a turn."""
         ...
 
 
 class MemorySnapshot:
-    """What was live when most was: so many bytes in all, of which saved for backward, gathered, and gradients."""
+    """Live bytes at the peak: in total, and of these saved for backward, gathered, and gradients."""
 
     __slots__ = ("gathered", "gradients", "saved", "total")
 
@@ -53,16 +53,16 @@ class MemorySnapshot:
 
     @property
     def temporary(self) -> int:
-        """The rest: results that nobody keeps, gradients that are on their way."""
+        """Bytes of the rest: results that no node saves, and gradients of activations."""
         return self.total - self.saved - self.gradients - self.gathered
 
 
 class MemoryTracker:
-    """Counts the bytes of every storage from its making until nothing refers to it any more.
+    """Counts the bytes of every storage from its allocation until nothing refers to it.
 
-    Python's own reference counting says when that is, as it does in PyTorch: a variable of a program that runs on the
-    tape keeps a tensor alive exactly as long as the same variable does there. A tracker that does not ``watch`` counts
-    nothing; then sizes may be symbols.
+    Python's reference counts tell when that is, as in PyTorch: a local variable of code on the tape extends a tensor's
+    life exactly as the same variable does there. So extracting a helper from a ``forward``, or keeping a list longer,
+    changes a peak. A tracker that does not ``watch`` counts nothing; then sizes may be symbols.
     """
 
     __slots__ = (
@@ -81,30 +81,30 @@ class MemoryTracker:
         self.phases: dict[str, MemorySnapshot] = {}
         self.most_apart = MemorySnapshot()
         self.phases_apart: dict[str, MemorySnapshot] = {}
-        """The same without the gradients of parameters: what is live where these are added to buffers elsewhere."""
+        """Peaks without the gradients of parameters, for setups that add these to buffers counted elsewhere."""
         self.apart = True
-        """Whether that can be told: not where two are added in new memory, say."""
+        """True while these peaks are known; not if two gradients are added in new memory, for example."""
         self.alone = 0
-        """Bytes of gradients that nothing else waits for."""
+        """Bytes of parameters' gradients that no node waits for."""
         self.since: list[ref[Storage]] | None = None
-        """What has been made, or become a gradient, since somebody asked."""
-        self.turns: Turns | None = None
+        """Storages allocated, or made a gradient, since a row's representative began; None: not asked for."""
+        self.turns: TurnListener | None = None
 
     def begin(self, phase: str) -> None:
-        """A phase begins; that before it ends, and its highest moment is kept."""
+        """Begin a phase; store the peak of the one before."""
         apart, before = self.most_apart, self.new_phase()
         if self.phase:
             self.phases[self.phase], self.phases_apart[self.phase] = before, apart
         self.phase = phase
 
     def new_phase(self) -> MemorySnapshot:
-        """Forget the highest moment so far, and answer with it."""
+        """Return the peak so far, and start a new one."""
         before, self.most, self.most_apart = self.most, MemorySnapshot(), MemorySnapshot()
         self._look()
         return before
 
     def made(self, storage: Storage) -> None:
-        """So many bytes more."""
+        """Count an allocation."""
         if self.watch:
             self.live += storage.bytes
             if self.since is not None:
@@ -113,22 +113,22 @@ class MemoryTracker:
                 self._look()
 
     def gone(self, storage: Storage) -> None:
-        """So many bytes less."""
+        """Count a free."""
         if self.watch:
             self.live -= storage.bytes
 
     def kept(self, storage: Storage) -> None:
-        """It is needed by backward from now on."""
+        """Count a storage as saved for backward."""
         if self.watch:
             self.saved += storage.bytes
 
     def released(self, storage: Storage) -> None:
-        """It is not needed by it any more."""
+        """Count a storage as no longer saved for backward."""
         if self.watch:
             self.saved -= storage.bytes
 
     def gradient(self, storage: Storage) -> None:
-        """It is a parameter's gradient, and stays."""
+        """Count a storage as a parameter's gradient."""
         if self.watch:
             self.gradients += storage.bytes
             storage.is_gradient = True
@@ -140,31 +140,31 @@ class MemoryTracker:
                 self.since.append(ref(storage))
 
     def left(self, storage: Storage) -> None:
-        """It is a parameter's gradient, and nothing else waits for it any more."""
+        """Note that no node waits for a parameter's gradient any more."""
         if self.watch:
             self.alone += storage.bytes
 
     def replaced(self, storage: Storage) -> None:
-        """It was a parameter's gradient, and has been added to another."""
+        """Note that a storage is no parameter's gradient any more: it was added to another, or its step is done."""
         if self.watch:
             self.gradients -= storage.bytes
             storage.is_gradient = False
             self.apart = False
 
     def lent(self, size: Num) -> None:
-        """So many bytes more are for other devices' sake, or less."""
+        """Count bytes gathered from, or for, other GPUs; negative when they are freed."""
         if self.watch:
             self.gathered += value_of(size)
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
         if self.watch:
             self.live += value_of(size)
             self._look()
             self.live -= value_of(size)
 
     def multiplied(self, storage: Storage, times: int) -> None:
-        """It is there so many times, as other layers have made some, too, that did not run."""
+        """Count a storage ``times`` times, for the layers that its layer represents."""
         more = (times - 1) * storage.bytes
         storage.bytes += more
         self.live += more
@@ -184,7 +184,7 @@ class MemoryTracker:
 
 
 class Found(NamedTuple):
-    """A tensor that was live at the moment in question: what made it, in which format, and its shape."""
+    """A tensor that was live at the peak: the operation that made it, its format, and its shape."""
 
     label: str
     dtype: str
@@ -192,83 +192,83 @@ class Found(NamedTuple):
 
     @property
     def elements(self) -> Num:
-        """How many numbers it has."""
+        """Number of elements."""
         return product(self.shape)
 
 
 KEPT, GRADIENT, PASSING, GONE = "saved", "gradient", "passing", "gone"
-"""What a storage is live for: backward, the optimizer, or neither of them."""
+"""Purposes of a live storage: saved for backward, a parameter's gradient, or temporary; and freed."""
 
 
 class PeakRecorder(MemoryTracker):
-    """Remembers what became of every tensor, so that it can tell what was live when a phase held most."""
+    """Records what happens to every tensor, and lists those that were live at the peak of each phase."""
 
     __slots__ = ("_at", "_copies", "_events", "_highest")
 
     def __init__(self) -> None:
         super().__init__()
         self._events: list[tuple[int, Found | None, str]] = []
-        """Of a storage: what it is while it is live, and what for."""
+        """Events: identity of a storage, its description (None when it is freed), and its purpose."""
         self._copies: dict[int, int] = {}
         self._at = 0
-        """How many events there were before the highest moment of the phase that runs."""
+        """Number of events before the peak of the running phase."""
         self._highest: dict[str, int] = {}
 
     def begin(self, phase: str) -> None:
-        """A phase begins; where that before it was highest is remembered."""
+        """Begin a phase; note where the peak of the one before is."""
         self._highest[self.phase] = self._at
         super().begin(phase)
 
     def passing(self, phase: str) -> list[Found]:
-        """What was live, neither kept nor a gradient, when this phase first held most, in the order of its making."""
+        """Return the temporary tensors at the first peak of this phase, in order of allocation."""
         return self._live(phase, PASSING)
 
     def gradients_at(self, phase: str) -> list[Found]:
-        """The gradients of parameters that were live then."""
+        """Return the parameters' gradients that were live at that peak."""
         return self._live(phase, GRADIENT)
 
     def _live(self, phase: str, purpose: str) -> list[Found]:
         live: dict[int, tuple[Found, str]] = {}
-        for key, found, what_for in self._events[: self._highest.get(phase, self._at)]:
-            if found is not None:
-                live[key] = found, what_for
+        for key, tensor, its_purpose in self._events[: self._highest.get(phase, self._at)]:
+            if tensor is not None:
+                live[key] = tensor, its_purpose
             else:
                 del live[key]
-        return [found for found, what_for in live.values() if what_for == purpose]
+        return [tensor for tensor, its_purpose in live.values() if its_purpose == purpose]
 
     def made(self, storage: Storage) -> None:
-        """So many bytes more."""
+        """Count an allocation."""
         self._note(storage)
         super().made(storage)
 
     def gone(self, storage: Storage) -> None:
-        """So many bytes less."""
+        """Count a free."""
         self._copies.pop(id(storage), None)
         self._events.append((id(storage), None, GONE))
         super().gone(storage)
 
     def kept(self, storage: Storage) -> None:
-        """It is needed by backward from now on."""
+        """Count a storage as saved for backward."""
         super().kept(storage)
         self._note(storage)
 
     def released(self, storage: Storage) -> None:
-        """It is not needed by it any more."""
+        """Count a storage as no longer saved for backward."""
         super().released(storage)
         self._note(storage)
 
     def gradient(self, storage: Storage) -> None:
-        """It is a parameter's gradient, and stays."""
+        """Count a storage as a parameter's gradient."""
         super().gradient(storage)
         self._note(storage)
 
     def replaced(self, storage: Storage) -> None:
-        """It was a parameter's gradient, and has been added to another."""
+        """Note that a storage is no parameter's gradient any more."""
         super().replaced(storage)
         self._note(storage)
 
     def multiplied(self, storage: Storage, times: int) -> None:
-        """It is there so many times."""
+        """Count a storage ``times`` times."""
         super().multiplied(storage, times)
         self._copies[id(storage)] = times * self._copies.get(id(storage), 1)
         self._note(storage)
@@ -286,10 +286,10 @@ class PeakRecorder(MemoryTracker):
 
 
 class Storage:
-    """The memory behind one or more tensors: as many numbers as its shape has, of so many bytes each.
+    """The memory behind one or more tensors: the elements of its shape, in its format.
 
-    Made in a loop of which one turn runs for so many ``times``, it is counted once while it is a turn's own. Backward
-    may make it again from another, which is ``kept_as`` it.
+    Allocated in a loop that runs once for ``times`` iterations, it counts once as long as it is freed within its
+    iteration. If backward recomputes it from another storage, that one is saved in its place (``kept_as``).
     """
 
     __slots__ = (
@@ -325,28 +325,28 @@ class Storage:
         self.dtype = dtype
         self.bytes = _bytes(shape, dtype) if tracker.watch else 0
         self.label = label
-        self.home: tuple[Place, ...] = ()  # the module that it belongs to, where that is not the one that keeps it
-        self.counts = counts  # what is held anyway (parameters, buffers, inputs) is counted elsewhere
+        self.home: tuple[Place, ...] = ()  # module that it is listed under, if not the one that saves it
+        self.counts = counts  # False for parameters, buffers and inputs, which are counted elsewhere
         self.keepers = 0
         self.is_gradient = False
         self.kept_as: Storage | None = None
         self.times = times
-        self.waiting = 0  # nodes that it is a gradient for, and that have not run yet
+        self.waiting = 0  # nodes that have not run yet and whose gradient it is
         if counts:
             tracker.made(self)
 
     @property
     def elements(self) -> Num:
-        """How many numbers it holds."""
+        """Number of elements."""
         return product(self.shape)
 
     @property
     def size(self) -> Num:
-        """Its bytes, which may be a formula."""
+        """Bytes, which may be a closed form."""
         return self.elements * WIDTHS[self.dtype]
 
     def repeat(self) -> None:
-        """Every turn of a loop has one that lasts longer than the turn, so that there are as many as turns."""
+        """Count one for each iteration of its loop, as it outlives its iteration."""
         times, self.times = self.times, 1
         if not isinstance(times, int) or times != 1:
             self.tracker.gone(self)
@@ -355,14 +355,14 @@ class Storage:
             self.tracker.made(self)
 
     def keep(self) -> None:
-        """A node of the graph needs it for backward."""
+        """Save it for the backward of a node."""
         self.keepers += 1
         self.repeat()
         if self.keepers == 1 and self.counts:
             self.tracker.kept(self)
 
     def release(self) -> None:
-        """That node has run."""
+        """Release it for one node that saved it."""
         self.keepers -= 1
         if self.keepers == 0 and self.counts:
             self.tracker.released(self)
@@ -373,7 +373,7 @@ class Storage:
 
 
 def _bytes(shape: tuple[Num, ...], dtype: str) -> int:
-    found = WIDTHS[dtype]
+    total = WIDTHS[dtype]
     for size in shape:
-        found *= size if type(size) is int else value_of(size)  # most are: a call for each takes longer than all else
-    return found
+        total *= size if type(size) is int else value_of(size)  # most are ints: a call for each would dominate
+    return total

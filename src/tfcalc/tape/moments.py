@@ -1,4 +1,4 @@
-"""What is live after every event of a run, at other sizes: tensors have closed forms, and are added up as numbers."""
+"""Peak of a run at other sizes: amounts are closed forms, evaluated once each and then added up as ints."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from tfcalc.tape.memory_tracker import MemoryTracker, Storage
 
 
 class Moments:
-    """The amounts that were added and taken away one after another, and at which moments the most was looked for.
+    """Changes of the live bytes in order, and the moments at which a tracker compares them with the peak.
 
-    A run makes thousands of tensors of some dozen sizes, so that the sizes alone have to be computed anew.
+    A run allocates thousands of tensors of a few dozen sizes, so only these few forms are evaluated at new sizes.
     """
 
     def __init__(self) -> None:
         self.amounts: list[Num] = []
         self.changes: list[int] = []
-        """Twice the place of an amount that is added; one more where it is taken away, and nobody looks."""
+        """Twice an amount's index if it is added; plus 1 if it is subtracted, where no peak can be."""
         self.ended = False
-        """Whether the optimizer's step has begun: nothing is noted any more."""
+        """True once the optimizer's step has begun: nothing is recorded any more."""
         self._places: dict[object, int] = {}
         self._looked: list[bool] = []
 
     def place(self, amount: Num) -> int:
-        """Where an amount stands. A number that remembers is told by its identity, as there is one of each."""
+        """Return the index of an amount. Guarded numbers are unique objects, so their identity is the key."""
         key = (id(amount),) if type(amount) is Guarded else amount
-        found = self._places.get(key)
-        if found is None:
-            found = self._places[key] = len(self.amounts)
+        index = self._places.get(key)
+        if index is None:
+            index = self._places[key] = len(self.amounts)
             self.amounts.append(amount)
-        return found
+        return index
 
     def rises(self, place: int) -> None:
-        """So much more is live, which may be the most."""
+        """Add an amount, after which there may be a peak."""
         self.changes.append(place + place)
 
     def falls(self, place: int) -> None:
-        """So much less."""
+        """Subtract an amount."""
         self.changes.append(place + place + 1)
 
     def grows(self, amount: Num) -> None:
-        """So much more is live, where nobody looks."""
+        """Add an amount where no tracker looks for a peak."""
         self.falls(self.place(amount * -1))
 
     def most(self, sizes: Mapping[str, int]) -> int:
-        """The most that is live at one of the moments, where letters stand for these sizes.
+        """Return the peak at these sizes of the letters.
 
         >>> moments = Moments()
         >>> for change in (moments.rises, moments.falls):
@@ -69,22 +69,22 @@ class Moments:
 
 
 class _Sized(MemoryTracker):
-    """Counts numbers, as every tracker does, and notes what these are at other sizes."""
+    """Counts ints, as every tracker does, and records their closed forms as moments."""
 
     __slots__ = ()
     moments: Moments
     live_as: dict[int, int]
-    """Of storages that are live, by their identity: the places of their amounts."""
+    """Index of the amount of each live storage, by its identity."""
 
     def begin(self, phase: str) -> None:
-        """A phase begins."""
+        """Begin a phase; nothing is recorded from the optimizer's step on."""
         super().begin(phase)
         self.moments.ended = self.moments.ended or phase == STEP
         if not self.moments.ended:
             self.moments.rises(self.moments.place(0))
 
     def made(self, storage: Storage) -> None:
-        """So many bytes more."""
+        """Count an allocation."""
         size, moments = storage.bytes, self.moments
         self.live_as[id(storage)] = place = moments.place(size)
         moments.changes.append(place + place)
@@ -93,7 +93,7 @@ class _Sized(MemoryTracker):
         super().made(storage)
 
     def gone(self, storage: Storage) -> None:
-        """So many bytes less; its own are again what they remember, for it may be made again as several."""
+        """Count a free, and restore the closed form of its bytes: ``Storage.repeat`` allocates it anew as several."""
         super().gone(storage)
         place, moments = self.live_as.pop(id(storage)), self.moments
         if not moments.ended:
@@ -101,18 +101,18 @@ class _Sized(MemoryTracker):
             storage.bytes = cast("int", moments.amounts[place])
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
         place = self.moments.place(size)
         self.moments.rises(place)
         self.moments.falls(place)
         super().needed(int_of(cast("Traced", size)))
 
     def lent(self, size: Num) -> None:
-        """So many bytes more are for other devices' sake, or less."""
+        """Count bytes gathered from, or for, other GPUs; negative when they are freed."""
         super().lent(int_of(cast("Traced", size)))
 
     def multiplied(self, storage: Storage, times: int) -> None:
-        """It is there so many times, as other layers have made some, too, that did not run."""
+        """Count a storage ``times`` times, for the layers that its layer represents."""
         before = self.moments.amounts[self.live_as[id(storage)]]
         self.live_as[id(storage)] = self.moments.place(before * times)
         self.moments.grows(before * (times - 1))
@@ -120,7 +120,7 @@ class _Sized(MemoryTracker):
 
 
 class SizedTracker(_Sized):
-    """Bytes that are live, at all sizes."""
+    """Tracks live bytes, at all sizes."""
 
     __slots__ = ("live_as", "moments")
 
@@ -131,7 +131,7 @@ class SizedTracker(_Sized):
 
 
 class SizedRecorder(_Sized, StepRecorder):
-    """What is live when most is, every allocation, and bytes at all sizes."""
+    """Tracks the tensors live at the peak, every allocation, and live bytes at all sizes."""
 
     __slots__ = ("live_as", "moments")
 

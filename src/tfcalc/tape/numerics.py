@@ -1,4 +1,4 @@
-"""The number formats of a program, and how its kernels fill up rows."""
+"""Number formats of a run, and the padding of kernels' rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from tfcalc.core.number import Num, ceil_div
 
 
 class Numerics(NamedTuple):
-    """In which format weights are, and which format CUDA's autocast gives to matrix products (none without it).
+    """Number formats and the device's peculiarities.
 
-    ``statistics``: that of a LayerNorm's mean and deviation; by default fp32. ``aligned_masks``: whether rows of masks
-    are filled up for the memory-efficient kernel, as CUDA's are. ``traced``: whether no one can read what numbers a
-    mask has (FakeTensorMode, torch.compile), so that one of ones stays. ``packed``: whether the matrices that are not
-    trained are quantized, and unpacked for each product; ``keeps_inputs``: whether such products keep what they read,
-    as bitsandbytes' do in 8 bits, and not in 4. ``cuda``: whether what is peculiar to CUDA's own kernels counts, as
-    that of softmax does. ``adapters``: the format of trained maps beside others, where that is not the weights';
-    ``drops_adapters``: whether there is dropout before these.
+    Attributes:
+        weights: format of the weights.
+        autocast: format that autocast casts matrix products to; None without autocast.
+        statistics: format of a LayerNorm's mean and deviation; None: fp32.
+        aligned_masks: rows of masks are padded for the memory-efficient kernel, as on CUDA.
+        traced: the values of a mask are unknown (FakeTensorMode, torch.compile), so one of ones is not dropped.
+        packed: frozen matrices are quantized, and dequantized for each product.
+        adapters: format of adapters' weights, if it is not that of the weights.
+        drops_adapters: adapters apply dropout to their input.
+        keeps_inputs: products with quantized matrices save their input, as bitsandbytes does in 8 bits, not in 4.
+        cuda: peculiarities of CUDA's kernels count, such as those of softmax.
     """
 
     weights: str = "float32"
@@ -32,11 +36,11 @@ class Numerics(NamedTuple):
 
     @property
     def compute(self) -> str:
-        """What matrix products run in."""
+        """Format of matrix products."""
         return self.autocast or self.weights
 
 
 def padded(rows: Num, to: int = 32) -> Num:
-    """Rows rounded up to whole blocks."""
-    filled: Num = ceil_div(rows, to) * to
-    return filled
+    """Return the number of rows rounded up to a multiple of ``to``."""
+    rounded: Num = ceil_div(rows, to) * to
+    return rounded

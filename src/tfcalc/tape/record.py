@@ -1,4 +1,4 @@
-"""What a module did when it ran: a tree of records, which becomes the tree of components."""
+"""Records of a run: one for each module that ran, which together become the tree of components."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from tfcalc.tape.groups import merged
 from tfcalc.tape.trace import Group, Part
 
 
-class Record:
-    """A module as it ran: the costs of its operations, and the records of what it called.
+class ModuleRecord:
+    """A module that ran: the costs of its operations, and the records of the modules that it called.
 
-    A leaf is an operation that stands in the tree by itself; it is no ``part`` that holds anything. Layers that are
-    alike are a ``group``.
+    An operation with a component of its own has no ``part`` and no weights. Equal layers are a ``group``.
     """
 
     __slots__ = ("costs", "group", "inside", "kind", "name", "part")
@@ -25,43 +24,47 @@ class Record:
         self.kind = kind
         self.part = part
         self.group = group
-        self.inside: dict[str, Record] = {}
+        self.inside: dict[str, ModuleRecord] = {}
         self.costs: list[Cost] = []
 
-    def leaf(self, name: str, kind: str) -> Record:
-        """The record of an operation that stands by itself."""
-        return self.inside.setdefault(name, Record(name, kind))
+    def leaf(self, name: str, kind: str) -> ModuleRecord:
+        """Return the record of an operation with a component of its own."""
+        return self.inside.setdefault(name, ModuleRecord(name, kind))
 
-    def of(self, part: Part) -> Record:
-        """The record of a module, the same each time that it is called."""
-        return self.inside.setdefault(part.name, Record(part.name, part.kind, part))
+    def of(self, part: Part) -> ModuleRecord:
+        """Return the record of a module, the same each time that it is called."""
+        return self.inside.setdefault(part.name, ModuleRecord(part.name, part.kind, part))
 
-    def of_group(self, group: Group) -> Record:
-        """The record of layers that are alike."""
-        return self.inside.setdefault(group.name, Record(group.name, group.layer.kind, group.layer, group))
+    def of_group(self, group: Group) -> ModuleRecord:
+        """Return the record of a group of equal layers."""
+        return self.inside.setdefault(group.name, ModuleRecord(group.name, group.layer.kind, group.layer, group))
 
     def component(self) -> Component:
-        """What it holds and costs, and its parts.
+        """Return its component, with weights, costs and parts.
 
-        A module that runs twice may end its layer with one of them: backward need not compute that again.
+        If a module runs twice and the second run ends its layer, that run becomes a component ``[last]`` of its own:
+        recomputation does not rerun it.
         """
-        held = Cost() if self.part is None else self.part.held()
-        copies, active, passes = (1, None, 1) if self.part is None else self._times(self.part)
-        kept, ending = ([each for each in self.costs if each.last is last] for last in (False, True))
-        if any(each.products for each in kept) and any(each.products for each in ending):
-            last = Component(f"{self.name}[last]", self.kind, _summed(Cost(), ending))
-            return Component(self.name, self.kind, _summed(held, kept), (*self._parts(), last), copies, active, passes)
-        return Component(self.name, self.kind, _summed(held, self.costs), tuple(self._parts()), copies, active, passes)
-
-    def _times(self, part: Part) -> tuple[Num, Num | None, Num]:
-        return part.copies, part.active, part.passes
+        part, weights = self.part, Cost()
+        copies: Num = 1
+        active: Num | None = None
+        passes: Num = 1
+        if part is not None:
+            weights, copies, active, passes = part.held(), part.copies, part.active, part.passes
+        before = [cost for cost in self.costs if not cost.last]
+        ending = [cost for cost in self.costs if cost.last]
+        own, parts = self.costs, tuple(self._parts())
+        if any(cost.products for cost in before) and any(cost.products for cost in ending):
+            own = before
+            parts = (*parts, Component(f"{self.name}[last]", self.kind, _summed(Cost(), ending)))
+        return Component(self.name, self.kind, _summed(weights, own), parts, copies, active, passes)
 
     def _parts(self) -> Iterator[Component]:
-        """In the order in which the module has them, each with the leaves that ran behind it.
+        """Yield the parts in the module's order, each followed by the operations that ran after it.
 
-        What holds weights and did not run costs nothing, but stands there.
+        A part with weights that did not run is listed, without costs.
         """
-        ran: dict[str, list[Record]] = {"": []}
+        ran: dict[str, list[ModuleRecord]] = {"": []}
         home = ""
         for record in self.inside.values():
             home = record.home or home
@@ -74,7 +77,7 @@ class Record:
 
     @property
     def home(self) -> str:
-        """The part of the module above that it is; none for a leaf."""
+        """Name of the part of the module above that it is; empty for an operation."""
         return self.group.stack if self.group else self.part.name if self.part else ""
 
 
@@ -93,8 +96,8 @@ def _summed(own: Cost, costs: Iterable[Cost]) -> Cost:
     return own
 
 
-def _components(records: Sequence[Record]) -> Iterator[Component]:
-    """Those of records that stand side by side; layers of one stack that are alike in what they cost are one."""
+def _components(records: Sequence[ModuleRecord]) -> Iterator[Component]:
+    """Yield the components of sibling records; equal layers of one stack are merged."""
     layers = {id(record): record.group for record in records if record.group is not None}
     if layers:
         yield from merged(list(layers.values()), [record.component() for record in records if id(record) in layers])

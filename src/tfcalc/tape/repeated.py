@@ -1,8 +1,8 @@
-"""The allocations of layers that did not run, from those of the layer that stood for them.
+"""Allocations of layers that did not run, derived from those of the layer that represented them.
 
-Each turn of a row allocates the same, and frees what is its own or what its neighbours have left to it. A tensor is
-told by its turn, and by its number among those that its turn has made; so that the turns that did not run free what
-stands in the same place to them. What is freed outside of the row's turns is freed of all.
+Each turn of a row allocates the same, and frees its own tensors or those of its neighbours. A tensor is identified by
+its turn and by its number among the turn's tensors, so a turn that did not run frees the tensors at the same relative
+position. A free outside of the row's turns is repeated for all turns.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 from tfcalc.tape.allocations import Allocation, Span
 
 NEW = tuple.__new__
-"""As a NamedTuple makes one of itself, without the words of its fields."""
+"""Constructor of NamedTuples without keyword handling: a hundred thousand are made for a step."""
 NOTHING: list[int] = []
 FREED = -1
-"""In the place of a tensor that is there no more."""
+"""Marks a freed tensor in the lists of numbers."""
 
 
 class Own(NamedTuple):
-    """A tensor that a turn has made: of which row, in which turn, in which pass, and the how manyth it is."""
+    """Identity of a turn's tensor: row, turn, pass, and its number among the tensors of these."""
 
     row: int
     turn: int
@@ -30,17 +30,17 @@ class Own(NamedTuple):
 
 
 _Pass = tuple[int, bool]
-"""Which turn of a row, and whether backward runs it."""
-Turned = tuple[Allocation, int, int]
-"""An event of a turn: which of the passes it knows made the tensor, as the how manyth; -1 where none did."""
+"""Turn of a row, and whether backward runs it."""
+_OwnedEvent = tuple[Allocation, int, int]
+"""An event of a turn: index of the pass that made the tensor (-1: none of this row), and the tensor's number in it."""
 
 
 class Differ(Exception):
-    """A turn is not like its neighbours, so that one of them does not tell what others do."""
+    """A turn differs from its neighbours, so that it cannot represent others."""
 
 
 def repeated(events: Sequence[Allocation], spans: Sequence[Span]) -> Sequence[Allocation] | None:
-    """The same events with those of all turns that did not run; None where they cannot be told."""
+    """Return the events with those of all turns that did not run; None if these cannot be derived."""
     if all(span.turn.times == 1 for span in spans):
         return events
     spans = sorted(spans, key=lambda span: span.first)
@@ -56,18 +56,18 @@ class _Repeated:
     def __init__(self, events: Sequence[Allocation], spans: Sequence[Span]) -> None:
         self.given, self.spans = events, spans
         self.standing: dict[int, tuple[int, int]] = {}
-        """Of each row the turn that stands for others, and for how many."""
+        """The turn of each row that represents others, and how many."""
         self.owners: dict[int, Own] = {}
         self.events: list[Allocation] = []
         self.made: dict[tuple[int, int, bool], list[int]] = {}
-        """What a turn of all that there are has made: the numbers of its tensors, or that they are freed."""
+        """Event numbers of each turn's tensors (or FREED), including turns that did not run."""
         self.outside: dict[int, int] = {}
-        """The same of what is made outside of turns, and is there."""
+        """Event numbers of live tensors that were made outside of turns."""
         self._look()
         self._run()
 
     def _look(self) -> None:
-        """Which tensor is whose. Raises Differ where the turn that stands for others is not as those beside it."""
+        """Assign tensors to turns. Raises Differ if a turn that represents others differs from those beside it."""
         made: dict[tuple[int, int, bool], list[tuple[int, int]]] = {}
         for (row, turn, times, backward), first, end in self.spans:
             sizes = made.setdefault((row, turn, backward), [])
@@ -79,43 +79,43 @@ class _Repeated:
                 self.standing[row] = turn, times
         for row, (turn, _) in self.standing.items():
             for backward in (False, True):
-                own, *beside = (made.get((row, each, backward), []) for each in (turn, turn - 1, turn + 1))
-                if any(each != own for each in beside):
+                below, own, above = (made.get((row, which, backward), []) for which in (turn - 1, turn, turn + 1))
+                if not below == own == above:
                     raise Differ
 
     def _run(self) -> None:
         place = 0
         for (row, turn, times, backward), first, end in self.spans:
             self._outside(self.given[place:first])
-            told = self._told(self.given[first:end], row)
+            owned = self._owned(self.given[first:end], row)
             for further in reversed(range(times)) if backward else range(times):
-                self._inside(told, row, self._place(row, turn) - turn + further)
+                self._inside(owned, row, self._place(row, turn) - turn + further)
             place = end
         self._outside(self.given[place:])
         self._check()
 
     def _check(self) -> None:
-        """Raise Differ where not as many are left of each tensor as there should be."""
+        """Raise Differ unless as many tensors are left as there should be."""
         freed = {tensor for tensor, size, _ in self.given if not size}
         left = [tensor for tensor, size, _ in self.given if size and tensor not in freed]
         expected = sum(len(self._turns(self.owners[tensor])) if tensor in self.owners else 1 for tensor in left)
-        found = len(self.outside) + sum(len(each) - each.count(FREED) for each in self.made.values())
-        if found != expected:
+        live = len(self.outside) + sum(len(numbers) - numbers.count(FREED) for numbers in self.made.values())
+        if live != expected:
             raise Differ
 
     def _place(self, row: int, turn: int) -> int:
-        """Which turn it is of all that there are; of those that it stands for the first."""
+        """Return the index of a turn among all turns, those that did not run included."""
         standing, times = self.standing.get(row, (turn, 1))
         return turn + times - 1 if turn > standing else turn
 
     def _turns(self, own: Own) -> range:
-        """The turns of all that there are that have made such a tensor."""
+        """Return all turns, those that did not run included, that made such a tensor."""
         standing, times = self.standing.get(own.row, (own.turn, 1))
         first = self._place(own.row, own.turn)
         return range(first, first + (times if own.turn == standing else 1))
 
     def _outside(self, events: Sequence[Allocation]) -> None:
-        """What runs in no turn, or is of another row."""
+        """Append events outside of turns, or of tensors of another row."""
         for tensor, size, stream in events:
             if size:
                 self.outside[tensor] = len(self.events)
@@ -126,35 +126,35 @@ class _Repeated:
                 for turn in self._turns(own):
                     self._free((own.row, turn, own.backward), own.number)
 
-    def _told(self, events: Sequence[Allocation], row: int) -> tuple[list[Turned], list[_Pass]]:
-        """A turn's events, each with whose tensor it is, by the number of the pass; and the passes of its row."""
+    def _owned(self, events: Sequence[Allocation], row: int) -> tuple[list[_OwnedEvent], list[_Pass]]:
+        """Return a turn's events with the pass that made each tensor, as an index into the second list, of passes."""
         passes: dict[tuple[int, bool], int] = {}
-        told: list[Turned] = []
+        owned: list[_OwnedEvent] = []
         for event in events:
             own = self.owners.get(event[0])
             if own is None or own.row != row:
-                told.append((event, -1, 0))
+                owned.append((event, -1, 0))
             else:
-                told.append((event, passes.setdefault((own.turn, own.backward), len(passes)), own.number))
-        return told, list(passes)
+                owned.append((event, passes.setdefault((own.turn, own.backward), len(passes)), own.number))
+        return owned, list(passes)
 
-    def _inside(self, ran: tuple[list[Turned], list[_Pass]], row: int, further: int) -> None:
-        """A turn, so many turns further up its row than it ran."""
-        told, passes = ran
+    def _inside(self, ran: tuple[list[_OwnedEvent], list[_Pass]], row: int, further: int) -> None:
+        """Append the events of a turn, ``further`` turns up its row from where it ran."""
+        owned, passes = ran
         made = [self.made.setdefault((row, turn + further, backward), []) for turn, backward in passes]
-        found = self.events  # a hundred thousand events pass here
-        for event, its, number in told:
-            if its < 0:
+        events = self.events  # a local name, as a hundred thousand events pass through this loop
+        for event, maker, number in owned:
+            if maker < 0:
                 self._outside([event])
                 continue
-            numbers, (_, size, stream) = made[its], event
+            numbers, (_, size, stream) = made[maker], event
             if size:
-                numbers.append(len(found))
-                found.append((len(found), size, stream))
+                numbers.append(len(events))
+                events.append((len(events), size, stream))
             else:
                 if number >= len(numbers) or numbers[number] == FREED:
                     raise Differ
-                found.append((numbers[number], 0, 0))
+                events.append((numbers[number], 0, 0))
                 numbers[number] = FREED
 
     def _free(self, key: tuple[int, int, bool], number: int) -> None:

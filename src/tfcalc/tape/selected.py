@@ -1,4 +1,4 @@
-"""What a checkpoint by operations keeps of a layer, so that it is not computed again.
+"""Selective checkpointing by operation: results of a layer that are saved instead of being recomputed.
 
 Source: torchtitan's ``_save_list`` and its policy "all but every second mm" (activation_checkpoint.py;
 parallelize_llama.py in 2024); torch.utils.checkpoint.create_selective_checkpoint_contexts.
@@ -15,47 +15,47 @@ from tfcalc.tape.value import Node
 
 WHOLE = ("fused_attention", "reduce_scatter")
 PRODUCTS = ("mm",)
-"""Kernels of a linear map without a bias; others are no ``mm``, and are computed again."""
+"""Kernels of a linear map without a bias; one with a bias runs ``addmm``, and is recomputed."""
 
 
-class Result(NamedTuple):
-    """What an operation has made, and what its kernel has made ``beside`` that."""
+class SavedResult(NamedTuple):
+    """The result of an operation, and other tensors that its kernel made (``beside``)."""
 
     made: Tensor
     beside: tuple[Tensor, ...]
 
 
 class Selected:
-    """What is kept in forward, and read when a layer runs again.
+    """Results saved in forward, and reused when the layer reruns.
 
-    That is every other matrix product from the first, fused attention, and what a device has of sums over several.
+    These are every other matrix product from the first, fused attention, and reduce-scattered sums.
     """
 
     def __init__(self) -> None:
-        self.results: list[Result] = []
+        self.results: list[SavedResult] = []
         self.products = 0
         self.chosen = False
         self.node: Node | None = None
-        """The checkpoint that keeps them, once the layer runs again."""
+        """The checkpoint that saves them, once the layer reruns."""
 
     def of(self, call: Call) -> Storage | None:
-        """What is kept of an operation that is about to run; None: it is computed."""
+        """Return the saved result of an operation that is about to rerun; None if it is computed."""
         self.chosen = self._chooses(call)
         return self._read(self.node) if self.chosen and self.node is not None else None
 
     def ran(self, call: Call, made: Tensor) -> None:
-        """Keep it, where it is one of those, and this is forward."""
+        """Save the result of a chosen operation in the forward pass."""
         if self.chosen and self.node is None:
             made.trace.belongs(made)
-            self.results.append(Result(made, tuple(each for each in call.saves if each not in call.inputs)))
+            self.results.append(SavedResult(made, tuple(saved for saved in call.saves if saved not in call.inputs)))
 
     @property
     def kept(self) -> list[Tensor]:
-        """All of it."""
-        return [each for result in self.results for each in (result.made, *result.beside)]
+        """All saved tensors."""
+        return [tensor for result in self.results for tensor in (result.made, *result.beside)]
 
     def begins_again(self, node: Node) -> None:
-        """Backward has come to the layer."""
+        """Begin the rerun of the layer in backward."""
         self.node, self.products = node, 0
 
     def _chooses(self, call: Call) -> bool:
@@ -65,13 +65,13 @@ class Selected:
         return call.name in WHOLE
 
     def _read(self, node: Node) -> Storage:
-        """The first that is left, which what reads it keeps from now on.
+        """Return the next saved result, and hand its ownership from the checkpoint to the operations that read it.
 
-        The last one stays in the checkpoint: recomputation stops before it, as nothing behind it is saved.
+        The checkpoint itself keeps the last one: recomputation stops before it, as nothing behind it is saved.
         """
         result, *self.results = self.results
         if self.results:
-            for each in (result.made, *result.beside):
-                node.saved.remove(each.storage)
-                each.storage.release()
+            for tensor in (result.made, *result.beside):
+                node.saved.remove(tensor.storage)
+                tensor.storage.release()
         return result.made.storage

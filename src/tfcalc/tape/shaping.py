@@ -1,4 +1,4 @@
-"""A trace that lists what a model makes while it runs: each result with its name, its shape and its work."""
+"""The trace of ``tfcalc shapes``: lists each result of a run with its name, shape and work."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tfcalc.tape.trace import Group, Part
 
 
 class Multiplied(NamedTuple):
-    """A matrix product that made a result: how it is written, and the sizes of its matrices, where these are said."""
+    """A matrix product that made a result: its name, such as ``Q Kᵀ``, and the sizes of its matrices if given."""
 
     name: str
     matrices: Matrices | None
 
 
 class Result(NamedTuple):
-    """What an operation has made.
+    """A result of an operation.
 
     Attributes:
-        modules: names from the root down to the module, or the leaf, that ran it.
-        name: what the mathematics calls it; empty for what only its operation names.
-        operation: the operation; ``view`` for the same numbers in another shape.
-        reads: the shape of the first tensor that it reads and that is no weight; None where it reads none.
-        shape: its own.
-        products: the matrix products that made it.
-        work: the forward pass of these, and of passes over elements.
+        modules: names from the root down to the module, or the component, that ran it.
+        name: the papers' name; empty if only its operation has one.
+        operation: name of the operation; ``view`` for the same data in another shape.
+        reads: shape of the first input that is no weight; None without one.
+        shape: shape of the result.
+        products: matrix products that made it.
+        work: forward cost of these and of elementwise work.
     """
 
     modules: tuple[str, ...]
@@ -48,27 +48,27 @@ VIEW = "view"
 
 
 class Shaping(Counting):
-    """Counts, and lists the results. A view is one where something names it."""
+    """Counts, and lists the results; of views only those that are named."""
 
     def __init__(self) -> None:
         super().__init__()
         self.modules: tuple[str, ...] = ()
         self.stored: list[Tensor] = []
-        """The weights that were read."""
+        """Weights that were read."""
         self.groups: dict[tuple[str, ...], Group] = {}
         self.results: list[Result] = []
         self.tensors: list[Tensor | None] = []
-        """The tensor that each of the results is; None where it is none by itself."""
+        """The tensor of each result; None for intermediate results, which are no tensor of the trace."""
 
     @contextmanager
     def inside(self, part: Part) -> Iterator[None]:
-        """What runs now belongs to this module."""
+        """Run the block as part of this module."""
         with self._below(part.name), super().inside(part):
             yield
 
     @contextmanager
     def group(self, layers: Group) -> Iterator[None]:
-        """What runs now are these layers of a stack."""
+        """Run the block as these layers of a stack."""
         with self._below(layers.name), super().group(layers):
             self.groups[self.modules] = layers
             yield
@@ -82,38 +82,40 @@ class Shaping(Counting):
             self.modules = outer
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
-        """A tensor that the module holds which runs now."""
+        """Return a weight of the running module."""
         self.stored.append(super().weight(weight, copies, dtype))
         return self.stored[-1]
 
     def call(self, call: Call) -> Tensor:
-        """Count an operation, and note what it makes on the way and in the end."""
-        made = super().call(call)
+        """Count an operation, and list its intermediate results and its result."""
+        result = super().call(call)
         modules = self.modules if call.leaf is None else (*self.modules, call.leaf.name)
-        read = (each for each in (*call.inputs, *call.saves) if each is not None)
-        reads = next((each.shape for each in read if not any(each is one for one in self.stored)), None)
-        apart = {name for each in call.within for name in each.of}
-        for each in call.within:
-            self._note(Result(modules, each.name, call.name, reads, each.shape, *_done(call, set(each.of))), None)
-        names = ({each.name for each in call.products} | {each.name for each in call.elementwise}) - apart
-        self._note(Result(modules, call.result, call.name, reads, call.shape, *_done(call, names, lookups=True)), made)
-        return made
+        operands = (x for x in (*call.inputs, *call.saves) if x is not None)
+        reads = next((x.shape for x in operands if not any(x is weight for weight in self.stored)), None)
+        for within in call.within:
+            work = _work_of(call, set(within.of))
+            self._note(Result(modules, within.name, call.name, reads, within.shape, *work), None)
+        names = {product.name for product in call.products} | {work.name for work in call.elementwise}
+        names -= {name for within in call.within for name in within.of}
+        work = _work_of(call, names, lookups=True)
+        self._note(Result(modules, call.result, call.name, reads, call.shape, *work), result)
+        return result
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
-        """Another shape."""
-        made = super().view(x, shape, strides)
-        self._note(Result(self.modules, "", VIEW, x.shape, shape, (), Cost()), made)
-        return made
+        """Return a tensor of another shape."""
+        view = super().view(x, shape, strides)
+        self._note(Result(self.modules, "", VIEW, x.shape, shape, (), Cost()), view)
+        return view
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
-        """Views of parts of the last axis."""
-        made = super().split(x, shapes, strides)
-        for each in made:
-            self._note(Result(self.modules, "", VIEW, x.shape, each.shape, (), Cost()), each)
-        return made
+        """Return views of parts of the last axis."""
+        views = super().split(x, shapes, strides)
+        for view in views:
+            self._note(Result(self.modules, "", VIEW, x.shape, view.shape, (), Cost()), view)
+        return views
 
     def called(self, x: Tensor, name: str) -> Tensor:
-        """The name of what was made."""
+        """Name the last result that is ``x``; return it."""
         for place in range(len(self.tensors) - 1, -1, -1):
             if self.tensors[place] is x:
                 self.results[place] = self.results[place]._replace(name=name)
@@ -122,20 +124,20 @@ class Shaping(Counting):
 
     @property
     def named(self) -> list[Result]:
-        """The results, without views that nothing names."""
-        return [each for each in self.results if each.name or each.operation != VIEW]
+        """The results, without unnamed views."""
+        return [result for result in self.results if result.name or result.operation != VIEW]
 
     def _note(self, result: Result, tensor: Tensor | None) -> None:
         self.results.append(result)
         self.tensors.append(tensor)
 
 
-def _done(call: Call, names: set[str], *, lookups: bool = False) -> tuple[tuple[Multiplied, ...], Cost]:
-    """The products of a call that go by these names, and the forward pass of its work that does."""
-    products = [each for each in call.products if each.name in names]
-    work = Cost(
-        products=tuple(Product(each.name, each.factors) for each in products),
-        elementwise=tuple(each for each in call.elementwise if each.name in names),
+def _work_of(call: Call, names: set[str], *, lookups: bool = False) -> tuple[tuple[Multiplied, ...], Cost]:
+    """Return a call's products of these names, and the forward cost of them and of elementwise work of these names."""
+    products = [product for product in call.products if product.name in names]
+    cost = Cost(
+        products=tuple(Product(product.name, product.factors) for product in products),
+        elementwise=tuple(work for work in call.elementwise if work.name in names),
         lookups=call.lookups if lookups else 0,
     )
-    return tuple(Multiplied(each.name, each.matrices) for each in products), work
+    return tuple(Multiplied(product.name, product.matrices) for product in products), cost

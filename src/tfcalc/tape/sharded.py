@@ -1,17 +1,17 @@
-"""FSDP on a tape: each unit's weights are gathered before it runs, and its gradients are shared out when all are there.
+"""FSDP on a tape: each unit's weights are gathered before it runs, and its gradients reduce-scattered when complete.
 
-Let u be a unit's numbers, and N the devices. While unit i runs there are, in numbers of the format that is gathered
-(and in the ``reduced`` format ρ where that is said):
+Let u_i be the elements of unit i, N the GPUs, and ρ the bytes ratio of the ``reduced`` format. While unit i runs these
+are live, in elements of the gathered format:
 
     ==============  ==================================================================================
-    forward         weights u_i, and the buffer that they came in, u_i, until the next unit's weights are there
-    backward        weights u_i, the buffer of the unit that is next, u_{i-1}, gradients so far,
-                    and the buffer that gradients of the unit before were reduced in, ρ·u_{i+1}
-    its end         gradients u_i, the buffer that they are reduced in, ρ·u_i, and what stays, u_i / N
+    forward         weights u_i, and their all-gather buffer, u_i, until the next unit's weights are gathered
+    backward        weights u_i, the all-gather buffer of the next unit, u_{i-1}, gradients so far,
+                    and the reduce-scatter buffer of the unit before, ρ·u_{i+1}
+    its end         gradients u_i, their reduce-scatter buffer, ρ·u_i, and the shard that stays, u_i / N
     ==============  ==================================================================================
 
-What is in no unit (the root: tables, the last norm, the head) is gathered when forward begins, and is there until
-backward has ended. FSDP1 gathers into the weights themselves, and lets go of a buffer when gradients are reduced.
+The root (whatever is in no unit: tables, the last norm, the head) is gathered when forward begins, and is live until
+backward ends. FSDP1 gathers into the weights themselves, and frees a buffer when gradients are reduced.
 
 Source: torch.distributed.fsdp._fully_shard: FSDPParamGroup.pre_forward, wait_for_unshard, pre_backward,
 _backward_prefetch and post_backward; foreach_all_gather and foreach_reduce; of FSDP1
@@ -22,18 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tfcalc.core.number import Num
 from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Storage
-from tfcalc.tape.value import Crossing, Leaf
-
-if TYPE_CHECKING:
-    from tfcalc.tape.tape import Tape
+from tfcalc.tape.tape import Tape
+from tfcalc.tape.value import Callback, LeafNode
 
 
 class Unit(NamedTuple):
-    """What is gathered together: so many numbers in each format; its ``gradients``, and the ``piece`` that stays."""
+    """Weights that are gathered together: elements in each format, of their ``gradients``, and of a GPU's shard."""
 
     weights: tuple[tuple[Num, str], ...]
     gradients: Num
@@ -43,9 +41,9 @@ class Unit(NamedTuple):
 class Units(NamedTuple):
     """The units by the path of their module, and the ``root``.
 
-    Gradients are made in the format ``computed``, ``reduced`` and kept in another. ``copies``: whether weights are
-    copied out of the buffer that they are gathered in (FSDP2). ``accumulates``: whether there are gradients already,
-    which those of a step are added to.
+    Gradients are ``computed`` in one format, and ``reduced`` and stored in another. ``copies``: weights are copied out
+    of their all-gather buffer (FSDP2). ``accumulates``: gradients of earlier micro-batches exist, to which those of
+    this one are added.
     """
 
     inner: Mapping[str, Unit]
@@ -56,34 +54,40 @@ class Units(NamedTuple):
     accumulates: bool = False
 
 
+def shard(tape: Tape, units: Units) -> None:
+    """Gather weights from other GPUs in these units, in all that runs on the tape from now on."""
+    tape.sharded = sharded = Sharded(tape, units)
+    sharded.begins()
+
+
 class Sharded:
-    """The weights and gradients of units on their way."""
+    """Gathered weights and unreduced gradients of the units during a step."""
 
     def __init__(self, tape: Tape, units: Units) -> None:
         self.tape = tape
         self.units = units
         self.ran: list[Unit] = []
-        """In the order of forward."""
+        """Units in the order of forward."""
         self.inside = False
         self.root: list[Storage] = []
         self.weights: list[Storage] = []
         self.buffer: list[Storage] = []
-        """What was gathered last, or is gathered ahead."""
+        """Buffer of the last all-gather, or of the prefetched one."""
         self.reducing: list[Storage] = []
-        self.reached: list[Leaf] = []
-        """Weights of the unit that runs that have a gradient, and of the root."""
-        self.reached_of_root: list[Leaf] = []
+        self.reached: list[LeafNode] = []
+        """Weights with a gradient: of the running unit (``reached``), and of the root."""
+        self.reached_of_root: list[LeafNode] = []
         self.pieces: list[Storage] = []
 
     # --- forward
 
     def begins(self) -> None:
-        """Before the first module: the root's weights."""
+        """Gather the root's weights, before the first module."""
         self.root = self._gathered(self.units.root)
 
     @contextmanager
     def runs(self, path: str) -> Iterator[None]:
-        """A module, which may be a unit; what is in a unit is part of it."""
+        """Run a module, which may be a unit; a module inside a unit is part of it."""
         unit = None if self.inside else self.units.inner.get(path)
         if unit is None:
             yield
@@ -91,14 +95,14 @@ class Sharded:
         place, self.inside = len(self.ran), True
         self.ran.append(unit)
         self.weights = self._gathered(unit)
-        self.tape.nodes.append(Crossing(lambda: self._finished(unit)))
+        self.tape.nodes.append(Callback(lambda: self._finished(unit)))
         yield
-        self.tape.nodes.append(Crossing(lambda: self._again(place)))
+        self.tape.nodes.append(Callback(lambda: self._again(place)))
         self._let_go(self.weights)
         self.inside = False
 
     def _gathered(self, unit: Unit) -> list[Storage]:
-        """A unit's weights. While they are copied out of their buffer, the buffer of the unit before is still there."""
+        """Gather a unit's weights. Until they are copied out of their buffer, that of the unit before is still live."""
         if not self.units.copies:
             return self._lent(unit, WEIGHTS)
         buffer, weights = self._lent(unit, GATHER), self._lent(unit, WEIGHTS)
@@ -109,7 +113,7 @@ class Sharded:
     # --- backward
 
     def turns(self) -> None:
-        """The loss is there: the last unit's weights are gathered ahead."""
+        """Begin backward: prefetch the last unit's weights."""
         self._let_go(self.buffer)
         self._ahead(len(self.ran) - 1)
 
@@ -118,7 +122,7 @@ class Sharded:
             self.buffer = self._lent(self.ran[place], GATHER if self.units.copies else WEIGHTS)
 
     def _again(self, place: int) -> None:
-        """Backward comes to a unit, whose weights were gathered ahead; those of the next are, now."""
+        """Begin a unit's backward with the prefetched weights, and prefetch those of the next."""
         self.reached_of_root, self.reached = self.reached, []
         if self.units.copies:
             self.weights = self._lent(self.ran[place], WEIGHTS)
@@ -127,25 +131,28 @@ class Sharded:
             self.weights, self.buffer = self.buffer, []
         self._ahead(place - 1)
 
-    def takes(self, leaf: Leaf, gradient: Storage) -> None:
-        """The gradient of a weight; of one that is used twice there is the sum of both."""
+    def takes(self, leaf: LeafNode, gradient: Storage) -> None:
+        """Take the gradient of a weight; the sum of both for one that is used twice."""
         if leaf.gradient is not None:
             gradient = self.tape.sum_of(leaf.gradient, gradient)
         leaf.gradient = gradient
         self.reached.append(leaf)
 
     def _finished(self, unit: Unit) -> None:
-        """A unit has all its gradients."""
+        """End a unit's backward: its gradients are complete."""
         self._reduce(unit, self.weights)
         self.reached = self.reached_of_root
 
     def ends(self) -> None:
-        """The root has them, too."""
+        """End backward: the root's gradients are complete."""
         self._reduce(self.units.root, self.root)
         self._let_go(self.reducing)
 
     def _reduce(self, unit: Unit, weights: list[Storage]) -> None:
-        """Gradients are let go of once they are in a buffer. FSDP1's are one tensor before they are cast to another."""
+        """Reduce a unit's gradients, which are freed once they are copied into the buffer.
+
+        FSDP1 copies them into one tensor of the computed format before it casts that.
+        """
         self._let_go(weights)
         self._let_go(self.reducing)
         if not self.reached:

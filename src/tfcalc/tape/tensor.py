@@ -1,4 +1,4 @@
-"""Tensors that have a shape, a place in memory and no numbers."""
+"""Tensors with shape, strides and storage, but without data."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tfcalc.tape.value import Node, Value
 
 if TYPE_CHECKING:
     from tfcalc.tape.memory_tracker import Storage
-    from tfcalc.tape.trace import Trace
+    from tfcalc.tape.trace import Trace  # a circle for types alone: a tensor knows the trace that its operations run on
 
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None
-"""How far apart two neighbours of an axis stand in memory; None where sizes are no numbers."""
+"""Distance in memory between two neighbours along each axis; None if sizes are symbols."""
 PLAIN = {int}
-"""What sizes are that remember nothing: what follows from these is remembered itself, as layers are alike."""
+"""Type of sizes that record no decisions: results for these are cached, as equal layers ask for the same ones."""
 
 
 class Tensor(Value):
     """A tensor of this ``shape`` on a trace: a storage of its own, or a view of one.
 
-    ``strides`` are its axes' in memory, dense unless they are given: what is not dense, some operations copy first.
-    ``reached``: whether backward reaches it, where no graph is built that would tell.
+    ``strides`` matter as some operations copy a tensor first that is not contiguous. ``reached``: whether backward
+    reaches it, for traces that build no graph.
     """
 
     __slots__ = ("reached", "strides", "trace")
@@ -42,7 +42,7 @@ class Tensor(Value):
         output: int = 0,
         reached: bool = False,
     ) -> None:
-        self.storage = storage  # as in Value, without another call: nothing is made as often
+        self.storage = storage  # as in Value, without the call of super(): no object is created as often as this
         self.shape = shape
         self.dtype = dtype
         self.node = node
@@ -53,27 +53,27 @@ class Tensor(Value):
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether backward reaches it."""
+        """True if backward reaches it."""
         return self.reached or self.node is not None
 
     @property
     def rows(self) -> Num:
-        """All axes but the last."""
+        """Product of all axes but the last."""
         return product(self.shape[:-1])
 
     @property
     def width(self) -> Num:
-        """The last axis."""
+        """Size of the last axis."""
         return self.shape[-1]
 
     @property
     def dense(self) -> bool:
-        """Whether its numbers stand in a row, in the order of its axes; so they do where nobody can tell."""
+        """True if it is contiguous in memory (``is_contiguous()``); assumed if the strides are not known."""
         return self.strides is None or not apart(self.shape, self.strides, dense(self.shape))
 
 
 def dense(shape: Shape) -> Strides:
-    """The strides of a new tensor.
+    """Return the strides of a new contiguous tensor.
 
     >>> dense((2, 3, 4))
     (12, 4, 1)
@@ -84,7 +84,7 @@ def dense(shape: Shape) -> Strides:
 def _dense(shape: Shape) -> Strides:
     strides, step = [], 1
     for size in shape[::-1]:
-        number = size if type(size) is int else known(size)  # most are: a call for each takes longer than all else
+        number = size if type(size) is int else known(size)  # most are ints: a call for each would dominate
         if number is None:
             return None
         strides.append(step)
@@ -93,16 +93,16 @@ def _dense(shape: Shape) -> Strides:
 
 
 def apart(shape: Shape, strides: Strides, others: Strides) -> bool:
-    """Whether two ways to lay this shape out differ; an axis of one has no neighbours to stand apart."""
+    """Return whether two layouts of this shape differ; the stride of an axis of size 1 does not matter."""
     if strides is None or others is None or strides == others:
         return False
-    return any(one != other and known(size) != 1 for size, one, other in zip(shape, strides, others, strict=True))
+    return any(left != right and known(size) != 1 for size, left, right in zip(shape, strides, others, strict=True))
 
 
 def viewed(shape: Shape, strides: Strides, into: Shape) -> Strides:
-    """The strides with which the same memory has another shape; None where only a copy can have it.
+    """Return the strides with which the same memory has another shape; None if that takes a copy.
 
-    Axes can be merged that stand behind each other in memory, and any can be cut.
+    Axes can be merged if they are adjacent in memory, and any axis can be split.
     Source: torch's computeStride (aten/src/ATen/TensorUtils.cpp).
 
     >>> viewed((2, 8, 4, 16), (512, 16, 128, 1), (16, 4, 16))  # heads before tokens: two batches cannot be merged
@@ -119,25 +119,25 @@ def _viewed(shape: Shape, strides: tuple[int, ...], into: Shape) -> Strides:
     if 0 in map(known, into):
         return dense(into)
     runs = _runs([known(size) or 0 for size in shape], strides)
-    made: list[int] = []
+    new: list[int] = []
     place, left, step = len(runs) - 1, runs[-1][0] if runs else 1, runs[-1][1] if runs else 1
-    for size in reversed([known(each) or 0 for each in into]):
+    for size in reversed([known(axis) or 0 for axis in into]):
         while left == 1 and place > 0 and size != 1:
             place -= 1
             left, step = runs[place]
         if left % size:
             return None
-        made.append(step)
+        new.append(step)
         left //= size
         step *= size
-    return tuple(reversed(made))
+    return tuple(reversed(new))
 
 
 _dense_remembered, _viewed_remembered = lru_cache(maxsize=4096)(_dense), lru_cache(maxsize=4096)(_viewed)
 
 
 def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Axes merged as far as memory allows: the size of each run, and the stride within it."""
+    """Merge axes that are adjacent in memory: the size of each run, and the stride within it."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(shape, strides, strict=True):
         if size == 1:
@@ -150,7 +150,7 @@ def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]
 
 
 def preserved(x: Tensor) -> Strides:
-    """The strides of a new tensor that keeps the order of this one's axes in memory (torch.preserve_format)."""
+    """Return the strides of a new tensor with this one's order of axes in memory (torch.preserve_format)."""
     strides = x.strides
     if strides is None or x.dense:
         return strides
@@ -160,17 +160,17 @@ def preserved(x: Tensor) -> Strides:
 
 
 CHANNELS_LAST = (1, 3, 2, 0)
-"""The axes of images whose channels come last, from the innermost."""
+"""Axes of a channels_last image tensor, from the innermost."""
 
 
 def channels_last(shape: Shape) -> Strides:
-    """The strides of a new tensor of images in this order."""
+    """Return the strides of a new tensor of images in torch.channels_last format."""
     inside = dense(tuple(shape[axis] for axis in reversed(CHANNELS_LAST)))
     return None if inside is None else tuple(inside[3 - CHANNELS_LAST.index(axis)] for axis in range(4))
 
 
 def has_channels_last(x: Tensor) -> bool:
-    """Whether torch takes a tensor of four axes for images in this order (is_channels_last_strides_2d)."""
+    """Return whether torch considers a tensor channels_last (is_channels_last_strides_2d)."""
     if x.strides is None or len(x.shape) != 4 or x.strides[1] == 0:
         return False
     least = 0

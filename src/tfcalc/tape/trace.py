@@ -1,10 +1,14 @@
-"""What a model is run on: every operation that it calls is told to a trace."""
+"""Traces: a model runs on one, which receives every operation that it calls.
+
+Subclasses count (:mod:`tfcalc.tape.counting`), list shapes (:mod:`tfcalc.tape.shaping`), or lower operations to
+kernels and track memory (:mod:`tfcalc.tape.interpreter`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
@@ -15,158 +19,173 @@ from tfcalc.tape.tensor import Shape, Strides, Tensor
 
 
 class Part(Protocol):
-    """A module that runs."""
+    """A module, as a trace sees it."""
 
     @property
     def name(self) -> str:
-        """Its name among the parts of its module."""
+        """Name among the parts of its module."""
         ...
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """Kind of module, such as ``attention``, ``ffn`` or ``norm``."""
         ...
 
     @property
     def copies(self) -> Num:
-        """How many of it there are."""
+        """Number of equal modules with weights of their own."""
         ...
 
     @property
     def passes(self) -> Num:
-        """How often each of them runs, with the same weights."""
+        """Number of times that each of them runs, with the same weights."""
         ...
 
     @property
     def active(self) -> Num | None:
-        """How many of them a token goes through; None: all."""
+        """Number of them that are active per token; None: all."""
         ...
 
     @property
     def parts(self) -> Iterator[Part]:
-        """The modules in it."""
+        """Submodules."""
         ...
 
     def held(self) -> Cost:
-        """Its own weights and buffers, without those of its parts."""
+        """Return its own weights and buffers, without those of its parts."""
         ...
 
     def components(self) -> Iterator[Component]:
-        """What it and its parts hold."""
+        """Yield it and its parts as components with weights and buffers alone, for a module that does not run."""
         ...
 
 
 class Group(Protocol):
-    """Layers that are alike, of which one runs for all ``copies``, at these ``places`` of their stack."""
+    """Equal layers, of which one runs for all ``copies``, at these ``places`` of their stack."""
 
     @property
     def name(self) -> str:
-        """That of the stack, with what tells it from other groups."""
+        """Name of the stack, with the places or the mark of this group."""
         ...
 
     @property
     def stack(self) -> str:
-        """The name of the stack."""
+        """Name of the stack."""
         ...
 
     @property
     def layer(self) -> Part:
-        """One of them."""
+        """The layer that runs."""
         ...
 
     @property
     def copies(self) -> Num:
-        """How many they are."""
+        """Number of layers in the group."""
         ...
 
     @property
     def places(self) -> tuple[int, ...] | None:
-        """Where they stand; None: everywhere."""
+        """Indices of the layers in the stack; None: all."""
         ...
 
     @property
     def depth(self) -> Num:
-        """How many layers the stack has."""
+        """Number of layers of the stack."""
         ...
 
     @property
     def mark(self) -> str:
-        """What tells them from layers that are otherwise alike."""
+        """Suffix that distinguishes them from layers that are otherwise equal."""
         ...
 
     @property
     def apart(self) -> bool:
-        """Whether they are told from others even where they cost the same."""
+        """True if they are listed separately even if others cost the same."""
         ...
 
     @property
     def stands_for(self) -> int:
-        """How many layers leave behind what this one does, where it runs in their place."""
+        """Number of layers, itself included, in whose place this one runs; its saved bytes count that often."""
         ...
 
     @property
     def others(self) -> Sequence[str]:
-        """The names of the layers that it stands for beside itself."""
+        """Names of the other layers that it represents."""
         ...
 
     @property
     def place(self) -> tuple[int, int]:
-        """Which one it is of those that stand for others together, and how many these are."""
+        """Index among the unlike layers that represent others together, and the number of these."""
         ...
 
     @property
     def turn(self) -> int | None:
-        """Which turn of a row it belongs to, in which equal layers follow each other, or several in turn."""
+        """Index of its period in a row of repeating layers (one layer, or several unlike ones in turn)."""
         ...
 
     @property
     def under(self) -> int:
-        """How many layers of other kinds are below them."""
+        """Number of layers of other kinds below them."""
         ...
 
 
-class Trace:
-    """Runs a model's operations on tensors that have sizes alone.
+class Ends(NamedTuple):
+    """Numbers of layers of a row that run before and after the one that represents the rest.
 
-    ``gradients``: whether backward will come. ``lowers``: whether operations run as the kernels that they are made of
-    (for what is live when), rather than as the one that the mathematics has (for what is counted).
+    The first and the last layer may differ in what is live beside them; and the one behind the represented layers frees
+    what all of these handed on. Of several unlike layers that repeat, it is the number of their periods.
+    """
+
+    below: int
+    above: int
+
+
+WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
+"""Backward needs one more at the top, where it begins, and at the bottom, whose input may need no gradient."""
+
+
+class Trace:
+    """Base class of traces: runs a model's operations on tensors without data.
+
+    ``lowers``: operations run as the kernels that a library launches (for memory), rather than as one operation of the
+    mathematics (for FLOPs).
     """
 
     lowers = False
     every_layer = False
-    """Whether each layer of a stack runs, rather than one for all that are alike."""
+    """True if each layer of a stack runs, rather than one for all equal ones."""
     ends_alone = False
-    """Whether of a row of equal layers only those at its ends run, and one for the rest."""
+    """True if only the layers at the ends of a row of equal ones run, and one for the rest."""
 
     @property
     def gradients(self) -> bool:
-        """Whether backward will come."""
+        """True if gradients are recorded now (torch.is_grad_enabled)."""
         raise NotImplementedError
 
     def without_gradients(self) -> AbstractContextManager[None]:
-        """What runs now is not reached by backward (torch.no_grad)."""
+        """Run the block without gradients (torch.no_grad)."""
         raise NotImplementedError
 
     def unread(self) -> AbstractContextManager[None]:
-        """Nothing reads what runs now, so that backward passes it by; but what it would need is kept until then."""
+        """Run a block whose output is unused: no backward, but its saved tensors are live until then."""
         return self.without_gradients()
 
     def inside(self, part: Part) -> AbstractContextManager[None]:
-        """What runs now belongs to this module."""
+        """Run the block as part of this module."""
         raise NotImplementedError
 
     def group(self, layers: Group) -> AbstractContextManager[None]:
-        """What runs now are these layers of a stack."""
+        """Run the block as these layers of a stack."""
         raise NotImplementedError
 
     def like_others(self, x: Tensor) -> bool:
-        """Whether the first layer of a stack that reads ``x`` costs and keeps what the others do."""
+        """Return whether the first layer of a stack, which reads ``x``, costs and saves what the others do."""
         return x.needs_gradient
 
     def weight(self, weight: Weight, copies: Num = 1, dtype: str = "") -> Tensor:
-        """A tensor that the module holds which runs now, in the format of all weights or in one of its own.
+        """Return a weight of the running module, in the format of all weights or in a ``dtype`` of its own.
 
-        So many ``copies`` of it are one, with an axis for them.
+        More than one ``copies`` are one tensor with a first axis for them.
         """
         raise NotImplementedError
 
@@ -175,153 +194,152 @@ class Trace:
         raise NotImplementedError
 
     def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
-        """Run an operation that is one to the mathematics, and ``code`` to a library.
+        """Run an operation that is one call in the mathematics, and ``code`` in a library.
 
-        Where operations are counted, the call is, and of what it saves only whether there is any; where kernels run,
-        those of the code do, and save what they say.
+        A trace that counts takes the costs of ``call``; one that lowers runs ``code``, kernel by kernel.
         """
         return code() if self.lowers else self.call(call)
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
-        """What runs now is one turn of a loop for so many."""
+        """Run the block once for ``count`` iterations of a loop."""
         return nullcontext()
 
     def passes(self, times: Num) -> AbstractContextManager[None]:
-        """What runs now is one turn of the module that runs, for so many."""
+        """Run the block once for ``times`` passes of the running module."""
         return nullcontext()
 
     def shares(self, name: str) -> AbstractContextManager[None]:
-        """What runs now has the weights that go by this name, wherever it runs; by none, those of its own place."""
+        """Run the block with the weights stored under this name; with ``""``, those of its own module."""
         return nullcontext()
 
     def again(self) -> AbstractContextManager[None]:
-        """What runs now is computed once more in backward, however a model is trained."""
+        """Run a block that backward always recomputes, whatever the checkpointing."""
         return nullcontext()
 
     def count(self, call: Call) -> None:
-        """Count an operation whose result something else makes."""
+        """Count an operation whose result another one makes."""
 
     def checkpoint(
         self, run: Callable[..., Tensor], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> Tensor:
-        """``run`` without keeping anything but what it is given; backward runs it again (torch.utils.checkpoint).
+        """Call ``run``, saving only its inputs; backward reruns it (torch.utils.checkpoint).
 
-        Some results are kept ``by_operation`` (:mod:`tfcalc.tape.selected`).
+        With ``by_operation`` some results are saved as well (:mod:`tfcalc.tape.selected`).
         """
-        (made,) = self.checkpoints(
+        (result,) = self.checkpoints(
             lambda *given: [run(*given)], *given, early_stop=early_stop, by_operation=by_operation
         )
-        return made
+        return result
 
     def checkpoints(
         self, run: Callable[..., list[Tensor]], *given: Tensor, early_stop: bool = False, by_operation: bool = False
     ) -> list[Tensor]:
-        """The same of what makes several."""
+        """Checkpoint a function of several results."""
         raise NotImplementedError
 
     def adapted(self, part: Part, x: Tensor, made: Tensor) -> Tensor:
-        """What a linear map has ``made`` of ``x``, and what its adapter makes of it, where it has one."""
+        """Return ``made``, a linear map of ``x``, plus the output of the map's adapter if it has one."""
         return made
 
     def alias(self, name: str, weight: Tensor) -> None:
-        """Another name of a weight, by which others are tied to it."""
+        """Register another name of a weight, for others to be tied to."""
 
     def forget(self, name: str) -> None:
-        """Another table goes by this name from now on."""
+        """Drop the weight of this name, so that another can be registered under it."""
 
     def view(self, x: Tensor, shape: Shape, strides: Strides) -> Tensor:
-        """The same memory in another shape."""
+        """Return the same memory in another shape."""
         raise NotImplementedError
 
     def called(self, x: Tensor, name: str) -> Tensor:
-        """``x``, which the mathematics calls by this name: only lists of results tell it."""
+        """Name ``x`` as papers do, for lists of shapes; return it."""
         return x
 
     def new(self, shape: Shape, dtype: str, label: str) -> Tensor:
-        """A tensor that nothing is computed from: a mask, positions, what a kernel keeps."""
+        """Return a new tensor without a gradient: a mask, positions, a kernel's buffer."""
         raise NotImplementedError
 
     def data(self, shape: Shape, label: str) -> Tensor:
-        """One that is given, and whose gradient is asked for."""
+        """Return an input tensor that needs a gradient."""
         raise NotImplementedError
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
-        """Views of parts of the last axis."""
+        """Return views of parts of the last axis."""
         raise NotImplementedError
 
     def given(self, shape: Shape, dtype: str, label: str) -> Tensor:
-        """A tensor that is there before anything runs."""
+        """Return a tensor that exists before the run, such as an input."""
         raise NotImplementedError
 
     # --- number formats, which matter only where kernels run
 
     def lower(self, x: Tensor) -> Tensor:
-        """What autocast gives to a matrix product."""
+        """Cast an operand of a matrix product as autocast does."""
         return x
 
     def upper(self, x: Tensor) -> Tensor:
-        """What autocast gives to an operation that it runs in fp32."""
+        """Cast an operand of an operation that autocast runs in fp32."""
         return x
 
     def lower_weight(self, weight: Tensor) -> Tensor:
-        """The same for a parameter."""
+        """Cast a parameter for a matrix product as autocast does."""
         return weight
 
     def to(self, x: Tensor, dtype: str) -> Tensor:
-        """A copy in another format, or ``x`` itself."""
+        """Return a copy in another format, or ``x`` itself if it has this one."""
         return x
 
     def no_autocast(self) -> AbstractContextManager[None]:
-        """Nothing is cast for what runs now."""
+        """Run the block without autocast."""
         return nullcontext()
 
     def upper_format(self, dtype: str) -> str:
-        """The format that autocast gives to an operation that it runs in fp32."""
+        """Return the format of an operation that autocast runs in fp32."""
         return dtype
 
     def statistics(self, dtype: str) -> str:
-        """The format of a LayerNorm's mean and deviation."""
+        """Return the format of a LayerNorm's mean and deviation."""
         return dtype
 
     @property
     def weights_format(self) -> str:
-        """The format that weights are in."""
+        """Format of the weights."""
         return "float32"
 
     @property
     def compute(self) -> str:
-        """What matrix products run in."""
+        """Format of matrix products."""
         return "float32"
 
     cuda = False
-    """Whether what is peculiar to CUDA's own kernels counts."""
+    """True if peculiarities of CUDA's kernels are counted (CPU kernels differ)."""
     packed = False
-    """Whether the matrices that are not trained are quantized, and unpacked for each product."""
+    """True if frozen matrices are quantized, and dequantized for each product."""
     keeps_inputs = False
-    """Whether such products keep what they read."""
+    """True if products with quantized matrices save their inputs (bitsandbytes' 8-bit)."""
 
     def until_layer_ends(self, x: Tensor) -> None:
-        """A variable of the layer has it until the layer ends, though nothing reads it any more."""
+        """Keep ``x`` live until the layer returns, as a local variable of the library's layer does."""
 
     def layer_ends(self) -> None:
-        """What its variables had is forgotten."""
+        """Drop the local variables of the layer that returns."""
 
     def belongs(self, x: Tensor) -> None:
-        """It belongs to the module that runs now, whichever keeps it."""
+        """List ``x`` under the running module, whichever module saves it."""
 
     def until_loss_ends(self, x: Tensor) -> None:
-        """A variable of the whole model has it until there is a loss."""
+        """Keep ``x`` live until the loss is computed, as a local variable of the model does."""
 
     def loss_ends(self) -> None:
-        """What the model's variables had is forgotten."""
+        """Drop the local variables of the model."""
 
     def returns(self, name: str, x: Tensor) -> None:
-        """The model gives it to its caller."""
+        """Note that the model returns ``x`` to its caller."""
 
     def needed(self, size: Num) -> None:
-        """So many bytes for a moment."""
+        """Allocate and free a temporary buffer of ``size`` bytes."""
 
 
 def stacked(weight: Weight, copies: Num) -> Shape:
-    """The shape of so many ``copies`` of a weight in one tensor; a single one has no axis for them."""
+    """Return the shape of ``copies`` of a weight in one tensor; a single copy has no axis for them."""
     return weight.shape if isinstance(copies, int) and copies == 1 else (copies, *weight.shape)

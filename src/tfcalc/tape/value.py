@@ -1,4 +1,4 @@
-"""Tensors of a tape, the operations that made them, and what these keep."""
+"""Values and nodes of the graph: tensors, the operations that made them, and what these save."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfcalc.tape.memory_tracker import Place, Storage
 
 
 class Value:
-    """A tensor: a storage, or a view of one. ``node`` made it, where a gradient reaches it."""
+    """A tensor: a storage, or a view of one. ``node`` is the operation that made it, if it needs a gradient."""
 
     __slots__ = ("dtype", "node", "output", "shape", "storage")
 
@@ -25,21 +25,21 @@ class Value:
 
     @property
     def elements(self) -> Num:
-        """How many numbers it has."""
+        """Number of elements."""
         return product(self.shape)
 
     @property
     def needs_gradient(self) -> bool:
-        """Whether backward reaches it."""
+        """True if backward reaches it."""
         return self.node is not None
 
 
 class Node:
-    """An operation that has run: what it keeps, and where the gradients of its inputs go.
+    """An operation that has run: what it saved, and where the gradients of its inputs go (autograd's grad_fn).
 
-    ``passes`` says of each input whether its gradient is the output's own (a sum, a view) rather than a new tensor.
-    ``scratch`` are bytes that its backward needs beside the gradients. ``ready`` are the inputs' gradients where these
-    are not new memory: they were computed in forward, or are written over what was kept.
+    ``passes``: the gradient of each input is the output's own (a sum, a view) rather than a new tensor.
+    ``scratch``: bytes of temporary buffers of its backward. ``ready``: gradients of the inputs that take no new memory,
+    as they were computed in forward or overwrite a saved tensor. ``again``: reruns a checkpointed function.
     """
 
     __slots__ = ("again", "inputs", "name", "passes", "pending", "ready", "saved", "scratch")
@@ -65,37 +65,37 @@ class Node:
             storage.keep()
 
     def awaits(self, output: int, gradient: Storage) -> None:
-        """This is what has come so far of the gradient of an output."""
+        """Store the sum of the gradients that have reached an output so far."""
         before, self.pending[output] = self.pending[output], gradient
         gradient.waiting += 1
         if before is not None:
             _not_awaited(before)
 
     def taken(self) -> list[Storage | None]:
-        """The gradients of its outputs, which nothing waits for any more."""
-        given, self.pending = self.pending, [None] * len(self.pending)
-        for gradient in given:
+        """Take the gradients of its outputs out of the node, so that it no longer keeps them live."""
+        gradients, self.pending = self.pending, [None] * len(self.pending)
+        for gradient in gradients:
             if gradient is not None:
                 _not_awaited(gradient)
-        return given
+        return gradients
 
     def ended(self) -> None:
-        """What it kept is not needed any more."""
+        """Free what it saved (release_variables)."""
         for storage in self.saved:
             storage.release()
         self.saved = []
-        self.again = None  # which refers to the node, and to what it has read
+        self.again = None  # it refers to this node (a cycle), and to the inputs
 
 
 def _not_awaited(gradient: Storage) -> None:
-    """A node does not wait for it any more."""
+    """Note that a node no longer waits for this gradient."""
     gradient.waiting -= 1
     if gradient.is_gradient and not gradient.waiting:
         gradient.tracker.left(gradient)
 
 
-class Crossing(Node):
-    """A place in the order of nodes where something is done when backward comes to it."""
+class Callback(Node):
+    """A callback in the order of nodes, called when backward gets to it."""
 
     __slots__ = ("crossed",)
 
@@ -104,10 +104,10 @@ class Crossing(Node):
         self.crossed = crossed
 
 
-class Leaf(Node):
-    """A parameter: its gradient stays, or is freed as soon as it is complete, if the parameter is stepped then.
+class LeafNode(Node):
+    """A leaf tensor of the graph: a parameter, or an input that needs a gradient (which has no ``shape``).
 
-    It is complete when all that ``uses`` the parameter has added to it. What is no weight has no ``shape``.
+    Its gradient is complete when each of its ``uses`` has added to it; it stays, unless the parameter is updated then.
     """
 
     __slots__ = ("gradient", "shape", "uses")
@@ -120,9 +120,9 @@ class Leaf(Node):
 
 
 class Kept(NamedTuple):
-    """A storage that backward needs: the module that it belongs to, the first that keeps it, for which operation.
+    """A storage saved for backward: the module that it belongs to, and the first that saves it, for which operation.
 
-    It may wait in the host's memory (``on_host``).
+    It may be offloaded to the host's memory (``on_host``).
     """
 
     storage: Storage
@@ -133,10 +133,10 @@ class Kept(NamedTuple):
 
     @property
     def copies(self) -> Num:
-        """How many of it there are, where a module stands for several equal ones."""
+        """Number of such storages: one for each equal module that its module represents."""
         return product(place.copies * place.passes for place in self.module)
 
     @property
     def path(self) -> str:
-        """The module's name, dotted."""
+        """Dotted path of its module."""
         return ".".join(place.name for place in self.module)

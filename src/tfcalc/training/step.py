@@ -56,6 +56,13 @@ class StepMemory(NamedTuple):
     apart: Mapping[str, MemorySnapshot] | None = None
 
 
+def _shard(tape: Tape, units: Units | None) -> None:
+    if units is not None:
+        from tfcalc.tape.sharded import shard  # rarely needed: only with FSDP
+
+        shard(tape, units)
+
+
 def step(
     tree: Component,
     model: Model,
@@ -75,7 +82,7 @@ def step(
     tape, tracker = trainer.on(running.tape), tracker or running.tape.tracker
     tape.tracker, tape.lists = tracker, False
     tracker.begin("forward")
-    tape.gathers(trainer.units)
+    _shard(tape, trainer.units)
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
@@ -103,7 +110,7 @@ def envelope(
     running = program(model, run, numerics, *code, ends_alone=True)
     tape, bytes_live = trainer.on(running.tape), Envelope()
     tape.tracker, tape.lists = bytes_live, False
-    tape.gathers(trainer.units)
+    _shard(tape, trainer.units)
     loss = running(tree)
     running.autocast_ends()
     tape.backward(loss)

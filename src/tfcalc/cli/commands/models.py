@@ -30,7 +30,7 @@ LISTS = ("supported", "trainable")
 class Models(NamedTuple):
     """The presets with their sizes, or with their ``sources``."""
 
-    rows: list[catalog.Listed]
+    rows: list[catalog.ListedPreset]
     with_sources: bool = False
 
     def sheet(self) -> Sheet:

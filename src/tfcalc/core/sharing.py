@@ -1,3 +1,0 @@
-"""Operations whose weights are counted elsewhere."""
-
-from __future__ import annotations
