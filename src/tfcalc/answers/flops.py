@@ -179,7 +179,7 @@ class Flops(Report):
 
     @property
     def described(self) -> Mapping[str, object]:
-        """The model as it stands in the JSON."""
+        """The model, as in the JSON."""
         return self.question.model.described()
 
     @property

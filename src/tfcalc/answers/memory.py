@@ -321,7 +321,7 @@ class Memory(Report):
 
     @property
     def described(self) -> Mapping[str, object]:
-        """The model as it stands in the JSON."""
+        """The model, as in the JSON."""
         return self.model_.described()
 
     @property

@@ -105,7 +105,7 @@ class Params(CountOfParams, in_order=True):
 
     @property
     def described(self) -> Mapping[str, object]:
-        """The model as it stands in the JSON."""
+        """The model, as in the JSON."""
         return self.question.model.described()
 
     @property

@@ -46,7 +46,7 @@ class Fit:
     """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit. All is found when it is read.
 
     Attributes:
-        report: the memory report of what was asked, in whose JSON the verdict stands, too.
+        report: the memory report of what was asked, whose JSON has the verdict, too.
         budget: the budget, in bytes and as it was given.
         margin: per cent of the budget that should stay free.
         largest: the largest sizes that fit, all else as asked.
@@ -103,7 +103,7 @@ class Fit:
 
     @property
     def changes(self) -> tuple[ChangeThatFits, ...]:
-        """The remedies, as they stand in the JSON."""
+        """The remedies, as in the JSON."""
         return tuple(
             ChangeThatFits(remedy, flags, self._room.holds(remedy.total), self._room.tight(remedy.total))
             for remedy, flags in zip(self.remedies, self.flags, strict=True)

@@ -73,7 +73,7 @@ class Key(Generic[T]):
         origins: what ``explain`` says where the rule does not say it: the first that makes the number is told.
         when: when an answer has it, if not always.
         record: what kind of objects it holds.
-        place: where it stands in the JSON.
+        place: its place in the JSON.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Keyed:
 
     @property
     def within(self) -> Any:
-        """The answer that it is, or stands in."""
+        """The answer that it is, or that contains it."""
         return self
 
     def __init_subclass__(cls, *, in_order: bool = False) -> None:
@@ -197,7 +197,7 @@ class Record(Keyed):
 
     @property
     def within(self) -> Any:
-        """The answer that it stands in."""
+        """The answer that contains it."""
         return self._within
 
 
@@ -220,7 +220,7 @@ class Answer(Keyed):
 
     @property
     def heading(self) -> str:
-        """The model that it is about, or what else stands below a title."""
+        """The model that it is about, or other text that is printed under a title."""
         return ""
 
     @property

@@ -173,12 +173,12 @@ class Report(Answer):
 
     @property
     def described(self) -> Mapping[str, object]:
-        """The model as it stands in the JSON."""
+        """The model, as in the JSON."""
         raise NotImplementedError
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What the numbers were made by, as it stands in the JSON."""
+        """The definitions that the numbers follow, as in the JSON."""
         raise NotImplementedError
 
     @property
@@ -223,7 +223,7 @@ class Report(Answer):
 
     @property
     def more(self) -> Mapping[str, Any]:
-        """What stands beside them: phases, and what a card shows."""
+        """Lists and groups beside them: phases, and figures of a card."""
         return Entries(self, lambda key: key.place == FIRST and not _is_total(key))
 
     # --- the limit
