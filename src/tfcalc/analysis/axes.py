@@ -64,7 +64,7 @@ def axes(names: Iterable[str], model: Model, workload: Workload, training: bool,
 
 
 def _of_model(name: str, model: Model) -> Axis | None:
-    """What is no size by itself: the layers of both stacks, or a field that is left out; None for anything else."""
+    """Find an axis that is no size by itself: layers of both stacks, or a field that is left out; None if neither."""
     try:
         places = model.places(name)
     except UsageError:
@@ -74,5 +74,5 @@ def _of_model(name: str, model: Model) -> Axis | None:
 
 
 def placed(found: Iterable[Axis], of: str, sizes: Mapping[str, Num]) -> dict[str, Num]:
-    """Those of the sizes at a point that are fields ``of`` one of the four, by field."""
+    """The sizes at a point that are fields ``of`` one of the four, by field."""
     return {axis.field: sizes[axis.name] for axis in found if axis.of == of}

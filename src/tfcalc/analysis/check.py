@@ -394,7 +394,7 @@ def _names(
 
 
 def _meaning(model: Model, run: Workload, legend: Iterable[str], *, general: bool) -> dict[str, Polynomial]:
-    """What each letter is worth: itself, or what it follows from."""
+    """The value of each letter: itself, or what it follows from."""
     found = {letter: symbol(letter) for letter in legend}
     for one in (with_symbols(model, general=general), with_symbols(run, general=general)):
         present = one.values()

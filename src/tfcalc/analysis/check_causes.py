@@ -168,7 +168,7 @@ def _above(path: str) -> list[str]:
 
 
 def _alike(lines: Sequence[Line], bits: list[int], titles: list[str]) -> Iterator[CountablePart]:
-    """What is of one kind: the same matrix of every module, biases, norms, both, the scores."""
+    """Parts of one kind: the same matrix of every module, biases, norms, both, the scores."""
     bias = frozenset(place for place, line in enumerate(lines) if _is_bias(line))
     norm = frozenset(place for place, line in enumerate(lines) if line.names[0] in NORM)
     score = frozenset(place for place, line in enumerate(lines) if line.names[0] in SCORES)
@@ -200,7 +200,7 @@ def _called(titles: list[str], *wanted: str) -> frozenset[int]:
 
 
 def _is_projection(line: Line) -> bool:
-    """Of queries, keys and values, or what follows them: a matrix, or the product with it."""
+    """Whether it is a matrix of queries, keys, values or the output, or the product with it."""
     return all(name.removeprefix("X ") in PROJECTIONS for name in line.names)
 
 

@@ -356,7 +356,7 @@ class PlotOrigins(Opener):
 
 
 class PartAmount:
-    """What a part, or the whole (""), has at a value of the size."""
+    """The amount of a part, or of the whole (""), at a value of the size."""
 
     def __init__(self, answer: PartsOverSize, part: str, value: int) -> None:
         self.answer, self.part, self.value = answer, part, value

@@ -51,7 +51,7 @@ def over(expression: Expression, meaning: Mapping[str, Polynomial]) -> Over:
 
 
 def difference(left: Over, right: Over) -> Polynomial | None:
-    """What has the sign of left less right; None where what stands below a fraction line may be below 0."""
+    """Return a polynomial with the sign of left less right; None where a denominator may be below 0."""
     if not (_above_0(left.bottom) and _above_0(right.bottom)):
         return None
     if left.bottom == right.bottom:

@@ -74,7 +74,7 @@ class Meant(NamedTuple):
 
 
 def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
-    """What a name means where parts without a quantity are taken ``of`` this one, and these are the ``sizes``.
+    """Return what a name means where parts without a quantity are taken ``of`` this one, and these are the ``sizes``.
 
     >>> meaning("attention", "flops", ()), meaning("memory.weights", "flops", ())
     (Meant(quantity='flops', part='attention'), Meant(quantity='memory', part='weights'))

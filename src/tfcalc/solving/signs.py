@@ -80,7 +80,7 @@ def merged(found: Iterable[SignInterval]) -> list[SignInterval]:
 
 
 def _difference(factors: Sequence[int]) -> list[int]:
-    """Of p(k + 1) - p(k)."""
+    """The factors of p(k + 1) - p(k)."""
     degree = len(factors) - 1
     return [sum(factors[n] * comb(n, power) for n in range(power + 1, degree + 1)) for power in range(degree)]
 

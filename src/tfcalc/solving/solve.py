@@ -146,7 +146,7 @@ def one_size(text: str) -> str:
 
 
 def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evaluator]:
-    """The same with GPUs, stages or groups on which the plan of training makes sense, where those it has do not."""
+    """Replace GPUs, stages or groups on which the plan of training makes no sense by a number on which it does."""
     if one.owner == "training":
         for size in dict.fromkeys([one.value or 1, *STARTS]):
             setting = evaluator.setting.at(one, size)

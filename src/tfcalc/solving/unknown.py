@@ -51,7 +51,7 @@ class Setting(NamedTuple):
 
 
 class UnknownSize(NamedTuple):
-    """What is solved for: the ``word`` that was given, the field's ``name``, its ``letter``, and whose field it is.
+    """The size to solve for: the ``word`` that was given, the field's ``name``, its ``letter``, and whose field it is.
 
     ``value`` is what it is now, where it has a value.
     """

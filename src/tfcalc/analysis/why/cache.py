@@ -33,7 +33,7 @@ PAIR, ROTATED = ("K", "V"), "rotated key"
 
 
 class CacheCell(NamedTuple):
-    """What layers keep: so many numbers ``each`` of a token, in so many ``layers``, of the ``kept`` tokens of all."""
+    """Numbers that layers keep: so many ``each`` of a token, in so many ``layers``, of the ``kept`` tokens of all."""
 
     kind: str
     layers: int
@@ -113,7 +113,7 @@ def _with_k_of_1000(length: int) -> list[int]:
 
 
 def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[CountingStep[CacheCell]]:
-    """What is counted as more, or forgotten; ``widths`` are heads, width of keys, width of values, where latent."""
+    """Steps that people take; ``widths`` are heads, width of keys, width of values, where attention is latent."""
     heads, groups, hidden = known.heads, known.kv_heads, known.hidden_size
     words = "windows ignored: every layer keeps all tokens"
     yield CountingStep("no_windows", words, 1.0, _each(lambda cell: cell._replace(kept=cell.tokens)), "windows")

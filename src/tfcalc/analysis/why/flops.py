@@ -200,7 +200,7 @@ def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterat
 
 
 def steps(workload: Workload) -> Iterator[CountingStep[FlopCell]]:
-    """What people leave out, halve, or count beside."""
+    """Steps that people take: they leave out, halve, or count beside."""
     yield from _pairs(workload)
     words = "the products of attention (Q Kᵀ and P V) left out: only those of weights"
     yield CountingStep("no_attention", words, 1.0, lambda state: state.without(lambda c: c.part == ATTENTION), "pairs")

@@ -196,7 +196,7 @@ ERRATA = Path(__file__).with_name("errata.jsonl")
 
 
 def corrected(given: WrittenNumber, preset: str) -> Iterator[str]:
-    """What is known of this number of this preset, a sentence each."""
+    """Tell what is known of this number of this preset, a sentence each."""
     for line in ERRATA.read_text(encoding="utf-8").splitlines():
         entry = json.loads(line)
         if entry["preset"] == preset and entry["number"] == given.value:

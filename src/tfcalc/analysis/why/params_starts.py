@@ -49,7 +49,7 @@ def starts(model: Model, tree: Component, known: Facts, called: str) -> Iterator
 
 
 def _classes(model: Model, vocabulary: int | None) -> Iterator[Start[Cell]]:
-    """The same config with other heads on it."""
+    """Start from the same config with other heads on it."""
     if not isinstance(model, HFModel):
         return
     base = next(
@@ -71,7 +71,7 @@ def _classes(model: Model, vocabulary: int | None) -> Iterator[Start[Cell]]:
 
 
 def _rounded_experts(cells: Cells, command: str) -> Iterator[Start[Cell]]:
-    """Of 8 experts 8 times the size of a model with one, rounded as in the names of models: 8 x 7B."""
+    """Start from 8 times the size of a model with one, rounded as in the names of models: 8 x 7B."""
     routed = next((cell for cell in cells if cell.expert == ROUTED), None)
     if routed is None:
         return
@@ -219,7 +219,7 @@ def part_starts(tree: Component, vocabulary: int | None, called: str) -> Iterato
 
 
 def grouped_starts(tree: Component, vocabulary: int | None, called: str) -> Iterator[Start[Cell]]:
-    """What people count as one: a sub-layer with its norm, embedding and output head, a tower with its projection."""
+    """Start from what people count as one: a sub-layer with its norm, both tables, a tower with its projection."""
     cells = stored(cells_of(tree, vocabulary))
     ends = {cell: size for cell, size in cells.items() if cell.role in (TOKENS, HEAD)}
     command = f"tfcalc params {called}".strip()

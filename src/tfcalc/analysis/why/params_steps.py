@@ -68,7 +68,7 @@ def scale(of: Callable[[Cell], bool], factor: Fraction) -> Change[Cell]:
 
 
 def stored(cells: Cells) -> Cells:
-    """What tfcalc counts as parameters: not what is tied, and no buffers."""
+    """The cells that tfcalc counts as parameters: nothing tied, and no buffers."""
     return {cell: size for cell, size in cells.items() if not cell.tied and cell.role != BUFFER}
 
 
@@ -160,7 +160,7 @@ def _of_experts(share: Callable[[Cell], Fraction]) -> Change[Cell]:
 
 
 def _is_projection(cell: Cell) -> bool:
-    """Of queries, keys and values: the matrices and their biases."""
+    """Whether it is a matrix or a bias of queries, keys or values."""
     name = cell.after if cell.role == BIAS else cell.role
     return cell.block in (ATTENTION, CROSS) and name[2:] in PROJECTIONS
 
@@ -239,7 +239,7 @@ SAVED = ", and copies of the embedding and of the output head that are trained"
 
 
 class LoraTargets(NamedTuple):
-    """What is adapted: of the matrices in layers those named, or all; and the output head too.
+    """Matrices that are adapted: those named of all in layers, or all; and the output head too.
 
     ``saved`` says that embedding and output head are trained beside, as copies (peft's ``modules_to_save``).
     """
@@ -271,7 +271,7 @@ class LoraCount(NamedTuple):
 
 
 def adapters(tree: Component) -> Iterator[LoraCount]:
-    """Those of usual ranks on what people adapt."""
+    """Adapters of usual ranks on the matrices that people adapt."""
     there = {weight.name for node in tree.walk() for weight in node.component.own.weights}
     layers, copies = _layers(tree), _copies(tree)
     for target in TARGETS:
@@ -378,7 +378,7 @@ def is_packed(cell: Cell) -> bool:
 
 
 def packed_steps(tree: Component) -> Iterator[CountingStep[Cell]]:
-    """What bitsandbytes, GPTQ and MLX make of 4 bits."""
+    """Count weights as bitsandbytes, GPTQ and MLX store 4 bits."""
     inputs_and_outputs = ends(tree, ())
     halves = "two weights of 4 bits stored as one number, so that numel() counts half of the layers' matrices"
     yield CountingStep("packed", halves, PACKED, _packed(lambda n: n // 2), "packed")

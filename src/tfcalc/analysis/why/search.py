@@ -139,7 +139,7 @@ class Match(NamedTuple):
 
 
 class SearchSpace(NamedTuple):
-    """What is searched: the starts, and the steps that may be taken from each, in their order."""
+    """The numbers to start from, and the steps that may be taken from each, in their order."""
 
     starts: Sequence[Start[Any]]
     steps: Sequence[CountingStep[Any]]

@@ -18,7 +18,7 @@ ATTENTION, CROSS, FFN = "attention", "cross-attention", "ffn"
 
 
 class Cell(NamedTuple):
-    """What tensors have in common: the ``role`` of a matrix (``W_Q``), of a norm, a bias or a table.
+    """Tensors that have this in common: the ``role`` of a matrix (``W_Q``), of a norm, a bias or a table.
 
     ``block`` is the sub-layer, ``stack`` the encoder or decoder by its name, ``layer`` says that a layer has it,
     ``expert`` whether an expert does. ``copies`` are those of the experts, ``active`` those that a token goes through.
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     tied: bool = False
     frozen: bool = False
     after: str = ""
-    """Of norms outside of layers: embeddings, or the last layer."""
+    """The place of a norm outside of layers: behind embeddings, or the last layer."""
 
 
 Cells = dict[Cell, int]

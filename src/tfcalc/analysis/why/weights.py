@@ -57,7 +57,7 @@ OVERHEAD = Fraction(6, 5)
 
 
 def starts(model: Model, tree: Component, cells: Cells, called: str) -> Iterator[Start[Cell]]:
-    """What the weights take in the checkpoint's own format, in others, and with what training adds."""
+    """Bytes of the weights in the checkpoint's own format, in others, and with what training adds."""
     own, command = own_name(model), f"tfcalc memory {called}".strip()
     total = sum(cells.values())
     of_own = NUMBERS[own].bits if own in NUMBERS else 0
@@ -79,7 +79,7 @@ def starts(model: Model, tree: Component, cells: Cells, called: str) -> Iterator
 
 
 def packed_files(model: Model, tree: Component, called: str) -> Iterator[Start[Cell]]:
-    """What files and libraries take that store a matrix in blocks, with scales."""
+    """Bytes of files and libraries that store a matrix in blocks, with scales."""
     kinds = [(name, f"a GGUF file of type {name.upper()}", FILES) for name in COMMON_FILES]
     old = "every matrix in llama.cpp's {} (a GGML file from before GGUF)"
     kinds += [(f"{name}-pure", old.format(name.upper()), BLOCKS) for name in OLD_BLOCKS]

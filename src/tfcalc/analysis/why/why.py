@@ -69,7 +69,7 @@ def rounds(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator[Se
 
 
 def unasked(given: WrittenNumber, of: str | None, quantity: str, asked: WhyInput) -> float:
-    """What it costs to take the number for FLOPs: nothing where something says so."""
+    """Return the cost of taking the number for FLOPs: nothing where something says so."""
     said = of is not None or given.unit or asked.workload is not None or asked.tokens is not None
     return 0.0 if said or quantity != FLOPS else UNASKED
 

@@ -35,7 +35,6 @@ from tfcalc.printable import quoted
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.swept import Swept
     from tfcalc.arrays.table import Table
     from tfcalc.model import Model
@@ -191,8 +190,8 @@ def _lengths(settings: Settings, otherwise: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
-    """What all points share: what is run need not be the same, where a model's context is swept."""
+def _conventions(question: Question, table: Table) -> dict[str, object]:
+    """Definitions that all points share: the workload need not be the same, where a model's context is swept."""
     ends = [int(place) for place in table.valid.nonzero()[0][[0, -1]]]
     at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]
     first, last = (question.placed_at(sizes) for sizes in at)
@@ -216,7 +215,7 @@ def _most(settings: Settings) -> tuple[int, str]:
 
 
 def _larger(most: int, count: int) -> str:
-    """What takes so many points, where this does not."""
+    """Name a format that takes so many points, where this does not."""
     import tfcalc.arrays.swept as answers
 
     if most < count <= answers.LARGEST_TEXT:
@@ -225,7 +224,7 @@ def _larger(most: int, count: int) -> str:
 
 
 def _plans(one: Settings, of: str, model: Model) -> tuple[Plans, str | None]:
-    """What of training and serving is asked for, and the format of the weights of a model at rest."""
+    """The plan of training or serving that is asked for, and the format of the weights of a model at rest."""
     if of in ("memory", "cache"):
         asked = plans_for(one, "memory", model, one.workload(model))
         if of == "cache":
