@@ -190,7 +190,7 @@ def _lengths(settings: Settings, otherwise: str) -> tuple[int, ...]:
     return tuple(values)
 
 
-def _conventions(question: Question, table: Table) -> dict[str, object]:
+def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
     """Definitions that all points share: the workload need not be the same, where a model's context is swept."""
     ends = [int(place) for place in table.valid.nonzero()[0][[0, -1]]]
     at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]
