@@ -117,6 +117,22 @@ def find(model_type: object) -> Family:
     return FAMILIES[model_type]
 
 
+def subconfig(
+    c: Config, field: str, model_type: str, *, over: Mapping[str, object] | None = None, free: bool = False
+) -> Config:
+    """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
+
+    It is of this ``model_type``, whatever its file says; where the whole leaves it ``free``, of the one that it names.
+    ``over`` are the fields of a config that is left out altogether.
+    """
+    config = c.sub(field, defaults={})
+    family = find((config.data.get("model_type") or model_type) if free else model_type)
+    missing = dict(over or {}) if c.get(field) is None else {}
+    config.model_type, config.head = family.model_type, "Model"
+    config.defaults, config.aliases = {**family.defaults, **missing}, family.aliases
+    return config
+
+
 def wanted() -> list[str]:
     """The text model types of transformers 5.23 (and vision and speech ones that share their blocks)."""
     return (Path(__file__).with_name("wanted.txt")).read_text(encoding="utf-8").split()

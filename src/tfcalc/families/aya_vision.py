@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import floor_div
-from tfcalc.families.images import part
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
@@ -26,7 +25,7 @@ cohere_text = text_of("cohere2")
 @family("aya_vision", heads=heads(cohere_text))
 def aya_vision(c: Config) -> Module:
     """Aya Vision (arXiv 2505.08751): patches side by side, normalised, through a gated network of half its width."""
-    vision = part(c, "vision_config", "siglip_vision_model", over=AYA_VISION, free=True)
+    vision = subconfig(c, "vision_config", "siglip_vision_model", over=AYA_VISION, free=True)
     text, given = cohere_text(c), c.optional("alignment_intermediate_size")
     width, together = text.size("hidden_size"), c.size("downsample_factor") * c.size("downsample_factor")
     inner, wide = width if given is None else given, vision.size("hidden_size") * together

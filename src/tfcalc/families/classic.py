@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.nn import distances
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored
 from tfcalc.nn.classic import Core, Layer, Network, OnData, Side
 from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.distances import Distances, Located, Table
+from tfcalc.nn.distances import (
+    Distances,
+    Factors,
+    FixedBias,
+    Located,
+    MappedSinusoids,
+    MappedVectors,
+    Shift,
+    Table,
+    TrainedBias,
+    Vectors,
+)
 from tfcalc.nn.embeddings import Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.gru import GRU
@@ -96,20 +106,20 @@ def _position(t: Transformer) -> Distances | None:
     h, a, d, bias = t.d_model, t.n_heads, t.size("head_dim"), t.attention_bias
     match t.positions:
         case "alibi":
-            return distances.FixedBias("position")
+            return FixedBias("position")
         case "t5":
-            return distances.TrainedBias("position")
+            return TrainedBias("position")
         case "multiplicative":
-            return distances.Factors("position", Table("table", "w", _both_ways(t) + 1, a))
+            return Factors("position", Table("table", "w", _both_ways(t) + 1, a))
         case "relative":
             keys = Table("keys", "A_K", _both_ways(t) + 1, d)
-            return distances.Vectors("position", keys, Table("values", "A_V", _both_ways(t) + 1, t.size("value_dim")))
+            return Vectors("position", keys, Table("values", "A_V", _both_ways(t) + 1, t.size("value_dim")))
         case "transformer-xl":
-            u, v = (distances.Shift(one, Weight(one, (a, d), minor=True, key="")) for one in "uv")
-            return distances.MappedSinusoids("position", Linear("map", h, a * d, "R"), u, v)
+            u, v = (Shift(one, Weight(one, (a, d), minor=True, key="")) for one in "uv")
+            return MappedSinusoids("position", Linear("map", h, a * d, "R"), u, v)
         case "deberta":
             key, query = Linear("key_map", h, a * d, "Kr", bias), Linear("query_map", h, a * d, "Qr", bias)
-            return distances.MappedVectors("position", key, query, _both_ways(t))
+            return MappedVectors("position", key, query, _both_ways(t))
     return None
 
 
@@ -121,7 +131,7 @@ def _shared(t: Transformer) -> Module | None:
         case "t5":
             return Table("position", "B", t.size("buckets"), t.n_heads)
         case "deberta":
-            return Vectors("position", Weight("position", (_both_ways(t), t.d_model), key=""))
+            return PositionVectors("position", Weight("position", (_both_ways(t), t.d_model), key=""))
     return None
 
 
@@ -131,7 +141,7 @@ class Slopes(Buffer):
     kind = "position"
 
 
-class Vectors(Stored):
+class PositionVectors(Stored):
     """Those of positions that all layers map."""
 
     kind = "position"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family, find
+from tfcalc.configs.family import family, find, subconfig
 from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
 from tfcalc.nn.compared import Compared, Probe, Projected, TextTower, WithWeights, Words
 from tfcalc.nn.embeddings import BUFFER, Positions, Sines
@@ -85,7 +85,7 @@ def seen(c: Config, model_type: str) -> Tower:
 def tower(c: Config, which: str, model_type: str) -> Config:
     """The config of a tower: old files have it twice, and the one that ends in ``_dict`` wins."""
     twice = c.get(f"{which}_config_dict") is not None
-    return part(c, f"{which}_config_dict" if twice else f"{which}_config", model_type)
+    return subconfig(c, f"{which}_config_dict" if twice else f"{which}_config", model_type)
 
 
 def width(c: Config, which: str, model_type: str) -> Num:

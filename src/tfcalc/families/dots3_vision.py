@@ -7,7 +7,8 @@ from tfcalc.configs.config import Config, layer_named
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.families import kit, packed_kit
-from tfcalc.families.experts import DENSE_OR_SPARSE, FUSED
+from tfcalc.families.experts import DENSE_OR_SPARSE
+from tfcalc.families.names import FUSED
 from tfcalc.families.packed_kit import MERGED_OF_TWO
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.any_size import Merger, PackedAttention, PackedTower, PatchRows
@@ -48,7 +49,7 @@ def mixture(count: int, c: Config) -> Mixture:
     return Mixture("mlp", router, many, stored=(buffer("e_score_correction_bias", count),))
 
 
-def attention(c: Config) -> PackedAttention:
+def vision_attention(c: Config) -> PackedAttention:
     """Norms of each head's query and key before they are turned."""
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), head_width(c), c.flag("attention_bias")
     inward, outward = Linear("qkv", h, 3 * a * d, "QKV", bias), Linear("proj", a * d, h, "O", bias)
@@ -79,7 +80,7 @@ def head_width(c: Config) -> Num:
 def dots3_note_vision_encoder(c: Config) -> Module:
     """Its tower for images of any size, as many patches as the source is long."""
     h, patch, width, out = map(c.size, ("hidden_size", "patch_size", "adapter_in_dim", "adapter_out_dim"))
-    square, mixer = c.size("adapter_merge_size") * c.size("adapter_merge_size"), attention(c)
+    square, mixer = c.size("adapter_merge_size") * c.size("adapter_merge_size"), vision_attention(c)
     layers = {
         count: packed_kit.layer(
             h, mixer, mixture(count, c) if count else kit.gated(c, bias=c.flag("mlp_bias")), form="rmsnorm"
@@ -92,7 +93,7 @@ def dots3_note_vision_encoder(c: Config) -> Module:
         "vision_tower",
         PatchRows("patch_embed.proj", (c.size("num_channels"), patch, patch), h),
         None,
-        packed_kit.stack(c, *(layers[count] for count in expert_counts(c)), depth=LAYERS),
+        packed_kit.tower_layers(c, *(layers[count] for count in expert_counts(c)), depth=LAYERS),
         (Merger("merger", Norm(names[0], "layernorm", width), first, last, square, activated="activation"),),
         normed=Norm("patch_embed.norm", "rmsnorm", h),
         norm=Norm("norm", "rmsnorm", h),

@@ -8,12 +8,12 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.families.names import FUSED
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.basic import Buffer, Linear, Stored, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.mixture import Experts, Mixture, Router
 
-FUSED = ("gate_up_proj", "down_proj")
 DENSE_OR_SPARSE = ("dense", "sparse")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
-from tfcalc.families.images import part
+from tfcalc.configs.family import family, subconfig
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
@@ -20,13 +19,13 @@ def has_no_row(c: Config, text: Config) -> bool:
 
 def gemma3_text(c: Config) -> Config:
     """Gemma 3's own text."""
-    return part(c, "text_config", "gemma3_text")
+    return subconfig(c, "text_config", "gemma3_text")
 
 
 @family("gemma3", heads=heads(gemma3_text))
 def gemma3(c: Config) -> Module:
     """Gemma 3 (arXiv 2503.19786): an image's patches are averaged to ``mm_tokens_per_image``, then projected."""
-    vision, text = part(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
+    vision, text = subconfig(c, "vision_config", "siglip_vision_model", free=True), gemma3_text(c)
     h = vision.size("hidden_size")
     map_ = Linear("mm_input_projection", h, text.size("hidden_size"))
     projector = Projector("multi_modal_projector", (Norm("mm_soft_emb_norm", "rmsnorm", h), map_))
@@ -57,7 +56,7 @@ gemma_text = text_of("gemma", over=GEMMA_2B)
 @family("paligemma", heads=heads(gemma_text, cap="final_logit_softcapping"))
 def paligemma(c: Config) -> Module:
     """PaliGemma (arXiv 2407.07726): one linear map of each patch's vector."""
-    vision, text = part(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True), gemma_text(c)
+    vision, text = subconfig(c, "vision_config", "siglip_vision_model", over=SIGLIP_SO, free=True), gemma_text(c)
     h = vision.size("hidden_size")
     projector = Linear("multi_modal_projector.linear", h, c.size("projection_dim"), "", True)
     made = reader(tower(vision), (projector,), text, vectors=patches_of(vision), width=h)

@@ -7,10 +7,9 @@ from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num
 from tfcalc.families import image_kit
-from tfcalc.families.images import part
 from tfcalc.families.kit import SANDWICH, kv_heads
 from tfcalc.families.layers import stack
 from tfcalc.families.names import GATED, LLAMA_NAMES
@@ -177,7 +176,7 @@ def light_convolution(c: Config) -> LightConvolution:
 
 def text(c: Config) -> Config:
     """The text of the family's own."""
-    return part(c, "text_config", f"{c.model_type}_text")
+    return subconfig(c, "text_config", f"{c.model_type}_text")
 
 
 HEADS = heads(text, cap="final_logit_softcapping")
@@ -195,11 +194,11 @@ def gemma4(c: Config) -> Module:
     chains: list[tuple[Module, ...]] = []
     width = text(c).size("hidden_size")
     if c.get("vision_config") is not None:
-        vision = part(c, "vision_config", "gemma4_vision")
+        vision = subconfig(c, "vision_config", "gemma4_vision")
         embed = embedder("embed_vision", vision.size("hidden_size"), width)
         chains.append((image_kit.nested(vision, "vision_tower"), embed))
     if c.get("audio_config") is not None:
-        audio = part(c, "audio_config", "gemma4_audio")
+        audio = subconfig(c, "audio_config", "gemma4_audio")
         embed = embedder("embed_audio", audio.size("output_proj_dims"), width, step=4)
         chains.append((image_kit.nested(audio, "audio_tower"), embed))
     return Multimodal("model", image_kit.nested(text(c), "language_model"), tuple(chains), copies_ids=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import product
 from tfcalc.families import image_kit, kit, packed_kit
 from tfcalc.families.glm import BOTH_SIDES
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.names import FUSED
 from tfcalc.families.reader_kit import either, heads, reader
 from tfcalc.nn.any_size import GatedMerger, PatchRows, Resampled
@@ -32,8 +32,8 @@ def glm4v_vision(c: Config) -> Module:
     network = kit.gated(c, name="(ffn)", hidden=out)
     merger = GatedMerger("merger", Linear("proj", out, out), Norm("post_projection_norm", "layernorm", out), network)
     return packed_kit.tower(
-        packed_kit.patches(c, h, bias=True),
-        packed_kit.stack(c, layer),
+        packed_kit.patch_rows(c, h, bias=True),
+        packed_kit.tower_layers(c, layer),
         merger,
         positions=Resampled("embeddings.position_embedding", count, h),
         count=count,
@@ -54,13 +54,13 @@ def glm4v_text(c: Config) -> Module:
 
 def text(c: Config) -> Config:
     """The text of the family's own."""
-    return part(c, "text_config", "glm4v_text")
+    return subconfig(c, "text_config", "glm4v_text")
 
 
 @family("glm4v", heads=heads(text, tied=either))
 def glm4v(c: Config) -> Module:
     """GLM-4.1V (arXiv 2507.01006)."""
-    vision, width = part(c, "vision_config", "glm4v_vision"), text(c).size("hidden_size")
+    vision, width = subconfig(c, "vision_config", "glm4v_vision"), text(c).size("hidden_size")
     side, count = vision.size("spatial_merge_size"), product(grid(vision))
     tower = image_kit.nested(vision, "visual")
     return reader(tower, (), text(c), vectors=count, width=width, together=side * side)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.families import image_kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.layers import by_kind, multi_head, network, stack
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm, parameter
@@ -79,7 +79,7 @@ text = text_of("qwen2", over=QWEN_SMALL)
 @family("got_ocr2", heads=heads(text))
 def got_ocr2(c: Config) -> Module:
     """GOT-OCR 2 (arXiv 2409.01704): each convolution of the projector halves both sides of the image."""
-    vision, width = part(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")
+    vision, width = subconfig(c, "vision_config", "got_ocr2_vision"), text(c).size("hidden_size")
     channels = vision.size("output_channels")
     steps = (
         Convolved("conv_upsampler1", channels, 2 * channels, (3, 3), _shrunk(vision, 2)),

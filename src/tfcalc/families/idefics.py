@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import product
 from tfcalc.families import image_kit
 from tfcalc.families.clip import encoder
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.llava import llama_text
 from tfcalc.families.reader_kit import heads, patches_of, reader, tower
 from tfcalc.nn.basic import Linear
@@ -29,7 +29,7 @@ def idefics3_vision(c: Config) -> Module:
 @family("idefics3", "smolvlm", heads=heads(llama_text))
 def idefics3(c: Config) -> Module:
     """Idefics3 (arXiv 2408.12637), SmolVLM (arXiv 2504.05299): patches side by side, through one linear map."""
-    vision, text = part(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
+    vision, text = subconfig(c, "vision_config", f"{c.model_type}_vision"), llama_text(c)
     together = c.size("scale_factor") * c.size("scale_factor")
     wide = vision.size("hidden_size") * together
     map_ = Linear("connector.modality_projection.proj", wide, text.size("hidden_size"))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import find
 from tfcalc.core.number import Num, divide, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.printable import quoted
@@ -43,19 +40,3 @@ def grid(c: Config, image: str = "image_size", patch: str = "patch_size") -> tup
     exact = not listed and sides[0] % kernel[0] == 0
     rows, columns = map(divide if exact else floor_div, pair(c, image), pair(c, patch))
     return rows, columns
-
-
-def part(
-    c: Config, field: str, model_type: str, *, over: Mapping[str, object] | None = None, free: bool = False
-) -> Config:
-    """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
-
-    It is of this ``model_type``, whatever its file says; where the whole leaves it ``free``, of the one that it names.
-    ``over`` are the fields of a config that is left out altogether.
-    """
-    config = c.sub(field, defaults={})
-    family = find((config.data.get("model_type") or model_type) if free else model_type)
-    missing = dict(over or {}) if c.get(field) is None else {}
-    config.model_type, config.head = family.model_type, "Model"
-    config.defaults, config.aliases = {**family.defaults, **missing}, family.aliases
-    return config

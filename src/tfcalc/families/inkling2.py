@@ -6,9 +6,9 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import ceil_div
-from tfcalc.families import inkling, kit
+from tfcalc.families import kit
 from tfcalc.families.glm_moe import routed
-from tfcalc.families.inkling import FULL, WINDOW, convolution
+from tfcalc.families.inkling import FULL, WINDOW, attention, convolution, embedded, unpadded
 from tfcalc.families.windows import layer_types
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.clipped_lengths import ClippedAttention, TokenConvolved
@@ -21,12 +21,12 @@ CODE = "olmo"
 """Norms are multiplied by their weights in fp32."""
 
 
-def attention(c: Config, kind: str) -> ClippedAttention:
+def clipped_attention(c: Config, kind: str) -> ClippedAttention:
     """Each head mixes profiles of bias over distance; a gate of the output, and a sink that depends on the token.
 
     Where attention sees everything, the weights of its convolutions depend on the token too.
     """
-    h, kernel, made = c.size("hidden_size"), c.size("conv_kernel_size"), inkling.attention(c, kind)
+    h, kernel, made = c.size("hidden_size"), c.size("conv_kernel_size"), attention(c, kind)
     a, g, d = made.heads, made.kv_heads, made.key_dim
     clipped = made.to(
         ClippedAttention,
@@ -54,13 +54,13 @@ def mixture(c: Config) -> Mixture:
     return made.but(experts=made.experts.to(CappedExperts))
 
 
-def language_model(c: Config, base: Module) -> Module:
+def capped_language_model(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own; in fp32 a tanh caps them."""
     capped = c.get("final_logit_softcapping") is not None
-    return tops.never_tied(c, base).to(Unpadded, words=inkling.unpadded(c), capped=capped, in_float32=True)
+    return tops.never_tied(c, base).to(Unpadded, words=unpadded(c), capped=capped, in_float32=True)
 
 
-@family("inkling2_text", heads=tops.CAUSAL_LM | {"ForCausalLM": language_model})
+@family("inkling2_text", heads=tops.CAUSAL_LM | {"ForCausalLM": capped_language_model})
 def inkling2_text(c: Config) -> Module:
     """Its layers read the stream through a query over blocks of layers before them; full ones with three queries."""
     h, every, count = c.size("hidden_size"), c.number("n_layers_per_attn_res_block"), c.number("num_hidden_layers")
@@ -76,7 +76,7 @@ def inkling2_text(c: Config) -> Module:
             "layers",
             None if lowest else read("attention_input", block + 2 - closes, len(inputs)),
             tuple(Norm(name, "rmsnorm", h, CODE) for name in inputs),
-            attention(c, mixer),
+            clipped_attention(c, mixer),
             convolution(c, "post_attention_convolution.conv1d", h, scales=True),
             read("mlp_input", block + 2),
             Norm("post_attention_layernorm", "rmsnorm", h, CODE),
@@ -88,7 +88,7 @@ def inkling2_text(c: Config) -> Module:
 
     types = layer_types(c, lambda place: WINDOW if (place + 1) % 6 else FULL, (WINDOW, FULL))
     kinds = [(kind, place // every, place % every == 0, place == 0) for place, kind in enumerate(types)]
-    made = inkling.embedded(c, kit.decoder(c, one, kinds, code=CODE))
+    made = embedded(c, kit.decoder(c, one, kinds, code=CODE))
     assert made.normed is not None
     last = read("final_input", ceil_div(count, every) + 1)
     return made.to(DepthDecoder, normed=made.normed.but(code=CODE), last=last)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import product
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import heads, patches_of, reader, text_of, tower, two_maps
 from tfcalc.families.vit import NORMS
@@ -53,7 +53,7 @@ qwen_text = text_of("qwen2")
 @family("internvl", heads=heads(qwen_text))
 def internvl(c: Config) -> Module:
     """InternVL 3 (arXiv 2504.10479): neighbouring patches are laid side by side, and normalised together."""
-    vision, text = part(c, "vision_config", "internvl_vision"), qwen_text(c)
+    vision, text = subconfig(c, "vision_config", "internvl_vision"), qwen_text(c)
     together = int(1 / c.factor("downsample_ratio")) ** 2
     if not together:
         raise InvalidModel(f"{c.path('downsample_ratio')} {c.factor('downsample_ratio')} is above 1", "such as 0.5")

@@ -8,8 +8,9 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import ceil_div
 from tfcalc.families import kit
 from tfcalc.families.deepseek import latent_module, shared_and_routed, sparse_latent
-from tfcalc.families.experts import FUSED, mlp_types, sparse_after
+from tfcalc.families.experts import mlp_types, sparse_after
 from tfcalc.families.glm_moe import dense_or_sparse
+from tfcalc.families.names import FUSED
 from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.gated_norm import GatedNorm, NormGate
 from tfcalc.nn.indexer import GatedQueries

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
-from tfcalc.families.images import part
 from tfcalc.families.sound_kit import HEADS, language, listener, two_maps, writes
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.listener import SoundProjector
@@ -29,7 +28,7 @@ def audioflamingo3(c: Config) -> Module:
 @family("moss_transcribe_diarize", heads={"Model": bare, "ForConditionalGeneration": writes(tied=True)})
 def moss_transcribe_diarize(c: Config) -> Module:
     """MOSS Transcribe Diarize (transformers' MossTranscribeDiarizeModel): frames side by side, mapped, then normed."""
-    audio, width = part(c, "audio_config", "moss_transcribe_diarize_audio"), language(c).size("hidden_size")
+    audio, width = subconfig(c, "audio_config", "moss_transcribe_diarize_audio"), language(c).size("hidden_size")
     joined = audio.size("d_model") * c.size("audio_merge_size")
     maps = two_maps(c, joined, width, bias=c.flag("projector_bias"))
     return listener(c, audio, maps.but(norm=Norm("norm", "layernorm", width)))

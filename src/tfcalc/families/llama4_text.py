@@ -5,7 +5,8 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.families import kit
-from tfcalc.families.experts import FUSED, chosen
+from tfcalc.families.experts import chosen
+from tfcalc.families.names import FUSED
 from tfcalc.families.windows import window
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Linear, Norm

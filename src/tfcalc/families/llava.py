@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import part
 from tfcalc.families.reader_kit import either, feature_layers, heads, late, reader, taken, text_of, tower, two_maps
 from tfcalc.nn.basic import Stored, parameter
 from tfcalc.nn.module import Module
@@ -28,7 +27,7 @@ llama_text = text_of("llama")
 
 def _llava(c: Config, *further: Stored, tiles: Num = 1) -> Module:
     """Every tile is an image of its own to the tower."""
-    vision, text = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
+    vision, text = subconfig(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
     sees = tower(vision, late=late(c, vision))
     fan_in = len(feature_layers(c)) * vision.size("hidden_size")
     projector = two_maps(c, fan_in, text.size("hidden_size"), bias=c.flag("multimodal_projector_bias"))
@@ -58,7 +57,7 @@ def tiles(c: Config) -> Num:
 
     Source: Liu et al. 2024 (LLaVA-NeXT); transformers' select_best_resolution.
     """
-    tower = part(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True)
+    tower = subconfig(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True)
     side = tower.number("image_size")
     shapes = c.get("image_grid_pinpoints")
     if not isinstance(shapes, list | tuple) or not shapes or not all(_is_shape(shape) for shape in shapes):

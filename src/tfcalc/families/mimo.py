@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.number import Num, scaled
+from tfcalc.core import number
+from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.families import experts, kit
 from tfcalc.families.experts import mlp_types, sparse_after
@@ -119,5 +120,5 @@ def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
 def laguna_rope(c: Config, d: Num, window: int | None) -> Rope:
     """Layers that see everything turn half of each head, where the config does not say otherwise."""
     if window is None and not c.get("rope_parameters"):
-        return Rope(scaled(d, 0.5), by_window=True, copies=True, partial=True)
+        return Rope(number.scaled(d, 0.5), by_window=True, copies=True, partial=True)
     return kit.rope(c, d, FULL if window is None else SLIDING, by_window=True, copies=True)

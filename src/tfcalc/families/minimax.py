@@ -27,7 +27,7 @@ class KeepingAll(Attention):
         return self.window
 
 
-def lightning(c: Config) -> LightningAttention:
+def lightning_attention(c: Config) -> LightningAttention:
     """Linear attention, with as many keys and values as queries."""
     h, a, d, block = c.size("hidden_size"), c.size("num_attention_heads"), kit.head_dim(c), c.size("block_size")
     shapes: dict[str, tuple[Num, ...]] = {
@@ -57,7 +57,7 @@ def minimax(c: Config) -> Module:
     full = kit.attention(c, window=seen).to(KeepingAll, keeps_all=True)
 
     def one(kind: str) -> Module:
-        mixer: Module = lightning(c) if kind == LINEAR else full
+        mixer: Module = lightning_attention(c) if kind == LINEAR else full
         return kit.layer(c, mixer, experts.mixture(c, normalized=True, logits="float32"), of=NormedStream)
 
     in_turns = layer_types(c, lambda place: LINEAR if place % 2 else FULL, (LINEAR, FULL))

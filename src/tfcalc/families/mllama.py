@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, never_tied
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit, kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.windows import LAYERS
 from tfcalc.nn.attention import Attention
@@ -30,7 +30,7 @@ GATES = ("gate_attn", "gate_ffn")
 
 def untied(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own, whatever the config says: the embedding has more rows than it."""
-    return never_tied(c if "vocab_size" in c.defaults else part(c, "text_config", "mllama_text_model"), base)
+    return never_tied(c if "vocab_size" in c.defaults else subconfig(c, "text_config", "mllama_text_model"), base)
 
 
 @family(
@@ -126,7 +126,10 @@ def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayer
 @family("mllama", heads={"Model": bare, "ForConditionalGeneration": untied, TEXT_ONLY: untied})
 def mllama(c: Config) -> Module:
     """Llama 3.2 Vision (Meta, 2024; arXiv 2407.21783, section 7). As a causal language model it is the text alone."""
-    vision, text = part(c, "vision_config", "mllama_vision_model"), part(c, "text_config", "mllama_text_model")
+    vision, text = (
+        subconfig(c, "vision_config", "mllama_vision_model"),
+        subconfig(c, "text_config", "mllama_text_model"),
+    )
     if c.head == TEXT_ONLY:
         return _text(text, reads=False)
     tower = mllama_vision(vision)

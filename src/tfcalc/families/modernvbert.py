@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, labels, logits
-from tfcalc.families.images import part
 from tfcalc.families.modernbert import transform
 from tfcalc.families.reader_kit import patches_of, reader, text_of, tower
 from tfcalc.nn.basic import Linear, Norm
@@ -56,7 +55,7 @@ def _shuffled(c: Config, vision: Config, text: Config, *further: Module) -> Modu
 )
 def modernvbert(c: Config) -> Module:
     """ModernVBERT (arXiv 2510.01149): patches side by side, through one linear map, among ModernBERT's words."""
-    vision = part(c, "vision_config", "siglip_vision_model", free=True)
+    vision = subconfig(c, "vision_config", "siglip_vision_model", free=True)
     return _shuffled(c, vision, modernbert_text(c))
 
 
@@ -87,6 +86,6 @@ def ultravbert_classes(c: Config, base: Module) -> Module:
 )
 def ultravbert(c: Config) -> Module:
     """Transformers' UltraVBertModel: ModernVBERT around an UltraBERT, with a norm after the map of patches."""
-    vision = part(c, "vision_config", "siglip_vision_model", over={"vision_use_head": False}, free=True)
+    vision = subconfig(c, "vision_config", "siglip_vision_model", over={"vision_use_head": False}, free=True)
     text = ultrabert_text(c)
     return _shuffled(c, vision, text, Norm("connector.norm", "rmsnorm", text.size("hidden_size")))

@@ -12,8 +12,7 @@ from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.encoder_decoder import Transcriber
-from tfcalc.nn.frames import Convolution, GroupNorm, SoundEncoder, WaveStem
+from tfcalc.nn.frames import Convolution, GroupNorm, SoundEncoder, Transcriber, WaveStem
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module

@@ -23,7 +23,7 @@ MERGED_OF_TWO = ("ln_q", "mlp.0", "mlp.2")
 SIDES = {"num_attention_heads": "num_heads", "num_hidden_layers": "depth"}
 
 
-def patches(c: Config, width: Num, *, bias: bool) -> PatchRows:
+def patch_rows(c: Config, width: Num, *, bias: bool) -> PatchRows:
     """A convolution over the colours, frames, rows and columns of a patch."""
     side = c.size("patch_size")
     return PatchRows(
@@ -51,7 +51,7 @@ def layer(width: Num, *subs: Module, form: str = "layernorm") -> PreNorm:
     return PreNorm("blocks", subs, tuple(Norm(name, form, width) for name in NORMS))
 
 
-def stack(c: Config, *layers: Module, depth: str = "depth") -> Stack:
+def tower_layers(c: Config, *layers: Module, depth: str = "depth") -> Stack:
     """Layers that are all alike, or a module for each place."""
     made = layers * c.number(depth) if len(layers) == 1 else layers
     return Stack(layers[0].name, made, c.size(depth))

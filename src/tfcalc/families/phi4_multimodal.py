@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, lm_head
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.families import image_kit, kit
 from tfcalc.families.clip import pooling, siglip_vision
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.layers import stack
 from tfcalc.families.llama import phi3
 from tfcalc.families.names import FUSED, LLAMA_NAMES
@@ -112,7 +112,7 @@ def _images(c: Config) -> Crops:
 
     An image is seen twice: as a whole, and as a crop, which at its smallest is the whole again.
     """
-    vision, h = part(c, "vision_config", "phi4_multimodal_vision"), c.size("hidden_size")
+    vision, h = subconfig(c, "vision_config", "phi4_multimodal_vision"), c.size("hidden_size")
     rows, columns = (ceil_div(side, 2) for side in grid(vision))
     width = vision.size("hidden_size")
     names = ("global_img_feature_extensor", "sub_img_feature_extensor")  # as it is spelt
@@ -129,7 +129,7 @@ def _images(c: Config) -> Crops:
 
 def _sound(c: Config) -> Sense:
     """Frames go through the maps of speech by itself; those of speech beside an image stand by."""
-    audio, h = part(c, "audio_config", "phi4_multimodal_audio"), c.size("hidden_size")
+    audio, h = subconfig(c, "audio_config", "phi4_multimodal_audio"), c.size("hidden_size")
     wide = audio.size("hidden_size") * audio.size("downsample_rate")
     up, down = Linear("up_proj_for_speech", wide, h, "", True), Linear("down_proj_for_speech", h, h, "", True)
     unread = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import floor_div, product
 from tfcalc.families import image_kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.families.names import LLAMA_NAMES
 from tfcalc.families.reader_kit import feature_layers, heads, late, patches_of, reader, text_of, tower, two_maps
 from tfcalc.families.vit import gated
@@ -63,7 +63,7 @@ mistral_text = text_of("mistral", over=MISTRAL_SMALL)
 @family("mistral3", heads=heads(mistral_text))
 def mistral3(c: Config) -> Module:
     """Mistral Small 3.1 (Mistral AI, 2025): neighbouring patches are merged before the projector."""
-    vision, text = part(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
+    vision, text = subconfig(c, "vision_config", "pixtral", over=PIXTRAL_LARGE, free=True), mistral_text(c)
     h, side = vision.size("hidden_size"), c.size("spatial_merge_size")
     fan_in = len(feature_layers(c)) * h
     merged = product(floor_div(length, side) for length in grid(vision))

@@ -7,7 +7,8 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits, renamed
-from tfcalc.families.layers import network, stack
+from tfcalc.families import layers as layer_blocks
+from tfcalc.families.layers import network
 from tfcalc.families.seq2seq_kit import ALONE
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
@@ -41,7 +42,7 @@ def layers(c: Config, side: str, *mixers: Module) -> Stack:
     )
     subs = (*mixers, ffn.but(dropout=bool(c.get("activation_dropout"))))
     norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in subs)
-    return stack(c, PostNorm("layers", subs, norms, bool(c.get("dropout"))), depth)
+    return layer_blocks.stack(c, PostNorm("layers", subs, norms, bool(c.get("dropout"))), depth)
 
 
 def norm(c: Config, name: str) -> Norm:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, labels
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.families import seq2seq_kit as kit
-from tfcalc.families.images import part
 from tfcalc.families.sound_kit import ALONE, language, listener, writes
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
@@ -54,7 +53,7 @@ def _tokens(c: Config, base: Module) -> Module:
 )
 def qwen3_asr(c: Config) -> Module:
     """Qwen3-ASR (arXiv 2601.21337): every frame is a vector among the words."""
-    audio = part(c, "audio_config", "qwen3_asr_encoder", free=True)
+    audio = subconfig(c, "audio_config", "qwen3_asr_encoder", free=True)
     h = audio.size("d_model")
     maps = Linear("linear_1", h, h, "", True), Linear("linear_2", h, audio.size("output_dim"), "", True)
     return listener(c, audio, SoundProjector("multi_modal_projector", maps, audio.word("activation_function")))

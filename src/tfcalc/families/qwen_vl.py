@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, divide, floor_div, scaled
 from tfcalc.families import image_kit, kit, llama, packed_kit, qwen_moe
-from tfcalc.families.images import FC, part
+from tfcalc.families.images import FC
 from tfcalc.families.llama import upper_windows
 from tfcalc.families.packed_kit import MERGED_OF_TWO
 from tfcalc.families.reader_kit import either, heads, reader
@@ -24,9 +24,9 @@ def qwen2_vl_vision(c: Config) -> Module:
     """The tower of Qwen2-VL (arXiv 2409.12191): rotary positions; ``hidden_size`` is what it gives to the text."""
     e = c.size("embed_dim")
     network = packed_kit.network(c, FC, width="embed_dim", inner=scaled(e, c.factor("mlp_ratio")))
-    layers = packed_kit.stack(c, packed_kit.layer(e, packed_kit.attention(c, "embed_dim"), network))
+    layers = packed_kit.tower_layers(c, packed_kit.layer(e, packed_kit.attention(c, "embed_dim"), network))
     merger = packed_kit.merger(c, e, c.size("hidden_size"), names=MERGED_OF_TWO)
-    return packed_kit.tower(packed_kit.patches(c, e, bias=False), layers, merger)
+    return packed_kit.tower(packed_kit.patch_rows(c, e, bias=False), layers, merger)
 
 
 @family("qwen2_5_vl_vision", heads=BARE)
@@ -39,9 +39,9 @@ def qwen2_5_vl_vision(c: Config) -> Module:
         return packed_kit.layer(h, mixer, kit.gated(c, bias=True), form="rmsnorm")
 
     full, windowed = one(None), one(_window(c))
-    layers = packed_kit.stack(c, *(full if place in everywhere else windowed for place in range(depth)))
+    layers = packed_kit.tower_layers(c, *(full if place in everywhere else windowed for place in range(depth)))
     merger = packed_kit.merger(c, h, c.size("out_hidden_size"), form="rmsnorm", names=MERGED_OF_TWO)
-    return packed_kit.tower(packed_kit.patches(c, h, bias=False), layers, merger).but(sorted_by=merger.neighbours)
+    return packed_kit.tower(packed_kit.patch_rows(c, h, bias=False), layers, merger).but(sorted_by=merger.neighbours)
 
 
 def _window(c: Config) -> Num:
@@ -62,12 +62,12 @@ def _window(c: Config) -> Num:
 def qwen3_tower(c: Config, *, deep: int = 0) -> PackedTower:
     """A tower with trained positions, of which ``deep`` layers' vectors go into the text's first layers too."""
     h, out, count = c.size("hidden_size"), c.size("out_hidden_size"), c.size("num_position_embeddings")
-    layers = packed_kit.stack(c, packed_kit.layer(h, packed_kit.attention(c), packed_kit.network(c, LINEAR_FC)))
+    layers = packed_kit.tower_layers(c, packed_kit.layer(h, packed_kit.attention(c), packed_kit.network(c, LINEAR_FC)))
     mergers = [packed_kit.merger(c, h, out)]
     if deep:
         mergers.append(packed_kit.merger(c, h, out, name="deepstack_merger_list", together=True, count=deep))
     positions = Resampled("pos_embed", count, h, neighbours=4)
-    patches = packed_kit.patches(c, h, bias=True)
+    patches = packed_kit.patch_rows(c, h, bias=True)
     return packed_kit.tower(patches, layers, *mergers, positions=positions, count=count)
 
 
@@ -107,7 +107,7 @@ def qwen3_vl_moe_text(c: Config) -> Module:
 
 def nested(c: Config) -> Config:
     """The text's config."""
-    return part(c, "text_config", f"{c.model_type}_text")
+    return subconfig(c, "text_config", f"{c.model_type}_text")
 
 
 def nested_or_flat(c: Config) -> Config:
@@ -117,7 +117,7 @@ def nested_or_flat(c: Config) -> Config:
 
 def seeing(c: Config, language: Config) -> Module:
     """A tower and a text of the family's own."""
-    vision = part(c, "vision_config", f"{c.model_type}_vision")
+    vision = subconfig(c, "vision_config", f"{c.model_type}_vision")
     side = vision.size("spatial_merge_size")
     count = vision.optional("num_position_embeddings")
     tower = image_kit.nested(vision, "visual")

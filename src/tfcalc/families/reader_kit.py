@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tfcalc.configs.config import MOST_LAYERS, Config
+from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.core.number import Num, product
 from tfcalc.families import image_kit
-from tfcalc.families.images import grid, part
+from tfcalc.families.images import grid
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.model import WithHead
@@ -64,7 +65,7 @@ def heads(text: Text, *, tied: Tied = outer, cap: str = "") -> dict[str, Top]:
 
 def text_of(model_type: str, *, over: Mapping[str, object] | None = None) -> Text:
     """Any text model, but one of this type where none is named, which has the defaults ``over`` its own."""
-    return lambda c: part(c, "text_config", model_type, over=over, free=True)
+    return lambda c: subconfig(c, "text_config", model_type, over=over, free=True)
 
 
 def reader(

@@ -8,7 +8,7 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, classifier, labels
-from tfcalc.families import layers as layers_kit
+from tfcalc.families import layers as layer_blocks
 from tfcalc.families.bert_tops import MASKED
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, buffer
@@ -73,14 +73,14 @@ def attention(
     heads = f"{side}_attention_heads"
     h, a, d = c.size("d_model"), c.size(heads), c.quotient("d_model", heads)
     drops = bool(c.get("attention_dropout"))
-    return layers_kit.multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, eager=OWN_SOFTMAX, **more)
+    return layer_blocks.multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, eager=OWN_SOFTMAX, **more)
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
     """Two maps, which stand in the layer itself, unless they have a name."""
     h, f, kind = c.size("d_model"), c.size(f"{side}_ffn_dim"), c.word("activation_function")
     drops = bool(c.get("activation_dropout"))
-    return layers_kit.network(name, ("fc1", "fc2"), h, f, kind, dropout=drops, as_weights=as_weights)
+    return layer_blocks.network(name, ("fc1", "fc2"), h, f, kind, dropout=drops, as_weights=as_weights)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -127,7 +127,7 @@ def layer(
 
 def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:
     """Layers one upon another, or so many equal ones."""
-    return layers_kit.stack(c, layers, f"{side}_layers")
+    return layer_blocks.stack(c, layers, f"{side}_layers")
 
 
 def equal_layers(c: Config, side: str, *, pre_norm: bool, mixer: Callable[..., Attention] = attention) -> Stack:

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.configs.config import Config
+from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.core.number import Num
 from tfcalc.families.image_kit import nested as nested
-from tfcalc.families.images import part
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.frames import Convolution, Stem
 from tfcalc.nn.listener import Listener, SoundProjector
@@ -127,7 +127,7 @@ def language(c: Config) -> Config:
     """The nested config of the language model."""
     nested = TEXT[c.model_type]
     if nested.whole:
-        return part(c, "text_config", nested.model_type, over=nested.own, free=True)
+        return subconfig(c, "text_config", nested.model_type, over=nested.own, free=True)
     return c.sub("text_config", nested.model_type, over=nested.own)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.families import t5_kit as kit
+from tfcalc.families.t5_kit import ALWAYS, HEADS, UNSCALED, attention, depth, generation, norm, plain, relative, seq2seq
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder
 from tfcalc.nn.local_attention import LocalAttention, LocalStack
 from tfcalc.nn.mixture import Router
@@ -18,12 +18,12 @@ ALIASES = {
     "num_hidden_layers": "num_layers",
     "head_dim": "d_kv",
 }
-LONG_HEADS = {name: kit.HEADS[name] for name in ("Model", "EncoderModel", "ForConditionalGeneration")}
+LONG_HEADS = {name: HEADS[name] for name in ("Model", "EncoderModel", "ForConditionalGeneration")}
 
 
 @family(
     "t5",
-    heads=kit.HEADS,
+    heads=HEADS,
     tie_word_embeddings=True,  # forced by __post_init__
 )
 def t5(c: Config) -> Module:
@@ -31,23 +31,23 @@ def t5(c: Config) -> Module:
 
     transformers 5 ties that matrix all the same, but loads the published one: ``tie_word_embeddings`` decides here.
     """
-    return kit.seq2seq(c)
+    return seq2seq(c)
 
 
-@family("mt5", heads=kit.UNSCALED)
+@family("mt5", heads=UNSCALED)
 def mt5(c: Config) -> Module:
     """Xue et al. 2020 (arXiv 2010.11934): T5 1.1 with more words."""
-    return kit.seq2seq(c)
+    return seq2seq(c)
 
 
 @family(
     "umt5",
-    heads=kit.ALWAYS,
+    heads=ALWAYS,
     tie_word_embeddings=True,  # forced by __post_init__
 )
 def umt5(c: Config) -> Module:
     """Chung et al. 2023 (arXiv 2304.09151): a table of relative positions in each layer."""
-    return kit.seq2seq(c, everywhere=True)
+    return seq2seq(c, everywhere=True)
 
 
 @family("longt5", heads=LONG_HEADS)
@@ -58,33 +58,33 @@ def longt5(c: Config) -> Module:
     """
     far = c.word("encoder_attention_type", ("local", "transient-global")) != "local"
     name = "TransientGlobalSelfAttention" if far else "LocalSelfAttention"
-    mixer = kit.attention(c, name, LocalAttention, causal=False, block=c.number("local_radius") + 1)
+    mixer = attention(c, name, LocalAttention, causal=False, block=c.number("local_radius") + 1)
     if far:
-        normed = kit.norm(c, "global_input_layer_norm")
+        normed = norm(c, "global_input_layer_norm")
         mixer = mixer.but(summarised=c.number("global_block_size"), summary_norm=normed)
-    whole = kit.seq2seq(c, mixer=mixer)
+    whole = seq2seq(c, mixer=mixer)
     assert isinstance(whole, EncoderDecoder | EncoderAlone)
     assert isinstance(whole.encoder, Decoder)
     table = f"block[0].layer.0.{name}.global_relative_attention_bias"
-    everywhere = kit.relative(c, table) if far else None
+    everywhere = relative(c, table) if far else None
     own = whole.encoder.to(LocalStack, near=whole.encoder.relative, far=everywhere, relative=None)
     return whole.but(encoder=own)
 
 
-@family("switch_transformers", heads=kit.UNSCALED | {"ForConditionalGeneration": kit.generation(scaled=True)})
+@family("switch_transformers", heads=UNSCALED | {"ForConditionalGeneration": generation(scaled=True)})
 def switch_transformers(c: Config) -> Module:
     """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
-    return kit.seq2seq(c, _sometimes_experts, tied=c.flag("tie_word_embeddings"))
+    return seq2seq(c, _sometimes_experts, tied=c.flag("tie_word_embeddings"))
 
 
 def _sometimes_experts(c: Config, side: str) -> list[Module]:
     """The second layer has experts, and each that is ``step`` after it."""
-    dense, h, count = kit.plain("mlp", c, c.word("dense_act_fn")), c.size("d_model"), c.size("num_experts")
+    dense, h, count = plain("mlp", c, c.word("dense_act_fn")), c.size("d_model"), c.size("num_experts")
     experts = dense.to(Networks, name="experts", count=count)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), logits="copies", format="float32")
     switch = Switch("mlp", router.but(result="stream"), experts, bool(c.get("router_jitter_noise")))
-    depth, some = c.number(kit.depth(c, side)), c.number(f"num_sparse_{side}_layers", least=0)
+    layers, some = c.number(depth(c, side)), c.number(f"num_sparse_{side}_layers", least=0)
     step = (
-        c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else depth // some if some else depth
+        c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else layers // some if some else layers
     )
-    return [switch if step == 1 or (step > 0 and place % step == 1) else dense for place in range(depth)]
+    return [switch if step == 1 or (step > 0 and place % step == 1) else dense for place in range(layers)]

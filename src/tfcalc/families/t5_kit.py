@@ -21,7 +21,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.relative import RelativeBias
 from tfcalc.nn.stack import around
 
-Networks = Callable[[Config, str], Sequence[Module]]
+MakeNetworks = Callable[[Config, str], Sequence[Module]]
 """Makes the networks of a stack's layers, of the config and the stack's name."""
 NAMES = ("q", "k", "v", "o")
 ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
@@ -76,7 +76,7 @@ def half(
     side: str,
     of: type[Decoder],
     mixers: Sequence[Attention],
-    networks: Networks,
+    networks: MakeNetworks,
     *,
     everywhere: bool = False,
     tied: bool = True,
@@ -105,7 +105,7 @@ def equal_networks(c: Config, side: str) -> list[Module]:
 
 def seq2seq(
     c: Config,
-    networks: Networks = equal_networks,
+    networks: MakeNetworks = equal_networks,
     *,
     everywhere: bool = False,
     tied: bool = True,

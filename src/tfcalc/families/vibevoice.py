@@ -5,11 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from tfcalc.configs.config import Config
-from tfcalc.configs.family import family
+from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.families.images import part
 from tfcalc.families.layers import network
 from tfcalc.families.sound_kit import HEADS, language, nested
 from tfcalc.nn.basic import Linear, Norm, parameter
@@ -69,7 +68,7 @@ def vibevoice_asr(c: Config) -> Module:
     """
     tokenizers = {"acoustic": {}, "semantic": {"hidden_size": 128}}
     encoders = {
-        name: part(c, f"{name}_tokenizer_encoder_config", CODEC, over=over, free=True)
+        name: subconfig(c, f"{name}_tokenizer_encoder_config", CODEC, over=over, free=True)
         for name, over in tokenizers.items()
     }
     hop = prod(encoders["acoustic"].numbers("downsampling_ratios", least=1))

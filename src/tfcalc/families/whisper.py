@@ -13,8 +13,8 @@ from tfcalc.families.sound_kit import ALONE, stem
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, parameter
 from tfcalc.nn.embeddings import TOKENS, Positions
-from tfcalc.nn.encoder_decoder import Alone, Transcriber
-from tfcalc.nn.frames import FramePlaces, SoundEncoder
+from tfcalc.nn.encoder_decoder import Alone
+from tfcalc.nn.frames import FramePlaces, SoundEncoder, Transcriber
 from tfcalc.nn.listener import ClipClassifier
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.number import Num, ceil_div, scaled
+from tfcalc.core import number
+from tfcalc.core.number import Num, ceil_div
 from tfcalc.families.layers import gated, stack
 from tfcalc.families.mamba import Channels
 from tfcalc.nn.basic import Embedding, Linear, Norm
@@ -19,7 +20,7 @@ from tfcalc.nn.module import Module
 def share(c: Config, name: str) -> Channels:
     """This factor of the hidden size, cut off."""
     times = c.factor(name)
-    return Channels(scaled(c.size("hidden_size"), times), scaled(c.number("hidden_size"), times))
+    return Channels(number.scaled(c.size("hidden_size"), times), number.scaled(c.number("hidden_size"), times))
 
 
 def fused(c: Config) -> bool:
@@ -56,7 +57,7 @@ def mlstm(c: Config) -> MatrixLSTM:
 def network(c: Config) -> GatedFeedForward:
     """The gated network, its width rounded up to a multiple."""
     h, bias, multiple = c.size("hidden_size"), c.flag("use_bias"), c.number("ffn_round_up_to_multiple_of")
-    width: Num = multiple * ceil_div(scaled(h, c.factor("ffn_proj_factor")), multiple)
+    width: Num = multiple * ceil_div(number.scaled(h, c.factor("ffn_proj_factor")), multiple)
     inward = ("proj_up_gate_z",) if fused(c) else ("proj_up_gate", "proj_up")
     return gated("ffn", (*inward, "proj_down"), h, width, "silu", bias=bias)
 

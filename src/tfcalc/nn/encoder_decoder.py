@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.frames import SoundEncoder
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
@@ -65,15 +64,6 @@ class EncoderDecoder(Module):
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
         return self.encoder(ids, ctx.alone(source)), source
-
-
-class Transcriber(EncoderDecoder):
-    """An encoder of sound, and a decoder that writes what it has heard."""
-
-    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
-        """What the encoder makes of the clips, and of how many frames."""
-        assert isinstance(self.encoder, SoundEncoder)
-        return self.encoder(x, ctx), self.encoder.heard(ctx)
 
 
 class Pair(Module):

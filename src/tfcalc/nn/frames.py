@@ -11,6 +11,7 @@ from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Sines, numbered
 from tfcalc.nn.encoder import through
+from tfcalc.nn.encoder_decoder import EncoderDecoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout
@@ -164,3 +165,12 @@ class SoundEncoder(Module):
         if self.halved:
             x = transpose(means(transpose(x, 1, 2), divide(ctx.stream.length, 2)), 1, 2)
         return self.norm(x, ctx)
+
+
+class Transcriber(EncoderDecoder):
+    """An encoder of sound, and a decoder that writes what it has heard."""
+
+    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
+        """What the encoder makes of the clips, and of how many frames."""
+        assert isinstance(self.encoder, SoundEncoder)
+        return self.encoder(x, ctx), self.encoder.heard(ctx)
