@@ -16,7 +16,6 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import divide
 from tfcalc.core.polynomial import symbols
-from tfcalc.families.transformer import Transformer
 from tfcalc.model import Model
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
@@ -27,6 +26,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device as piece_of
+from tfcalc.zoo.transformer import Transformer
 
 GIB = 2**30
 S, V, T = 2048, 51200, 8  # section 6: sequence length, vocabulary and tensor parallel size of all four models

@@ -16,7 +16,6 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
 from tfcalc.core.cost import Cached, Elementwise
 from tfcalc.execution.programs import program
-from tfcalc.families import kit
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -31,6 +30,7 @@ from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
+from tfcalc.zoo.blocks import decoders as kit
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = pytest.mark.torch

@@ -19,8 +19,6 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.tensors import tensors
 from tfcalc.execution.programs import program
-from tfcalc.families import kit
-from tfcalc.families.windows import both, windows
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import Behind
 from tfcalc.nn.module import Module
@@ -31,6 +29,8 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
+from tfcalc.zoo.blocks import decoders as kit
+from tfcalc.zoo.blocks.layers import both, windows
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytest.importorskip("transformers")

@@ -23,13 +23,13 @@ from tfcalc.core.items import steps as forward_steps
 from tfcalc.core.number import Num, total
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
-from tfcalc.families.transformer import Transformer
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.paths import dotted
 from tfcalc.report.sheet import Factors
 from tfcalc.symbols import legend, values
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training

@@ -150,7 +150,7 @@ def training(
     Where the tokens do not fill the last step, it is counted in proportion. Raises InvalidModel as
     :func:`~tfcalc.analysis.flops.flops`, UsageError for tokens that are none, or a workload that is no training step.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> training(Transformer(), 5120, Workload(phase="train")).total == 10 * flops(
     ...     Transformer(), Workload(phase="train")
     ... ).answer

@@ -12,7 +12,6 @@ from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.execution.measured import error_of
 from tfcalc.execution.programs import Code, compilable
-from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.formats.names import PLAIN, format_named
 from tfcalc.footprint.training.adapters import drops
 from tfcalc.footprint.training.optimizers import optimizer
@@ -22,6 +21,7 @@ from tfcalc.footprint.training.stored import packed
 from tfcalc.nn.model import WithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Training

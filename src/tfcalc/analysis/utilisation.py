@@ -131,7 +131,7 @@ def utilisation(
     MFU leaves out recomputation, HFU counts all that ``workload`` runs. Raises UsageError for a rate, a peak or
     a number of GPUs that is not above 0, and InvalidModel as :func:`~tfcalc.analysis.flops.flops`.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> used = utilisation(Transformer(), 100_000, Machines(peak=312e12))
     >>> used.mfu == used.model_flops * 100_000 / 312_000_000_000_000
     True

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import CappedExperts, Experts, PlainExperts, Routed
-from tfcalc.nn.shortcut import IdleExperts
-from tfcalc.nn.switch import Networks
+from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts, Routed
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul
@@ -22,6 +20,7 @@ from tfcalc.ops.select import index
 from tfcalc.ops.shapes import copied, reshape, split, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.latent import IdleExperts
 
 Products = Callable[[Linear, Tensor], Tensor]
 """One of an expert's maps, of all rows."""

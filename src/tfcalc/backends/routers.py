@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends.activations import activation
-from tfcalc.nn.every_expert import RouterOfAll
 from tfcalc.nn.mixture import Routed, Router, SparseMixer
-from tfcalc.nn.weighed_shared import RouterOfShared
 from tfcalc.ops.elementwise import add, pointwise, scaled, widest
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import log_sum_exp, softmax
@@ -14,6 +12,8 @@ from tfcalc.ops.shapes import cat, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.experts import RouterOfAll
+from tfcalc.zoo.inkling import RouterOfShared
 
 
 def routed(router: Router, x: Tensor) -> Routed:

@@ -24,9 +24,8 @@ from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.nn.mixture import Experts, Routed, Router
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.switch import Networks
+    from tfcalc.nn.mixture import Experts, Networks, Routed, Router
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Transformers:
@@ -115,8 +114,8 @@ class Transformers:
     def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
         from tfcalc.backends.experts import EXPERTS, every, some_idle
-        from tfcalc.nn.every_expert import AllExperts
-        from tfcalc.nn.shortcut import IdleExperts
+        from tfcalc.zoo.blocks.experts import AllExperts
+        from tfcalc.zoo.latent import IdleExperts
 
         if isinstance(experts, AllExperts):
             return every(experts, x, sent, ctx)

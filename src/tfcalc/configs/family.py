@@ -109,7 +109,7 @@ def find(model_type: object) -> Family:
     if not isinstance(model_type, str) or not model_type:
         raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "add it, or pass --as FAMILY")
     if model_type not in FAMILIES and (module := module_of(model_type)):
-        import_module(f"tfcalc.families.{module}")
+        import_module(f"tfcalc.zoo.{module}")
     if model_type not in FAMILIES:
         known = model_types()
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"

@@ -78,7 +78,7 @@ def _plain(layer: Module, drops: bool) -> bool:
 
 def _run_by(model: Model, implementation: str) -> tuple[Module, Transformers]:
     from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     if isinstance(model, HFModel) and implementation == "fused":
         from tfcalc.backends.fused import Fused

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
 DROPPED = 0.1
 """nn.Transformer's default probability; one for all places."""

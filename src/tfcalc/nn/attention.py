@@ -1,4 +1,9 @@
-"""Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back."""
+"""Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back.
+
+Attention sinks: a trained score for each head, beside those of the keys.
+
+Attention of one sequence to what an encoder has made of another.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +25,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
 if TYPE_CHECKING:
-    from tfcalc.nn.alibi import Alibi
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.rope import Rope
-    from tfcalc.nn.sinks import Sinks
+    from tfcalc.nn.positions import Alibi, RelativeBias, Rope
 
 
 class EagerCode(Frozen):
@@ -246,3 +248,55 @@ def attentions(module: Module) -> Iterator[Attention]:
 def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:
     """``b × l × a·d`` as ``b × l × a × d``."""
     return reshape(x, *x.shape[:2], heads, width)
+
+
+class Sinks(Stored):
+    """They take a share of each row's softmax, and have no value.
+
+    How a library does that is of no consequence to what is counted: a sink is a ``scale`` of what a head made; it
+    stands ``beside`` the scores in their softmax; or that is of all of them less the ``highest``.
+
+    Source: Xiao et al. 2023 (arXiv 2309.17453), section 3.3; gpt-oss (arXiv 2508.10925).
+    """
+
+    code: str = "scale"
+
+
+class CrossAttention(Attention):
+    """Queries of the stream, keys and values of the context's ``memory``, all of which each query sees.
+
+    Some classes hold it and never give it a memory to read (``reads``). A program may add zeros to its scores, which it
+    makes anew, where other attention adds a bias (``adds_zeros``).
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.3.
+    """
+
+    causal: bool = False
+    masked: bool = False
+    reads: bool = True
+    adds_zeros: bool = False
+
+    def runs(self, ctx: Context) -> bool:
+        """Where there is a memory."""
+        return self.reads and ctx.memory is not None
+
+    def source(self, x: Tensor, ctx: Context) -> Tensor:
+        """The memory."""
+        assert ctx.memory is not None
+        return ctx.memory.vectors
+
+    def sees(self, ctx: Context) -> Sequences:
+        """What the encoder read."""
+        assert ctx.memory is not None
+        return ctx.memory.of
+
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With zeros in the place of a bias, where it adds some."""
+        if not self.adds_zeros or ctx.memory is None:
+            return ctx
+        shape = (1, self.heads, ctx.stream.length, ctx.memory.of.length)
+        return ctx._replace(memory=ctx.memory._replace(bias=x.trace.new(shape, x.trace.compute, "zeros")))
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to the scores of the encoder's keys."""
+        return None if ctx.memory is None else ctx.memory.bias

@@ -14,11 +14,10 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
-    from tfcalc.nn.mixture import Experts, Routed, Router
+    from tfcalc.nn.mixture import Experts, Networks, Routed, Router
     from tfcalc.nn.model import WithHead
     from tfcalc.nn.module import Module
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.switch import Networks
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Backend(Protocol):

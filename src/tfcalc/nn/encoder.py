@@ -7,7 +7,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.positions import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import pointwise
 from tfcalc.ops.shapes import first

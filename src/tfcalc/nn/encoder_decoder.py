@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from tfcalc.nn.attention import CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context, Memory
-from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled

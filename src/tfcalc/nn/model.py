@@ -18,7 +18,7 @@ from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Decoder(Module):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.distances import Located
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.placed.modules import FewerGroups, Stage
+from tfcalc.zoo.classic import Located
 
 HIDDEN = (Stage, PreNorm, PostNorm, Parallel)
 """What drops some of the embedding, or of what its sub-layers make (``--hidden-dropout``, 0.1 by default)."""

@@ -24,18 +24,17 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.classic import Core, Layer, Network, OnData
-from tfcalc.nn.distances import Located
 from tfcalc.nn.embeddings import BUFFER, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
-from tfcalc.nn.indexed import IndexedAttention
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
 from tfcalc.placed.modules import Device, FewerGroups, Rows, Shared, Stage, Words
+from tfcalc.zoo.blocks.attention import IndexedAttention
+from tfcalc.zoo.classic import Core, Layer, Located, Network, OnData
 
 M = TypeVar("M", bound=Module)
 Rule = Callable[[Any, Layout], Module]

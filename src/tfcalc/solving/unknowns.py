@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
-from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.core.number import Num

@@ -14,11 +14,11 @@ from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.execution.kernel_choice import chosen
 from tfcalc.execution.training import every_kept
-from tfcalc.families.transformer import Transformer
 from tfcalc.footprint.plans import Training
 from tfcalc.footprint.training.precisions import precision as named
 from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component

@@ -16,7 +16,7 @@ from tfcalc.analysis.stated import for_programs
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
-from tfcalc.families.transformer import Transformer
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.footprint.plans import Serving, Training

@@ -1,0 +1,317 @@
+"""Recurrent mixers: short convolutions, Mamba, Mamba-2, gated delta networks.
+
+Short convolutions over time, which recurrent mixers have before their recurrence.
+
+Mamba's mixer: a selective state-space model, each channel with a state of its own.
+
+Mamba-2's mixer: a state-space model with heads, as linear attention has them.
+
+Gated delta networks: linear attention that corrects what its state holds, and forgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfcalc.core.cost import Cost
+from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.number import Num, divide
+from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.context import Context
+from tfcalc.nn.module import Module
+from tfcalc.ops import recurrences
+from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
+from tfcalc.ops.elementwise import activation, mul
+from tfcalc.ops.keeping import CONVOLUTION, FP32, STATE, by_sequence
+from tfcalc.ops.linear_attention import delta_rule
+from tfcalc.ops.recurrences import States, state_space
+from tfcalc.ops.rows import norm
+from tfcalc.ops.scan import recurrence
+from tfcalc.ops.shapes import cat, reshape, split, transpose
+from tfcalc.tape.tensor import Tensor
+
+
+class ShortConvolution(Module):
+    """Each channel by itself, over its last ``kernel`` tokens.
+
+    In decoding the last ``kernel`` inputs are cached, or those before the new one where a step is ``summed``: products
+    and sums instead of a convolution; of so many ``bits`` each, where they are not the model's.
+    """
+
+    kind = "convolution"
+
+    channels: Num
+    kernel: Num
+    bias: bool = True
+    summed: bool = False
+    bits: int | None = None
+
+    def held(self) -> Cost:
+        """W and b."""
+        weight = Weight("w", (self.channels, 1, self.kernel))
+        return Cost(weights=(weight, *([Weight("b", (self.channels,), minor=True, key="bias")] if self.bias else [])))
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On b × c × l."""
+        weight, bias, *_ = *self.weights(x.trace), None
+        kept = self.kernel - 1 if self.summed else self.kernel
+        cached = by_sequence(ctx.stream, CONVOLUTION, self.channels, kept, self.bits)
+        step = ctx.stream.cached is not None
+        if step and self.summed:
+            return summed_step(x, weight, bias, cached=cached)
+        return causal_convolution(x, weight, bias, cached=cached, step=step)
+
+
+class GroupedConvolution(Module):
+    """A convolution over time, without zeros at its ends: ``groups`` of channels each ``read`` as many as they make."""
+
+    kind = "convolution"
+
+    groups: Num
+    read: Num
+    kernel: Num
+
+    @property
+    def channels(self) -> Num:
+        """Those of all groups."""
+        return self.groups * self.read
+
+    def held(self) -> Cost:
+        """W and b."""
+        weight = Weight("w", (self.channels, self.read, self.kernel))
+        return Cost(weights=(weight, Weight("b", (self.channels,), minor=True, key="bias")))
+
+    def forward(self, x: Tensor, places: Num) -> Tensor:
+        """On b × c × l; at so many places."""
+        weight, bias = self.weights(x.trace)
+        return convolution(x, weight, bias, places, self.groups)
+
+
+class Mamba(Module):
+    """Channels after a short convolution, each a recurrence over ``states`` numbers; a second half gates.
+
+    The time step comes through a vector of ``rank``; with it B and C are made of the input (``x_proj``). Each of the
+    three may have a norm.
+
+    Source: Gu and Dao 2023 (arXiv 2312.00752), section 3.4; transformers' MambaMixer.
+    """
+
+    kind = "ssm"
+    loops = True
+
+    in_proj: Linear
+    conv1d: ShortConvolution
+    activation: str
+    x_proj: Linear
+    norms: tuple[Norm, ...]
+    dt_proj: Linear
+    A_log: Stored
+    D: Stored
+    out_proj: Linear
+    rank: Num
+    states: Num
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        channels = self.conv1d.channels
+        inner, gate = (transpose(each, 1, 2) for each in split(self.in_proj(x), [channels] * 2))
+        inner = self._convolved(inner, ctx)
+        made = self.x_proj(inner)
+        step, b, c = split(made, [self.rank, self.states, self.states])
+        if self.norms:
+            step, b, c = (norm(each, ctx) for norm, each in zip(self.norms, (step, b, c), strict=True))
+        if not x.trace.lowers:
+            return self.out_proj(self._counted(inner, self.dt_proj(step), ctx))
+        return self.out_proj(ctx.backend.scan(self, ctx, inner, gate, step, b, c))
+
+    def _convolved(self, x: Tensor, ctx: Context) -> Tensor:
+        """Token by token again, and activated, in the format that it was given in."""
+        trace = x.trace
+        made = self.conv1d(trace.to(x, trace.weights_format), ctx)
+        made = ctx.activation(self.activation, made)
+        return transpose(trace.to(made, x.dtype), 1, 2)
+
+    def _counted(self, x: Tensor, step: Tensor, ctx: Context) -> Tensor:
+        """Δ's softplus, the recurrence, and the gate."""
+        channels, states = self.conv1d.channels, self.states
+        activation("softplus", step, lambda: step, name="time_step")
+        cached = by_sequence(ctx.stream, STATE, channels, states, FP32)
+        formula = recurrences.selective_scan("scan", x.rows, channels, states)
+        made = recurrence(formula, x, x.shape, lambda: x, cached=cached)
+        return activation("silu", made, lambda: made, name="gate")
+
+
+class GroupedNorm(Norm):
+    """A norm of each of so many ``groups`` of a row by itself, with a weight for the whole row."""
+
+    groups: Num = 1
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each row."""
+        (weight,) = self.weights(x.trace)
+
+        def code() -> Tensor:
+            groups = reshape(x, *x.shape[:-1], self.groups, divide(self.width, self.groups))
+            return mul(reshape(ctx.backend.norm(self, groups, None, None), *x.shape), weight)
+
+        return norm(self.form, x, weight, None, code)
+
+
+class Mamba2(Module):
+    """``heads`` states of ``states`` × ``head_dim``, each decayed by one number; the heads of a group share B and C.
+
+    One matrix makes gate, input, B, C and time step; a short convolution mixes input, B and C. A ``norm`` of the output
+    together with its gate may follow, of each group by itself, or before the gate (``gate_last``). States are carried
+    over ``chunk`` tokens at a time.
+
+    Source: Dao and Gu 2024 (arXiv 2405.21060), section 7; transformers' Mamba2Mixer.
+    """
+
+    kind = "ssm"
+    loops = True
+
+    in_proj: Linear
+    conv1d: ShortConvolution
+    activation: str
+    dt_bias: Stored
+    A_log: Stored
+    D: Stored
+    norm: tuple[Norm, ...]
+    out_proj: Linear
+    heads: Num
+    head_dim: Num
+    states: Num
+    groups: Num
+    chunk: Num
+    gate_last: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        trace, channels, shared = x.trace, self.out_proj.fan_in, self.groups * self.states
+        gate, mixed, step = split(self._projected(x), [channels, self.conv1d.channels, self.heads])
+        made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
+        made = ctx.activation(self.activation, made)
+        inner, b, c = split(transpose(trace.to(made, mixed.dtype), 1, 2), [channels, shared, shared])
+        made = reshape(self._scanned(inner, b, c, step, ctx), *x.shape[:2], channels)
+        return self.out_proj(trace.to(self._gated(made, gate, ctx), x.dtype))
+
+    def _projected(self, x: Tensor) -> Tensor:
+        return self.in_proj(x)
+
+    def _scanned(self, x: Tensor, b: Tensor, c: Tensor, step: Tensor, ctx: Context) -> Tensor:
+        """The recurrence; in the tree with the softplus of the time step."""
+        stream, heads, rows = ctx.stream, self.heads, x.shape[:2]
+        if not x.trace.lowers:
+            activation("softplus", step, lambda: step, "time_step")
+        states = States(stream.batch, stream.length, heads, self.states, self.head_dim, step=stream.cached is not None)
+        x = reshape(x, *rows, heads, self.head_dim)
+        b, c = (reshape(each, *rows, self.groups, self.states) for each in (b, c))
+        cached = by_sequence(stream, STATE, heads, self.states * self.head_dim, FP32)
+        formula = state_space("scan", states, self.chunk)
+        return recurrence(formula, x, x.shape, lambda: ctx.backend.scan(self, ctx, x, b, c, step), cached=cached)
+
+    def _gated(self, x: Tensor, gate: Tensor, ctx: Context) -> Tensor:
+        """``norm(x · silu(gate))`` in fp32, or without a norm in the format that they have."""
+        trace = x.trace
+        if self.norm:
+            x, gate = trace.to(x, "float32"), trace.to(gate, "float32")
+        gate = ctx.activation("silu", gate, "gate")
+        x = x if self.gate_last else mul(x, gate)
+        for each in self.norm:
+            x = each(x, ctx)
+        return mul(x, gate) if self.gate_last else x
+
+
+class GatedDeltaNet(Module):
+    """``value_heads`` states of ``key_dim`` × ``value_dim``; the ``key_heads`` are shared evenly among them.
+
+    Queries, keys and values, ``mixed`` by one map or by three, pass a short convolution. A head writes with strength β
+    and decays by exp(−exp(A)·softplus(a + dt)), of which ``strengths`` are the maps; a norm of each head's output is
+    gated.
+
+    Source: Yang et al. 2024 (arXiv 2412.06464), section 3; transformers' Qwen3_5GatedDeltaNet, OlmoHybridGatedDeltaNet.
+    """
+
+    kind = "ssm"
+    loops = True
+
+    mixed: tuple[Linear, ...]
+    gate: Linear | None
+    strengths: tuple[Linear, ...]
+    conv1d: ShortConvolution
+    activation: str
+    dt_bias: Stored
+    A_log: Stored
+    norm: Norm
+    output: Linear
+    key_heads: Num
+    value_heads: Num
+    key_dim: Num
+    value_dim: Num
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        maps = [each(x) for each in self.mixed]
+        q, k, v = self._heads(maps[0] if len(maps) == 1 else cat(maps), ctx)
+        strength, decay = (each(x) for each in self.strengths)
+        gate = self.gate
+        assert gate is not None
+        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate(x), ctx)
+
+    def _heads(self, mixed: Tensor, ctx: Context) -> list[Tensor]:
+        """Queries, keys and values, head by head, after the convolution."""
+        keys, width = self.key_heads * self.key_dim, self.value_heads * self.value_dim
+        shapes = ((self.key_heads, self.key_dim),) * 2 + ((self.value_heads, self.value_dim),)
+        wide = split(self._convolved(transpose(mixed, 1, 2), ctx), [keys, keys, width])
+        return [reshape(each, *mixed.shape[:2], *shape) for each, shape in zip(wide, shapes, strict=True)]
+
+    def _normed(self, made: Tensor, gate: Callable[[], Tensor], ctx: Context) -> Tensor:
+        """Head by head, gated, and mapped back."""
+        rows, heads, width = made.shape[:2], self.value_heads, self.value_dim
+        made = self.norm(reshape(made, made.rows, width), ctx)
+        return self.output(reshape(self._gated(made, gate, ctx), *rows, heads * width))
+
+    def _convolved(self, x: Tensor, ctx: Context) -> Tensor:
+        made = self.conv1d(x.trace.to(x, x.trace.weights_format), ctx)
+        made = ctx.activation(self.activation, made)
+        return transpose(x.trace.to(made, x.dtype), 1, 2)
+
+    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor, ctx: Context) -> Tensor:
+        """The delta rule; in the tree with the softplus of the decay."""
+        stream, heads = ctx.stream, self.value_heads
+        if not q.trace.lowers:
+            activation("softplus", decay, lambda: decay, "time_step")
+        step = stream.cached is not None
+        states = States(stream.batch, stream.length, heads, self.key_dim, self.value_dim, step=step)
+        cached = by_sequence(stream, STATE, heads, self.key_dim * self.value_dim, FP32)
+        code = lambda: ctx.backend.scan(self, ctx, q, k, v, strength, decay)  # noqa: E731  # too long for one line
+        return recurrence(delta_rule("scan", states), v, v.shape, code, cached=cached)
+
+    def _gated(self, made: Tensor, opens: Callable[[], Tensor], ctx: Context) -> Tensor:
+        """In fp32, and then in the format of the norm."""
+        trace, given = made.trace, made.dtype
+        gate = trace.to(reshape(opens(), *made.shape), "float32")
+        gate = ctx.activation("silu", gate, "gate")
+        return trace.to(mul(made, gate), given)
+
+
+class JointDeltaNet(GatedDeltaNet):
+    """One map makes queries, keys, values and gates, another strengths and decays: key head by key head.
+
+    Source: transformers' Qwen3NextGatedDeltaNet.
+    """
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """What the tokens of ``x``, of b × l × h, make of each other."""
+        keys, heads, rows = self.key_heads, self.value_heads, x.shape[:2]
+        each = divide(heads, keys)
+        wide, narrow = (made(x) for made in self.mixed)
+        wide = reshape(wide, *rows, keys, 2 * self.key_dim + 2 * each * self.value_dim)
+        q, k, v, gate = split(wide, [self.key_dim, self.key_dim, each * self.value_dim, each * self.value_dim])
+        strength, decay = split(reshape(narrow, *rows, keys, 2 * each), [each, each])
+        v, gate = (reshape(part, *rows, heads, self.value_dim) for part in (v, gate))
+        strength, decay = (reshape(part, *rows, heads) for part in (strength, decay))
+        q, k = (reshape(part, *rows, keys * self.key_dim) for part in (q, k))
+        v = reshape(v, *rows, heads * self.value_dim)
+        q, k, v = self._heads(cat([q, k, v]), ctx)
+        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate, ctx)
