@@ -1,8 +1,6 @@
 """Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back.
 
-Attention sinks: a trained score for each head, beside those of the keys.
-
-Attention of one sequence to what an encoder has made of another.
+Sinks are a trained score for each head; cross-attention reads what an encoder has made of another sequence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Multi-head latent attention: keys and values of all heads are made of one vector for each token.
-
-Latent attention whose values are gated.
-"""
+"""Multi-head latent attention: keys and values of all heads are made of one vector for each token."""
 
 from __future__ import annotations
 

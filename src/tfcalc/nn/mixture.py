@@ -1,9 +1,4 @@
-"""A mixture of experts: many feed-forward networks, of which a router sends each token to a few.
-
-Modules of which there are several, and of which a token goes through some.
-
-Experts that are networks without a gate, of which each has weights of its own and runs by itself (Switch).
-"""
+"""A mixture of experts: many feed-forward networks, of which a router sends each token to a few."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Positions inside attention: rotary ones, ALiBi, and what is added to the scores for a distance.
-
-Rotary positions: how much of each head is turned, and what of that a library's code decides.
-
-ALiBi: positions that are nothing but a distance, which scores are lowered by.
-
-What is added to attention's scores for the distance of two tokens.
-"""
+"""Positions inside attention: rotary ones, ALiBi, and what is added to the scores for a distance."""
 
 from __future__ import annotations
 

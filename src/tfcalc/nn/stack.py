@@ -1,7 +1,4 @@
-"""Stacks of layers, which need not be alike.
-
-What runs one by one where it matters what is live when: layers, turns of the same layers, streams beside another.
-"""
+"""Stacks of layers, which need not be alike, and what runs one by one where it matters what is live when."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""BART's further kin: other sizes, prompts, sparse attention, experts.
-
-Layers that pass on two tensors.
-
-Attention within blocks of a sequence, and to and from a few tokens that all see (Pegasus-X).
-
-Prompts: keys and values of each layer that are trained, and seen beside those of tokens.
-"""
+"""BART's further kin: other sizes, prompts, blocks of a sequence with a few tokens that all see, experts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The Byte Latent Transformer: bytes are grouped to patches, and only patches run through the large model.
 
-Modules whose weights no gradient trains.
-
-A large model of patches between two small ones of bytes.
+The large model of patches stands between two small ones of bytes. No gradient trains what groups the bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The classic Transformer as modules that run.
+"""The classic Transformer: an encoder, a decoder, or both; by itself it reads vectors, in a model words.
 
-Positions that work inside attention: what each self-attention does with distances, and what its layers share.
+Positions inside attention, by what each self-attention does with distances and what its layers share:
 
 ================  =================================================================================
 ALiBi             slopes times distances, added to the scores: no parameters, a buffer of ``a``
@@ -12,10 +12,6 @@ DeBERTa           ``2D·h`` for all layers of a stack; in each ``2·h·a·d`` an
 ================  =================================================================================
 
 They are counted; no program is known that runs them as they stand here.
-
-A recurrent network over a sequence, in the place of a table of positions.
-
-The classic Transformer: an encoder, a decoder, or both; by itself it reads vectors, in a model words.
 """
 
 from __future__ import annotations

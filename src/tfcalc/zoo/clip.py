@@ -1,7 +1,4 @@
-"""CLIP and SigLIP: a text and a vision tower whose vectors are compared.
-
-Towers of texts and of images, and how alike what they make of them is.
-"""
+"""CLIP and SigLIP: a text and a vision tower whose vectors are compared."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CPM-Ant: a trained prompt before the text, and a bias for how far, and in which segments, two tokens stand.
-
-Decoders that read a trained prompt before the text, and see how far, and in which segments, two tokens stand.
-"""
+"""CPM-Ant: a trained prompt before the text, and a bias for how far, and in which segments, two tokens stand."""
 
 from __future__ import annotations
 

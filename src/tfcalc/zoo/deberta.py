@@ -1,9 +1,4 @@
-"""DeBERTa: relative positions, compared with content in a way of their own.
-
-Attention that compares content with content, content with position, and position with content (DeBERTa).
-
-What DeBERTa has around its attention: embeddings without padding, vectors of distances, a convolution.
-"""
+"""DeBERTa: attention that compares content with content, content with position, and position with content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""DeepSeek-V4: compressed attention, hyper-connections, and experts that the first layers choose by a table.
-
-Attention to a window of keys and to summaries of all that stand before: DeepSeek-V4's.
-"""
+"""DeepSeek-V4: compressed attention, hyper-connections, and experts that the first layers choose by a table."""
 
 from __future__ import annotations
 

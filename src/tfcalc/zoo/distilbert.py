@@ -1,7 +1,4 @@
-"""BERTs made small: DistilBERT, MobileBERT, SqueezeBERT.
-
-Layers that are narrower than the stream, with several feed-forward networks each (MobileBERT).
-"""
+"""BERTs made small: DistilBERT, MobileBERT, SqueezeBERT."""
 
 from __future__ import annotations
 

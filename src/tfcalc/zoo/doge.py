@@ -1,11 +1,4 @@
-"""Doge: Llama with a learned mask over keys, weighted residuals, and experts of a single neuron each.
-
-Attention with a learned mask over keys.
-
-Experts of a single neuron each, of which a token finds its own among very many.
-
-Layers whose stream is weighted before what a sub-layer made is added to it.
-"""
+"""Doge: Llama with a learned mask over keys, weighted residuals, and experts of a single neuron each."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """dots 3 Note: latent attention in two sizes, experts, and towers for images and for sound.
 
-An encoder of sound that halves bands and time alike, and maps what it has made to the width of a text.
-
-dots 3 Note's encoder of sound.
-
-dots 3 Note's tower for images: more experts the higher the layer.
+The tower for images has more experts the higher the layer; the encoder of sound halves bands and time alike.
 """
 
 from __future__ import annotations

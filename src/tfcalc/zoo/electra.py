@@ -1,9 +1,4 @@
-"""BERTs whose words' vectors have a width of their own: ALBERT, ELECTRA, ConvBERT, RemBERT, RoFormer.
-
-Attention by some heads, and beside it convolutions whose kernels are made of the tokens themselves (ConvBERT).
-
-Layers that run several times, each time with the same weights (ALBERT).
-"""
+"""BERTs whose words' vectors have a width of their own: ALBERT, ELECTRA, ConvBERT, RemBERT, RoFormer."""
 
 from __future__ import annotations
 

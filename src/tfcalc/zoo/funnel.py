@@ -1,9 +1,4 @@
-"""Funnel Transformer: blocks of layers, each on a sequence half as long as the one before.
-
-Attention to a longer sequence than that of the queries, by content, by distance and by segment (Funnel).
-
-Stacks that make a sequence shorter from block to block, and long again (Funnel).
-"""
+"""Funnel Transformer: blocks of layers, each on a sequence half as long as the one before, and long again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Gemma 3n: several residual streams, a table of tokens for each layer, and late layers that reuse keys and values.
-
-Alternating updates: several residual streams, of which a layer computes one and predicts the others.
-"""
+"""Gemma 3n: several residual streams, a table of tokens for each layer, and late layers that reuse keys and values."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
 """Gemma 4 with images and sounds, where a config has a part for them.
 
-Attention in chunks of a long sequence, with trained keys for relative positions.
-
-Layers of light convolutions: attention and a convolution between two half networks (arXiv 2005.08100).
-
-Linear maps whose input and output are cut off at numbers that the model holds.
-
-Gemma 4's tower: patches with the places that they have, a square of which becomes their mean.
+A square of patches becomes their mean in the tower for images. Sound runs through light convolutions (arXiv 2005.08100)
+and attention in chunks with trained keys for relative positions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""GIT: BERT's layers as a decoder that reads an image's patches before the text.
-
-Decoders that read an image's vectors before the words, as part of their own sequence (GIT).
-"""
+"""GIT: BERT's layers as a decoder that reads an image's patches before the text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""GOT-OCR 2: SAM's tower, whose vectors two convolutions bring down to those of a text.
-
-Convolutions of vectors of patches, as they lie in an image.
-"""
+"""GOT-OCR 2: SAM's tower, whose vectors two convolutions bring down to those of a text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Granite Speech: a Conformer, a Q-Former over windows of its frames, and a Granite.
-
-Encoders that guess half-way what was said, and queries that read windows of what they made (Granite Speech).
-"""
+"""Granite Speech: a Conformer, a Q-Former over windows of its frames, and a Granite."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The Hierarchical Reasoning Model for text: two stacks of layers that are run through again and again.
-
-Two stacks of layers that run through again and again, a slow one and a fast one (hierarchical reasoning).
-"""
+"""The Hierarchical Reasoning Model for text: two stacks of layers that are run through again and again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Hybrids of attention and state-space layers: Jamba, Granite 4, Nemotron-H.
-
-Falcon-H1's parts: each with numbers that it multiplies by, and attention beside a recurrence in one layer.
-"""
+"""Hybrids of attention and state-space layers: Jamba, Granite 4, Nemotron-H."""
 
 from __future__ import annotations
 

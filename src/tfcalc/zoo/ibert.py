@@ -1,7 +1,4 @@
-"""I-BERT: RoBERTa with what it needs to run on integers.
-
-Modules that keep each weight a second time, as an integer, and the range of what runs through them (I-BERT).
-"""
+"""I-BERT: RoBERTa with what it needs to run on integers."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""Inkling's text: learned distances, short convolutions everywhere, shared experts among which a router weighs.
+"""Inkling and Inkling 2: learned distances, short convolutions everywhere, shared experts that a router weighs.
 
-What looks a few tokens back beside attention: short convolutions added to what they read, and trained distances.
-
-Logits of fewer words than the table has rows.
-
-Mixtures whose router weighs the experts that every token goes through, too.
-
-Attention whose queries and keys are kept under a length, with a sink for each token, and near convolutions.
-
-Attention over depth: what a layer reads is a mixture of the sums of the blocks of layers before it.
-
-Inkling 2's text: windows and full attention, both with learned distances, short convolutions and gates.
+Inkling 2 keeps queries and keys under a length, has a sink for each token, and attention over depth: a layer reads a
+mixture of the sums of the blocks of layers before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kimi Linear and Ling 2.5 (Bailing): Kimi Delta Attention, latent attention in some layers, experts in most.
 
-Kimi Delta Attention: a gated delta network that forgets each channel of its keys at a rate of its own.
+Kimi Delta Attention is a gated delta network that forgets each channel of its keys at a rate of its own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Models that took over DeepSeek's latent attention, some without its experts, some with more beside it.
-
-Layers with two attentions and two dense networks, and experts beside the second half of them (LongCat-Flash).
-
-A norm whose output is gated by a small network of itself.
-"""
+"""Models that took over DeepSeek's latent attention, some without its experts, some with more beside it."""
 
 from __future__ import annotations
 

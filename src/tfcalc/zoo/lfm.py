@@ -1,7 +1,4 @@
-"""LFM2 and LFM3 of Liquid AI: short convolutions, and attention in some layers.
-
-A gated short convolution in the place of attention.
-"""
+"""LFM2 and LFM3 of Liquid AI: short convolutions, and attention in some layers."""
 
 from __future__ import annotations
 

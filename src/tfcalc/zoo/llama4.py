@@ -1,9 +1,4 @@
-"""Llama 4: a vision tower before the text.
-
-Towers that give fewer and wider vectors than they have patches: pixels move from both sides into the width.
-
-Llama 4's text: experts in every layer or in some, chunks of the sequence, layers without positions.
-"""
+"""Llama 4: experts in every layer or in some, chunks of the sequence, layers without positions; a tower for images."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Llama's further kin: other feed-forward networks, other places for biases and norms.
-
-Heads of more than one map.
-
-Differential attention: what one half of the values makes, less λ times what the other half makes.
-"""
+"""Llama's further kin: other feed-forward networks, other places for biases and norms."""
 
 from __future__ import annotations
 

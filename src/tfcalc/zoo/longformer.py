@@ -1,9 +1,4 @@
-"""BERTs that read long sequences: their attention does not compare all pairs.
-
-Attention with a convolution of the values of each head beside it (Nyströmformer, YOSO).
-
-A Fourier transform in the place of attention (FNet).
-"""
+"""BERTs that read long sequences: their attention does not compare all pairs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""BERTs that read more than words: entities, tables, how a character sounds and looks.
-
-Which cells of a table answer a question (TAPAS).
-
-Encoders that read entities beside words, with vectors of their own (LUKE).
-"""
+"""BERTs that read more than words: entities, tables, how a character sounds and looks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mixtures of experts whose layers differ in their heads: MiMo-V2-Flash, Laguna.
-
-Attention whose values are multiplied by a number.
-"""
+"""Mixtures of experts whose layers differ in their heads: MiMo-V2-Flash, Laguna."""
 
 from __future__ import annotations
 

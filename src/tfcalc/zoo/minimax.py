@@ -1,6 +1,6 @@
 """MiniMax-01: Mixtral with lightning attention in most layers.
 
-Lightning attention: linear attention whose heads forget at fixed rates, computed by blocks.
+Lightning attention is linear attention whose heads forget at fixed rates, computed by blocks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""MiniMax-M3's text: blocks of keys chosen by an indexer, shared experts, gates and inputs of one matrix.
-
-Attention to blocks of keys that an indexer chooses: the best score in a block is the block's.
-"""
+"""MiniMax-M3's text: blocks of keys chosen by an indexer, shared experts, gates and inputs of one matrix."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Llama 3.2 Vision: Llama with layers between its own that read an image's tiles.
-
-Layers whose sub-layers stand behind gates: a trained number for each, of which the tanh is taken.
-
-Towers for images that are cut into tiles, all of which see each other (Llama 3.2 Vision).
-"""
+"""Llama 3.2 Vision: Llama with layers between its own that read an image's tiles."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""ModernVBERT and UltraVBERT: patches that lie side by side, through one linear map, among an encoder's words.
-
-Maps through a narrower width, of which logits are made.
-"""
+"""ModernVBERT and UltraVBERT: patches that lie side by side, through one linear map, among an encoder's words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Nemotron 3.5 Transcribe: an encoder of speech, one of speakers beside it, and a Nemotron-H.
-
-Encoders that hear what is said, and by whom: each frame gets fixed vectors of those who speak (Nemotron 3.5).
-"""
+"""Nemotron 3.5 Transcribe: an encoder of speech, one of speakers beside it, and a Nemotron-H."""
 
 from __future__ import annotations
 

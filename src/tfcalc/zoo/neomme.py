@@ -1,7 +1,4 @@
-"""NeoMME: an encoder of words and of patches of images.
-
-Layers that mix the stream with the embedding, and attention that leaves out a token's own value (NeoMME).
-"""
+"""NeoMME: an encoder of words and of patches of images."""
 
 from __future__ import annotations
 

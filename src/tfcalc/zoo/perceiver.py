@@ -1,7 +1,4 @@
-"""Perceiver: a few latent vectors read a long input, and are read by the queries of the output.
-
-A few latent vectors that read a long input, and are read by the queries of the output (Perceiver).
-"""
+"""Perceiver: a few latent vectors read a long input, and are read by the queries of the output."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Phi-4-multimodal: a Phi-3 that sees with SigLIP and hears with a Conformer.
-
-What a language model sees and hears with, where that stands beside its table of words (Phi-4-multimodal).
-
-Encoders of a spectrogram whose layers add a trained number to each score, by how far two frames are apart.
-"""
+"""Phi-4-multimodal: a Phi-3 that sees with SigLIP and hears with a Conformer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pixtral's tower, for images of any shape, and Mistral Small 3.1 that reads it.
-
-Images of any shape, whose patches lie in one sequence.
-"""
+"""Pixtral's tower, for images of any shape, and Mistral Small 3.1 that reads it."""
 
 from __future__ import annotations
 

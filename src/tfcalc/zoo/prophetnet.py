@@ -1,7 +1,4 @@
-"""ProphetNet: an encoder-decoder that guesses the next few words at once.
-
-Decoders that guess several of the next words at once, each in a stream of its own (ProphetNet).
-"""
+"""ProphetNet: an encoder-decoder that guesses the next few words at once."""
 
 from __future__ import annotations
 

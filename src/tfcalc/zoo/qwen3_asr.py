@@ -1,7 +1,4 @@
-"""Qwen3-ASR: convolutions over pieces of a spectrogram, attention within windows, and a Qwen3.
-
-Encoders of sound that read a spectrogram piece by piece (Qwen3-ASR).
-"""
+"""Qwen3-ASR: convolutions over pieces of a spectrogram, attention within windows, and a Qwen3."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Qwen3-Next and Qwen3.5: gated delta networks in three layers of four, gated attention in the fourth.
-
-Attention whose output is gated.
-"""
+"""Qwen3-Next and Qwen3.5: gated delta networks in three layers of four, gated attention in the fourth."""
 
 from __future__ import annotations
 

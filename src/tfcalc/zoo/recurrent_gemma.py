@@ -1,7 +1,4 @@
-"""RecurrentGemma: Griffin's recurrent blocks, and local attention in every third layer.
-
-Griffin's recurrent block: a gated linear recurrence of each channel.
-"""
+"""RecurrentGemma: Griffin's recurrent blocks, and local attention in every third layer."""
 
 from __future__ import annotations
 

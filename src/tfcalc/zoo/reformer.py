@@ -1,9 +1,4 @@
-"""Reformer: attention in chunks, positions as sums of axes, layers whose inputs can be computed back.
-
-Attention of a query to the keys of its chunk and of the neighbouring ones (Reformer).
-
-Layers whose inputs are computed back from what they make, so that none is kept (Reformer).
-"""
+"""Reformer: attention in chunks, positions as sums of axes, layers whose inputs can be computed back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""RWKV: recurrent networks that are trained like transformers.
-
-RWKV-4: attention as a recurrence over decaying sums, and a feed-forward network with a gate.
-"""
+"""RWKV-4: attention as a recurrence over decaying sums, and a feed-forward network with a gate."""
 
 from __future__ import annotations
 

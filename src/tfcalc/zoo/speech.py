@@ -1,7 +1,4 @@
-"""Language models that hear with encoders of other kinds than Whisper's.
-
-Layers in which a vector that is the same for all tokens scales what a sub-layer reads.
-"""
+"""Language models that hear with encoders of other kinds than Whisper's."""
 
 from __future__ import annotations
 

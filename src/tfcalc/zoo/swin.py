@@ -1,7 +1,4 @@
-"""Swin: attention in windows, in stages that halve the image and double the width.
-
-Stages of a tower, which see an image more and more coarsely, in wider and wider vectors.
-"""
+"""Swin: attention in windows, in stages that halve the image and double the width."""
 
 from __future__ import annotations
 

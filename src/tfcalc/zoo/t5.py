@@ -1,9 +1,4 @@
-"""T5 and its kin: positions are a bias of the attention's scores.
-
-Attention to what is near, and to summaries of what is not (LongT5).
-
-What T5 is composed of: positions are a bias of the attention's scores.
-"""
+"""T5 and its kin: positions are a bias of the attention's scores."""
 
 from __future__ import annotations
 

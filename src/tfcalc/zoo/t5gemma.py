@@ -1,7 +1,4 @@
-"""T5Gemma: a Gemma that reads, and a Gemma that writes.
-
-Encoder-decoders whose decoder reads itself and the encoder by one attention (T5Gemma 2).
-"""
+"""T5Gemma: a Gemma that reads, and a Gemma that writes."""
 
 from __future__ import annotations
 

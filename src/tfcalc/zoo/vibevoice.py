@@ -1,7 +1,4 @@
-"""VibeVoice-ASR: raw sound through two encoders of convolutions, and a Qwen2.
-
-Encoders of raw sound in stages, each of which shortens the time (VibeVoice's codec).
-"""
+"""VibeVoice-ASR: raw sound through two encoders of convolutions that shorten the time in stages, and a Qwen2."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""XLM and FlauBERT: BERT-like encoders, whose parts of a kind stand together in the checkpoint.
-
-Encoders that multiply each layer's output by what says which tokens are there (XLM).
-"""
+"""XLM and FlauBERT: BERT-like encoders, whose parts of a kind stand together in the checkpoint."""
 
 from __future__ import annotations
 

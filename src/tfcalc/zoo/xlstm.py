@@ -1,7 +1,4 @@
-"""xLSTM: recurrent networks with a matrix for a memory.
-
-The matrix LSTM of xLSTM: linear attention with exponential gates.
-"""
+"""xLSTM: recurrent networks with a matrix for a memory, which are linear attention with exponential gates."""
 
 from __future__ import annotations
 

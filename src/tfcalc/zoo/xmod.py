@@ -1,7 +1,4 @@
-"""X-MOD: RoBERTa with a small network in each layer for each language.
-
-Layers with a small network for each language, of which a text goes through its own (X-MOD).
-"""
+"""X-MOD: RoBERTa with a small network in each layer for each language."""
 
 from __future__ import annotations
 

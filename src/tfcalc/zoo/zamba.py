@@ -1,10 +1,6 @@
 """Zamba and Zamba2: Mamba in every layer, and a transformer block that several layers share.
 
-Maps with a low-rank map beside them, which a layer has of its own where it shares the others (Zamba2).
-
-Mamba's mixer with heads: each makes time step, B and C of its own channels alone.
-
-Transformer blocks that several layers share, beside a mixer that each of them has of its own (Zamba).
+Zamba2's layers have low-rank maps of their own beside the shared ones.
 """
 
 from __future__ import annotations

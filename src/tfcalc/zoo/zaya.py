@@ -1,9 +1,4 @@
-"""ZAYA1: compressed convolutional attention, and a router that is a network of its own.
-
-A router that is a network of its own, and hands on what it has seen to the router of the next layer.
-
-Compressed convolutional attention: queries and keys of few heads, mixed over a few tokens by two convolutions.
-"""
+"""ZAYA1: compressed convolutional attention, and a router that is a network of its own."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Kinds of attention that few families have.
-
-Attention whose output is gated by what is made of its input when the output is there.
-
-Attention that looks both ways, but for what a mask hides.
-
-Attention whose keys and values a program takes out of one map by an index.
-"""
+"""Kinds of attention that few families have: gated behind its output, masked by what is given, indexed maps."""
 
 from __future__ import annotations
 

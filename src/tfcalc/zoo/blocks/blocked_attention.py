@@ -1,11 +1,4 @@
-"""Attention by blocks and windows in encoders of long sequences.
-
-Attention of blocks of tokens to a few other blocks, as BigBird has it.
-
-Attention to what is near on both sides, and to a few tokens that all see (Longformer).
-
-Encoders of long sequences, which are filled up to whole blocks or windows first (Longformer, BigBird).
-"""
+"""Attention by blocks and windows in encoders of long sequences, filled up to whole ones (BigBird, Longformer)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""Encoders like BERT: embeddings, layers and heads.
-
-Embeddings that read more than words and places, or that read words in another way.
-
-Linear maps that mix only the channels of a group.
-
-What BERT and its kin are composed of.
-
-What BERT and its kin put on top where they are modules: predictions of words, classes of sequences and of tokens.
-"""
+"""Encoders like BERT: embeddings, layers, and heads that are modules."""
 
 from __future__ import annotations
 

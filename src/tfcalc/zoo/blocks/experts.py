@@ -1,11 +1,4 @@
-"""Mixtures of experts as configs describe them, and kinds of experts that few families have.
-
-A mixture whose program has every expert read every token, though most of what they make weighs nothing.
-
-Gated networks whose gate and input are cut off.
-
-What mixtures of experts are composed of, read from the fields that nearly all configs share.
-"""
+"""Mixtures of experts by the fields that nearly all configs share, and kinds of experts that few families have."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Parts of Gemma 3n and Gemma 4: shared keys, per-layer embeddings, experts beside a dense network.
-
-Attention to the keys and values of an earlier layer.
-
-A vector of each token for each layer, from a table of its own (per-layer embeddings).
-
-Experts beside a dense network, each with norms of their own, and a vector of the layer's own behind them.
-"""
+"""Parts of Gemma 3n and Gemma 4: keys of an earlier layer, per-layer embeddings, experts beside a dense network."""
 
 from __future__ import annotations
 

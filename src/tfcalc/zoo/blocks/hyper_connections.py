@@ -1,7 +1,4 @@
-"""Hyper-connections: a residual stream that is several vectors wide.
-
-What models with several residual streams are composed of.
-"""
+"""Hyper-connections: a residual stream that is several vectors wide."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Layers as configs describe them: names of maps, windows, attention and networks by their sizes, stacks.
-
-Names of maps that many families have in common.
-
-Layers of which some see a window of the tokens before them: the same weights, fewer keys.
-
-What layers are made of, by their sizes: attention and networks whose maps have names, and stacks of layers.
-"""
+"""Parts of layers by their sizes: names of maps, windows, attention and networks, stacks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Towers for images of any size, whose patches lie in one row.
-
-Towers for images of any size, whose patches lie in one row: those of one image behind those of another.
-
-What towers for images of any size are composed of.
-"""
+"""Towers for images of any size, whose patches lie in one row: those of one image behind those of another."""
 
 from __future__ import annotations
 

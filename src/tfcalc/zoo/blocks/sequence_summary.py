@@ -1,9 +1,4 @@
-"""Heads that make one vector of a sequence first (XLNet, XLM).
-
-Heads that make one vector of a sequence first, and heads that look for answers (XLNet, XLM).
-
-What XLNet and XLM put on top: one vector of each sequence, and answers.
-"""
+"""Heads that make one vector of a sequence first, and heads that look for answers (XLNet, XLM)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
-"""Encoders of sound, and language models that hear.
+"""Models that hear: convolutions over samples or a spectrogram, encoders (Whisper's, Conformers), and a language model.
 
-What is made of sound: convolutions over its samples or its spectrogram, where its frames stand, and encoders.
-
-Language models that hear: an encoder of sound, a projector of its frames, and the decoder that reads these.
-
-Layers that hear: attention and convolutions over time between two halves of a network (the Conformer).
-
-What models that hear are composed of: Whisper's stem, a projector, and the language model that is nested in them.
+A projector makes vectors of the decoder's width of the encoder's frames.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""Recurrent mixers: short convolutions, Mamba, Mamba-2, gated delta networks.
-
-Short convolutions over time, which recurrent mixers have before their recurrence.
-
-Mamba's mixer: a selective state-space model, each channel with a state of its own.
-
-Mamba-2's mixer: a state-space model with heads, as linear attention has them.
-
-Gated delta networks: linear attention that corrects what its state holds, and forgets.
-"""
+"""Recurrent mixers: short convolutions over time, Mamba, Mamba-2, gated delta networks."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Language models that read images.
-
-Language models that read images: what a tower sees is projected, and stands among the words.
-
-What language models that read images are composed of: a tower, a projector, and any text model.
-"""
+"""Language models that read images: a tower, a projector, and any text model that reads its vectors among the words."""
 
 from __future__ import annotations
 

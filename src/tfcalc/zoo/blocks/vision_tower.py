@@ -1,19 +1,4 @@
-"""Towers that read images: patches, layers, windows, heads, and their configs.
-
-Images as sequences of patches: a vector for each patch, and where it stands.
-
-Towers: what reads images alone, as a sequence of patches that all see each other.
-
-What is made of a tower's vectors: classes of the image, or its hidden patches.
-
-Attention within windows of an image, and what it adds for where two patches of a window lie to each other.
-
-Layers whose sub-layers' outputs are multiplied by trained scales.
-
-Images as sequences of patches, and what vision towers have in common.
-
-What towers that read images are composed of.
-"""
+"""Towers that read images as sequences of patches: embeddings, layers, windows, and heads on their vectors."""
 
 from __future__ import annotations
 
