@@ -105,11 +105,11 @@ class Attention(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        return ctx.backend.multi_head(self, x, ctx) if x.trace.lowers else self.by_maps(x, ctx)
+        return ctx.backend.multi_head(self, x, ctx)
 
     def by_maps(self, x: Tensor, ctx: Context) -> Tensor:
         """The same with queries, keys and values by maps of their own."""
-        ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
+        ctx = self.with_bias(x, ctx)
         made = self.mixed(list(self._projected(x, self.source(x, ctx), ctx)), ctx, x)
         return called(self.output(made if self.sub_norm is None else self.sub_norm(made, ctx)), "output")
 

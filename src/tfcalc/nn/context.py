@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import activation
@@ -96,6 +96,56 @@ class Backend(Protocol):
         ...
 
 
+class Counted:
+    """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
+
+    fuses = False
+
+    @property
+    def layers(self) -> Backend:
+        """Itself."""
+        return self
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """Nothing: the pairs that a mask leaves are counted without one."""
+        return ctx
+
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """Nothing: a bias moves no product."""
+        return ctx
+
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """By its maps."""
+        return attention.by_maps(x, ctx)
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """Nothing: of an activation that counts, the operation is."""
+        return x
+
+    def route(self, router: Router, x: Tensor) -> Routed:
+        """The scores of all experts."""
+        return router.counted(x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """Those of each token."""
+        return experts.counted(x, sent, ctx)
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """Likewise."""
+        return experts.counted(x, sent, ctx)
+
+    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+        """The logits, and their loss."""
+        return model.counted_loss(x, ctx)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError: no operation asks for the rest, where it is counted itself."""
+        raise AttributeError(f"operations that are counted run no kernels: {name}")
+
+
+COUNTED: Any = Counted()
+
+
 class Cache(Protocol):
     """What the modules of a model keep from one step of decoding to the next."""
 
@@ -156,14 +206,13 @@ class Context(NamedTuple):
 
     @property
     def backend(self) -> Backend:
-        """Whose code runs; where operations are only counted, none does."""
-        assert self.code is not None
-        return self.code
+        """Whose code runs."""
+        return COUNTED if self.code is None else self.code
 
     @property
     def fuses(self) -> bool:
         """Whether gates are one kernel."""
-        return self.code is not None and self.code.fuses
+        return self.backend.fuses
 
     @property
     def drops(self) -> bool:

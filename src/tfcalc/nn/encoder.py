@@ -32,7 +32,7 @@ class Layers(Module):
         """Of the embedding."""
         for part in self.before:
             x = part(x, ctx)
-        if self.relative is not None and x.trace.lowers:
+        if self.relative is not None:
             ctx = ctx._replace(bias=self.relative(x, ctx))
         x = through(self.layers, x, ctx, self.masks)
         return x if self.norm is None else self.norm(x, ctx)
@@ -40,9 +40,7 @@ class Layers(Module):
 
 def through(layers: Stack, x: Tensor, ctx: Context, masks: tuple[Num | None, ...] = ()) -> Tensor:
     """What these layers make, with what a program makes for them all."""
-    if x.trace.lowers:
-        ctx = ctx.backend.begin(ctx, x, list(attentions(layers)), masks)
-    return layers(x, ctx)
+    return layers(x, ctx.backend.begin(ctx, x, list(attentions(layers)), masks))
 
 
 class Encoder(Module):

@@ -80,7 +80,7 @@ class Classifier(Module):
         x = self._read(x, ctx)
         x = x if self.transform is None else self.transform(x, ctx)
         for place, each in enumerate(self.maps):
-            if place and x.trace.lowers:  # of so few vectors that it is not counted
+            if place:  # of so few vectors that it is not counted
                 x = ctx.backend.activation(self.activation, x)
             if self.dropped and ctx.drops and each.name not in self.undropped:
                 x = dropout(x, f"{each.name}_dropout")

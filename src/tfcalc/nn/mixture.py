@@ -83,7 +83,11 @@ class Router(Linear):
     def sent(self, x: Tensor, ctx: Context) -> Routed:
         """Where each token goes."""
         with x.trace.inside(self):
-            return ctx.backend.route(self, x) if x.trace.lowers else Routed(self.forward(x))
+            return ctx.backend.route(self, x)
+
+    def counted(self, x: Tensor) -> Routed:
+        """The scores of all experts, where operations are counted."""
+        return Routed(self.forward(x))
 
 
 class SparseMixer(Router):
@@ -104,9 +108,11 @@ class Experts(Several, GatedFeedForward):
     def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         with x.trace.inside(self):
-            if x.trace.lowers:
-                return ctx.backend.experts(self, x, sent, ctx)
-            return combined(self.forward(x, ctx), sent.weights)
+            return ctx.backend.experts(self, x, sent, ctx)
+
+    def counted(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """The same, where operations are counted."""
+        return combined(self.forward(x, ctx), sent.weights)
 
 
 class PlainExperts(Experts):
@@ -195,9 +201,11 @@ class Networks(Several, FeedForward):
     def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         with x.trace.inside(self):
-            if x.trace.lowers:
-                return ctx.backend.networks(self, x, sent, ctx)
-            return combined(self.forward(x, ctx), sent.weights)
+            return ctx.backend.networks(self, x, sent, ctx)
+
+    def counted(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+        """The same, where operations are counted."""
+        return combined(self.forward(x, ctx), sent.weights)
 
 
 class Switch(Module):
@@ -220,4 +228,4 @@ class Switch(Module):
 
     def _read(self, x: Tensor, ctx: Context) -> Tensor:
         """In fp32, in place where it is already."""
-        return jittered(x.trace.to(x, "float32")) if self.jitters and ctx.run.training and x.trace.lowers else x
+        return jittered(x.trace.to(x, "float32")) if self.jitters and ctx.run.training else x

@@ -62,10 +62,9 @@ class Decoder(Module):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         ctx = self.sharing(x, words, ctx)
-        if words.trace.lowers:
-            ctx = self.begun(words, ctx)
-            if self.relative is not None:
-                ctx = ctx.backend.distances(self.relative, ctx, x)
+        ctx = self.begun(words, ctx)
+        if self.relative is not None:
+            ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self._behind(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         for back in self.maps[1:]:
@@ -189,8 +188,10 @@ class WithHead(Module):
             made = narrow(made, 1)
         if not ctx.run.training:
             return self.logits(made, ctx)
-        if made.trace.lowers:
-            return ctx.backend.head_and_loss(self, made, x, ctx)
+        return ctx.backend.head_and_loss(self, made, x, ctx)
+
+    def counted_loss(self, made: Tensor, ctx: Context) -> Tensor:
+        """The loss of the logits, where operations are counted."""
         from tfcalc.ops.loss import cross_entropy  # in training alone
 
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")

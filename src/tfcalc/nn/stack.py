@@ -142,7 +142,7 @@ class Stack(Module):
     def running(self, x: Tensor, ctx: Context) -> list[Group]:
         """Those that run, where ``x`` is what the first reads."""
         trace, every = x.trace, ctx.run.every
-        if trace.lowers and trace.every_layer:
+        if trace.every_layer:
             layers = self.layers if len(self.layers) > 1 else self.layers * in_a_row(self.count)
             groups = [
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)

@@ -182,6 +182,11 @@ class Trace:
         """
         return code() if self.lowers else self.call(call)
 
+    def beside(self, run: Callable[[], object]) -> None:
+        """Count what ``run`` does with what runs here; where kernels run, it runs at another time."""
+        if not self.lowers:
+            run()
+
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """What runs now is one turn of a loop for so many."""
         return nullcontext()

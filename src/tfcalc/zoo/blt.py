@@ -13,9 +13,10 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Cost
 from tfcalc.core.number import Num, ceil_div, floor_div
-from tfcalc.nn.attention import Attention, CrossAttention, attentions
+from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
+from tfcalc.nn.encoder import through
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, each_turn
@@ -134,12 +135,6 @@ class Through(Module):
         return through(self.layers, x if self.map is None else self.map(x), ctx)
 
 
-def through(layers: Stack, x: Tensor, ctx: Context) -> Tensor:
-    """What the layers make of ``x``."""
-    ctx = ctx.backend.begin(ctx, x, list(attentions(layers)), ()) if x.trace.lowers else ctx
-    return layers(x, ctx)
-
-
 class ByteEncoder(Module):
     """Layers of bytes; of each patch the largest numbers are mapped to ``vectors``, which ask the bytes.
 
@@ -183,8 +178,6 @@ class ByteEncoder(Module):
 
 def masked(x: Tensor, queries: Num, keys: Num, ctx: Context) -> Context:
     """With a number for each pair of a byte and a patch's vector, in the format of the weights."""
-    if not x.trace.lowers:
-        return ctx
     mask = x.trace.call(Call("mask", (), (x.shape[0], 1, queries, keys), x.trace.weights_format))
     x.trace.belongs(mask)
     return ctx._replace(masks={None: mask})

@@ -145,8 +145,6 @@ class Compared(Module):
 
     def _unit(self, x: Tensor) -> Tensor:
         """Of length 1."""
-        if not x.trace.lowers:
-            return x
         return quotient(x, power(row_sums(power(x))) if self.by_hand else row_norm(x))
 
 

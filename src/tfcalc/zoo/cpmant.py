@@ -66,9 +66,7 @@ class SegmentedDecoder(Module):
         made = self.table(ids)
         made = add(made, self.segments(x.trace.new(ids.shape, "int32", "segments")))
         ctx = ctx._replace(stream=stream)
-        if x.trace.lowers:
-            ctx = ctx._replace(bias=self._biases(x, ctx))
-        made = self.layers(made, ctx)
+        made = self.layers(made, ctx._replace(bias=self._biases(x, ctx)))
         return made if ctx.run.decoding else part(made, 1, x.shape[1])
 
     def _read(self, ctx: Context) -> Sequences:

@@ -161,8 +161,7 @@ class MaskedEmbeddings(Embeddings):
         made = made if self.widened is None else self.widened(made)
         assert self.norm is not None
         made = self.norm(made, ctx)
-        if x.trace.lowers:
-            made = mul(made, x.trace.new((*x.shape, 1), x.trace.weights_format, "padding"))
+        made = mul(made, x.trace.new((*x.shape, 1), x.trace.weights_format, "padding"))
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
 

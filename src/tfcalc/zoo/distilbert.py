@@ -45,8 +45,8 @@ class Trigrams(Embeddings):
         made = words(x, ctx)
         if self.neighbours:
             length = x.shape[1]
-            one = pad(narrow(made, length - 1), 1, length) if x.trace.lowers else made
-            made = cat([one, made, pad(narrow(made, length - 1), 1, length) if x.trace.lowers else made])
+            one = pad(narrow(made, length - 1), 1, length)
+            made = cat([one, made, pad(narrow(made, length - 1), 1, length)])
         made = made if self.widened is None else self.widened(made)
         for table in others:
             made = add(made, table(x, ctx))

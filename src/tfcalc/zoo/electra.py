@@ -129,7 +129,7 @@ class Repeated(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Where it matters what is live when, turn by turn; else one turn for all."""
         ctx = ctx._replace(run=ctx.run.replaced(recompute="none"))  # its layers run again together, if they do
-        if x.trace.lowers and x.trace.every_layer:
+        if x.trace.every_layer:
             for _ in each_turn(self.times):
                 x = self.layers(x, ctx)
             return x

@@ -222,11 +222,11 @@ class Rows(Module):
         assert isinstance(around, Around)
         turns, trace = LayerTurns(self.name, self.layer, self.times), x.trace
         whole = Group(self.name, turns, self.count, self.count)
-        each = [
-            whole._replace(copies=1, mark=f".{place}")
-            for place in each_turn(self.depth if trace.lowers else 1, "layers that run by themselves")
-        ]
-        for group in each if trace.lowers else [whole]:
+        groups = [whole]
+        if trace.lowers:  # the distances that a layer reads live until all have run
+            turns_alone = each_turn(self.depth, "layers that run by themselves")
+            groups = [whole._replace(copies=1, mark=f".{place}") for place in turns_alone]
+        for group in groups:
             with trace.group(group):
                 x = turns.forward(x, ctx, around)
         return x

@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.attention import Attention, attentions
+from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
@@ -118,7 +118,7 @@ class SparseFeedForward(GatedFeedForward):
 
     def activated(self, x: Tensor, ctx: Context) -> Tensor:
         """The activation of what is left."""
-        if self.cuts and x.trace.lowers:
+        if self.cuts:
             trace, middle = x.trace, mean(x)
             std = trace.call(Call("std", (x,), middle.shape, x.dtype, saves=(x,), saves_result=True))
             cut = add(middle, mul(std, trace.new((), x.dtype, "deviations")))
@@ -198,8 +198,7 @@ class AltUpDecoder(SharingDecoder):
         assert self.norm is not None
         words = self._words(x, ctx)
         ctx = self.sharing(x, words, ctx)
-        if words.trace.lowers:
-            ctx = ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
+        ctx = self.begun(words, ctx)
         shape = (self.up.streams, *words.shape)
         x = self.layers.run([stack([words, *_mapped(self.up, [words])], shape)], ctx)
         streams = [select(x, 0) for _ in each_turn(self.up.streams if x.trace.lowers else 1, "streams")]

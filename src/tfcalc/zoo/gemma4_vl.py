@@ -325,7 +325,7 @@ class GemmaTower(Module):
         padding = trace.new((images.batch, images.length, 1), "bool", "padding")
         x = filled(through(self.layers, add(x, filled(self.places(x), padding)), ctx), padding)
         x = x if self.pool is None else self.pool(x)
-        return self._as_rows(x, trace.weights_format) if trace.lowers else x
+        return self._as_rows(x, trace.weights_format)
 
     def _as_rows(self, x: Tensor, wanted: str) -> Tensor:
         """All that are not of padding, spread in fp32; in the format that is ``wanted``."""

@@ -95,8 +95,7 @@ class Captioner(Module):
         ctx = by_products(ctx)
         words = self.table(x, ctx)
         seen = self.projection(self._seen(x, ctx), ctx)
-        if seen.trace.lowers:
-            seen = copied(seen, name="repeat")
+        seen = copied(seen, name="repeat")
         stream, before = ctx.stream, self.images * self.vectors
         both = stream._replace(
             length=stream.length + seen.shape[1], cached=None if stream.cached is None else before + stream.cached

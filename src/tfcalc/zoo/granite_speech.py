@@ -63,7 +63,7 @@ class GuessingEncoder(Module):
         x = through(self.layers, self.input(x), ctx)
         if self.guesses:
             guess = self.letters(copied(x))
-            x = add(x, self.back(softmax(guess) if trace.lowers else guess))
+            x = add(x, self.back(softmax(guess)))
         return cat([x] * (self.beside + 1)) if self.beside else x
 
 
@@ -85,7 +85,7 @@ class WindowedQueries(Module):
         b, n, h = x.shape
         count, (queries, width) = ceil_div(n, self.window), self.query.tensor.shape
         windows = b * count
-        x = reshape(pad(x, 1, count * self.window) if x.trace.lowers else x, windows, self.window, h)
+        x = reshape(pad(x, 1, count * self.window), windows, self.window, h)
         run = ctx.run.replaced(batch_size=windows, seq_len=queries, source_len=self.window)
         ctx = ctx._replace(run=run, cache=None)
         ctx = ctx.asking(Sequences(windows, queries), x, Sequences(windows, self.window))

@@ -86,7 +86,7 @@ class DistanceAttention(Attention):
         """What the tokens of ``x``, of b × l × h, make of each other."""
         q, k, v = self._projected(x, x, ctx)
         bias = self._distances(x, ctx)
-        if self.by_place and x.trace.lowers:
+        if self.by_place:
             places = x.trace.new((ctx.stream.length, 1), "float32", "temperatures")
             q, bias = (x.trace.to(mul(x.trace.to(each, "float32"), places), each.dtype) for each in (q, bias))
         return self.output(self.mixed([q, k, v], ctx._replace(bias=bias)))
@@ -108,8 +108,6 @@ class DistanceAttention(Attention):
         """A number for each pair of a query and a key: those of its distance, or 0 where the profiles end."""
         assert self.profiles is not None
         made = transpose(self.profiles(self._mixes(x, ctx)), 1, 2)
-        if not made.trace.lowers:
-            return made
         seen: Num = ctx.stream.seen
         pairs = 1, 1, made.shape[2], seen
         return filled(gathered(made, seen, pairs), made.trace.new(pairs, "bool", "beyond the profiles"))
@@ -199,8 +197,8 @@ class WeighedShared(Mixture):
         sent = self.router.sent(rows, ctx)
         weights = mul(scaled(sent.weights), trace.to(self.scale.weight(trace), "float32"))
         weights = trace.to(weights, x.dtype)
-        shared = contiguous(part(weights, 1, self.router.shared)) if trace.lowers else weights
-        chosen = contiguous(part(weights, 1, self.router.chosen)) if trace.lowers else weights
+        shared = contiguous(part(weights, 1, self.router.shared))
+        chosen = contiguous(part(weights, 1, self.router.chosen))
         made = reshape(self.experts.routed(rows, sent._replace(weights=chosen), ctx), *x.shape)
         return add(made, reshape(self.beside.weighed(rows, shared, ctx), *x.shape))
 
@@ -225,7 +223,7 @@ class ClippedAttention(DistanceAttention):
         q, *others = (each(one) for each, one in zip(self.inward, given, strict=True))
         k, v = (self._near(place, each, given[place + 1], ctx) for place, each in enumerate(others))
         gate, sinks = self.gate(x), self.sink(x)
-        places = trace.new((1, rows[1], 1, 1), "float32", "temperatures") if self.by_place and trace.lowers else None
+        places = trace.new((1, rows[1], 1, 1), "float32", "temperatures") if self.by_place else None
         q = self._placed(clipped(reshape(q, *rows, self.heads, self.key_dim), self.scale), places)
         k = clipped(reshape(k, *rows, self.kv_heads, self.key_dim), None)
         v = _normed(reshape(v, *rows, self.kv_heads, self.value_dim))
@@ -282,8 +280,6 @@ class TokenConvolved(ClippedAttention):
 def clipped(x: Tensor, scale: Stored | None) -> Tensor:
     """In fp32, times a ``scale``, if there is one, and a number that makes it no longer than a threshold."""
     trace, given = x.trace, x.dtype
-    if not trace.lowers:
-        return x
     x = trace.to(x, "float32")
     x = x if scale is None else mul(x, trace.to(scale.weight(trace), "float32"))
     times = scaled(pointwise("reciprocal", trace.upper(shifted(row_norm(x), "+ ε"))))
@@ -293,8 +289,6 @@ def clipped(x: Tensor, scale: Stored | None) -> Tensor:
 def _normed(x: Tensor) -> Tensor:
     """Over its root mean square, in fp32."""
     trace, given = x.trace, x.dtype
-    if not trace.lowers:
-        return x
     x = trace.to(x, "float32")
     root = mean(trace.call(Call("square", (x,), x.shape, x.dtype, saves=(x,))))
     return trace.to(mul(x, pointwise("rsqrt", trace.upper(shifted(root, "+ ε")))), given)
@@ -366,7 +360,7 @@ class DepthLayer(Module):
         stream = trace.to(made, "float32")
         if not self.closes:
             stream = residual(trace.to(x, "float32"), stream, self.attention.name)
-        elif trace.lowers:
+        else:
             carried[named(self.block + 1)] = closed(blocks, x)
             blocks = closed(blocks, x)
         (made,) = self.between.read(stream, blocks, ctx)

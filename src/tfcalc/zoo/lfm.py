@@ -46,8 +46,7 @@ class GatedConvolution(Module):
         gates = gated_sum("gates", "B·x, C·y", inner.elements)  # those on both sides of the convolution
         inner = recurrence(gates, inner, inner.shape, lambda: mul(before, inner))
         made = trace.to(self.conv(trace.to(inner, trace.weights_format), ctx), inner.dtype)
-        made = mul(behind, made) if trace.lowers else made
-        return self.out_proj(contiguous(transpose(made, 1, 2)))
+        return self.out_proj(contiguous(transpose(mul(behind, made), 1, 2)))
 
 
 CONV, SLIDING = "conv", "sliding_attention"

@@ -100,10 +100,8 @@ class HashedEncoder(Encoder):
     """An encoder whose layers read which tokens are there."""
 
     def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
-        if x.trace.lowers:
-            shape = (x.shape[0], 1, x.shape[1], 1)
-            ctx = ctx._replace(places=x.trace.new(shape, "float32", "tokens that are there"))
-        return super()._run(x, ctx, reads=reads)
+        there = x.trace.new((x.shape[0], 1, x.shape[1], 1), "float32", "tokens that are there")
+        return super()._run(x, ctx._replace(places=there), reads=reads)
 
 
 class Fourier(Module):

@@ -62,7 +62,7 @@ class MixingLayer(PreNorm):
         """One after another."""
         (before, mixer), (last, ffn) = self.running(ctx)
         read = x
-        if self.lambdas is not None and x.trace.lowers:
+        if self.lambdas is not None:
             both = self.lambdas.weight(x.trace)
             read = add(mul(x, select(both, 0)), mul(ctx.given[WORDS], select(both, 0)))
         x = residual(x, self.dropping(mixer, mixer(before(read, ctx), ctx), ctx), mixer.name)
@@ -87,8 +87,7 @@ class NeoMME(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         made = self.first(self.table(x, ctx), ctx)
-        if x.trace.lowers:
-            ctx = ctx.backend.begin(ctx, made, list(attentions(self.layers)), ())
+        ctx = ctx.backend.begin(ctx, made, list(attentions(self.layers)), ())
         ctx = ctx._replace(places=None, given={VALUES: self.values(x), WORDS: made})
         return self.norm(self.layers(made, ctx), ctx)
 

@@ -117,8 +117,7 @@ class WithSenses(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if not x.trace.lowers:
-            self.senses(x, ctx)
+        x.trace.beside(lambda: self.senses(x, ctx))
         return self.base.forward(x, ctx)
 
 

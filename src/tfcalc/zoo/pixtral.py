@@ -50,11 +50,9 @@ class Packed(Tower):
 
     def through(self, x: Tensor, ctx: Context) -> Tensor:
         """The layers, which read a mask of all pairs."""
-        if x.trace.lowers:
-            ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), ())
-            pairs = (1, 1, ctx.stream.length, ctx.stream.length)
-            ctx = ctx._replace(masks=ctx.masks or {None: x.trace.new(pairs, x.dtype, "mask of images")})
-        return self.layers(x, ctx)
+        ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), ())
+        pairs = (1, 1, ctx.stream.length, ctx.stream.length)
+        return self.layers(x, ctx._replace(masks=ctx.masks or {None: x.trace.new(pairs, x.dtype, "mask of images")}))
 
 
 @family("pixtral", heads={"Model": bare})

@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits, renamed
 from tfcalc.core.number import Num, product
 from tfcalc.core.pairs import Pairs
-from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention, attentions
+from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Positions, numbered
@@ -23,7 +23,6 @@ from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, scaled
 from tfcalc.ops.keeping import by_token
-from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import (
@@ -197,15 +196,13 @@ class NgramDecoder(Decoder):
         streams = [main, *self._guessing(x)]
         every = Sequences(b, length * (self.ngram + 1))
         ctx = ctx._replace(stream=every)
-        masks = []
-        if trace.lowers:
-            masks = [  # and the buckets of distances, until the end
-                trace.new((length, length), main.dtype, "mask"),
-                trace.new((self.ngram, length, 2 * length), main.dtype, "mask"),
-                trace.new((b, length, length), "int32", "buckets"),
-                trace.new((b, length, 2 * length), "int32", "buckets"),
-            ]
-            ctx = ctx.backend.begin(ctx, main, list(attentions(self.layers)), self.masks)
+        masks = [  # and the buckets of distances, until the end
+            trace.new((length, length), main.dtype, "mask"),
+            trace.new((self.ngram, length, 2 * length), main.dtype, "mask"),
+            trace.new((b, length, length), "int32", "buckets"),
+            trace.new((b, length, 2 * length), "int32", "buckets"),
+        ]
+        ctx = self.begun(main, ctx)
         x = self._summed([beside(streams, (b, every.length, main.width))], ctx)
         streams.clear()
         made = self.layers.run([x], ctx)
@@ -244,14 +241,12 @@ class WithGuesses(WithHead):
         if not ctx.run.training:
             return self.logits(read, ctx)
         labels = x.trace.new((n, b, length), "int64", "labels")
-        if read.trace.lowers:
-            return ctx.backend.head_and_loss(self, read, labels, ctx)
-        return cross_entropy(self.logits(read, ctx), f"{self.output.name}.loss")
+        return ctx.backend.head_and_loss(self, read, labels, ctx)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
         """Those of a stream behind those of another, where a loss reads them."""
         made = super().logits(x, ctx)
-        if not x.trace.lowers or not ctx.run.training:
+        if not ctx.run.training:
             return made
         x.trace.until_loss_ends(made)
         if self.copies_first:

@@ -25,7 +25,7 @@ from tfcalc.zoo.blocks import decoders
 def shifted(x: Tensor, mixtures: Sequence[Stored], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
     """What each of ``maps`` makes of ``μ·x + (1 − μ)·x₋₁``, with a trained μ for each; they keep the same token."""
     cached = by_sequence(ctx.stream, TOKEN_BEFORE, x.width, 1)
-    before = copied(x, name="token before") if x.trace.lowers else x
+    before = copied(x, name="token before")
 
     def mixed(mixture: Stored) -> Tensor:
         mu = mixture.weight(x.trace)

@@ -155,14 +155,13 @@ class LocalStack(EncoderStack):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if x.trace.lowers:
-            mixer = next(each for each in attentions(self.layers) if isinstance(each, LocalAttention))
+        mixer = next(each for each in attentions(self.layers) if isinstance(each, LocalAttention))
 
-            def biases(ids: Tensor) -> Tensor:
-                return self._biases(ids, mixer, ctx)
+        def biases(ids: Tensor) -> Tensor:
+            return self._biases(ids, mixer, ctx)
 
-            ctx = ctx._replace(bias=x.trace.checkpoint(biases, x) if ctx.run.every else biases(x))
-        return super().forward(x, ctx)
+        made = x.trace.checkpoint(biases, x) if ctx.run.every else biases(x)
+        return super().forward(x, ctx._replace(bias=made))
 
     def _biases(self, ids: Tensor, mixer: LocalAttention, ctx: Context) -> Tensor:
         """Of b × n × a × block × keys."""

@@ -98,8 +98,6 @@ class MarkedDecoder(Decoder):
 
     def _words(self, x: Tensor, ctx: Context) -> Tensor:
         words = super()._words(x, ctx)
-        if not x.trace.lowers:
-            return words
         if self.marked is not None:
             x.trace.forget(END_OF_IMAGE)
             x.trace.alias(END_OF_IMAGE, self.marked.weight(x.trace))

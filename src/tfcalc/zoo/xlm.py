@@ -46,8 +46,7 @@ class MaskedDecoder(Decoder):
         return (part for part in parts if part is not None)
 
     def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
-        x = super()._summed(tables, ctx)
-        return times_mask(x) if x.trace.lowers else x
+        return times_mask(super()._summed(tables, ctx))
 
 
 NAMES = ("q_lin", "k_lin", "v_lin", "out_lin")

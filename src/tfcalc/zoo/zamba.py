@@ -281,14 +281,12 @@ class BlockSharingDecoder(Decoder):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
         words = self._words(x, ctx)
-        if words.trace.lowers:
-            readers = [each for shared in self.shared for each in attentions(shared)]
-            ctx = ctx.backend.begin(ctx, words, readers, self.masks)
-            ctx = ctx._replace(given={WORDS: copied(words, name="clone")})
+        readers = [each for shared in self.shared for each in attentions(shared)]
+        ctx = ctx.backend.begin(ctx, words, readers, self.masks)
+        ctx = ctx._replace(given={WORDS: copied(words, name="clone")})
         made = self.layers.run([words], ctx)
-        if not words.trace.lowers:
-            for each in self.shared:
-                each(beside([made, words], (*made.shape[:-1], self.width)), ctx)
+        for each in self.shared:
+            words.trace.beside(lambda each=each: each(beside([made, words], (*made.shape[:-1], self.width)), ctx))
         return made if self.norm is None else self.norm(made, ctx)
 
 

@@ -64,8 +64,6 @@ class RouterNetwork(Module):
             for place, each in enumerate(before, start=1):
                 made = ctx.activation("gelu", each(made), f"activation_{place}")
             logits = last(made)
-            if not trace.lowers:
-                return Routed(logits)
             weights, _ = gather(softmax(logits), experts.chosen)
             weights = filled(weights, trace.new(weights.shape, "bool", "nothing is done"))
             rows = x.rows, experts.chosen
@@ -169,7 +167,7 @@ class ConvolvedKeys(Attention):
         (*rows, wide), each, grouped = q.shape, self.depthwise.kernel, self.by_head.kernel
         length, narrow_ = rows[1], k.width
         both = transpose(cat([q, k]), 1, 2)
-        both = pad(both, 2, length + each + grouped - 2) if q.trace.lowers else both
+        both = pad(both, 2, length + each + grouped - 2)
         both = self.by_head(self.depthwise(both, length + grouped - 1), length)
         mixed_q, mixed_k = split(transpose(both, 1, 2), [wide, narrow_])
         q, k = self._beside(q, k)
@@ -212,8 +210,6 @@ class ConvolvedKeys(Attention):
 
 def _of_one_length(x: Tensor) -> Tensor:
     """Times √d over its length, which is no smaller than a least number."""
-    if not x.trace.lowers:
-        return x
     length = pointwise("clamp", row_norm(x))
     return mul(x, scaled(pointwise("reciprocal", x.trace.upper(length))))
 

@@ -216,7 +216,7 @@ class FilledStack(EncoderStack):
 
 def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Context:
     there = None
-    if filling is not None and x.trace.lowers:
+    if filling is not None:
         there = x.trace.new((x.shape[0], length), filling.mask, "tokens that are there")
         x.trace.belongs(there)  # to no layer, though one keeps it first
     before = ctx.stream.length

@@ -75,7 +75,7 @@ class Residues(Embeddings):
 
     def _summed(self, x: Tensor, ctx: Context) -> Tensor:
         made = self.tables[0](x, ctx)
-        if self.masks_words and x.trace.lowers:
+        if self.masks_words:
             kind, new = made.dtype, x.trace.new
             made = scaled(filled(made, new((*x.shape, 1), "bool", "masked")))
             made = x.trace.to(quotient(made, new((x.shape[0], 1, 1), "float32", "not masked")), kind)

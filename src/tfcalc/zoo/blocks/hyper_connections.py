@@ -133,8 +133,6 @@ class MixingConnection(HyperConnection):
     def _balanced(self, logits: Tensor) -> Tensor:
         """Sinkhorn and Knopp's iteration: columns and rows by their sums, one after the other."""
         comb = shifted(softmax(logits), "+ ε")
-        if not comb.trace.lowers:
-            return comb
         for turn in range(2 * self.turns - 1):
             comb = quotient(comb, shifted(sums(comb, -1 if turn % 2 else -2), "+ ε"))
         return comb

@@ -61,7 +61,7 @@ class Answers(Module):
             both = unsqueeze(both, 2)
             both = expand(both, *both.shape[:2], self.guesses, both.width)
         inner, norm, outer = self.end
-        ends = outer(norm(pointwise("tanh", inner(both)) if x.trace.lowers else inner(both), ctx))
+        ends = outer(norm(pointwise("tanh", inner(both)), ctx))
         first, second = self.answer
         whole = narrow(made, 1)
         second(first(cat([whole, whole])))

@@ -66,7 +66,7 @@ class Convolution(Module):
         """At so many places of each axis behind the channels."""
         weight, bias, *_ = *self.weights(x.trace), None
         assert weight is not None
-        if x.trace.lowers and self.before:
+        if self.before:
             x = pad(x, 2, x.shape[2] + self.before)
         return convolution(x, weight, bias, *places)
 
@@ -240,8 +240,7 @@ class Listener(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if not x.trace.lowers:
-            self.projector(self.ears(x, ctx), ctx)
+        x.trace.beside(lambda: self.projector(self.ears(x, ctx), ctx))
         return self.language(copied(x) if self.copies_ids else x, ctx)
 
 
@@ -279,11 +278,13 @@ class TwoEars(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if not x.trace.lowers:
-            with x.trace.without_gradients():
-                first, *others = (each(x, ctx) for each in self.ears)
-            self.projector(first, ctx, *others)
+        x.trace.beside(lambda: self._hear(x, ctx))
         return self.language(x, ctx)
+
+    def _hear(self, x: Tensor, ctx: Context) -> None:
+        with x.trace.without_gradients():
+            first, *others = (each(x, ctx) for each in self.ears)
+        self.projector(first, ctx, *others)
 
 
 class ClipClassifier(Module):
@@ -452,13 +453,13 @@ class InBlocks(Attention):
         b, n, h = x.shape
         count = ceil_div(n, self.context)
         x = self.pre_norm(x, ctx)
-        x = reshape(pad(x, 1, count * self.context) if x.trace.lowers else x, b * count, self.context, h)
+        x = reshape(pad(x, 1, count * self.context), b * count, self.context, h)
         ctx = ctx._replace(stream=Sequences(b * count, self.context), run=ctx.run.replaced(kernel="math"))
         q, k, v = self._projected(x, x, ctx)
         bias = self._distances(q)
         made = merge_heads(self._attended(q, k, v, ctx._replace(bias=bias)), self.heads * self.value_dim)
         made = reshape(made, b, count * self.context, made.width)
-        return self.output(part(made, 1, n) if x.trace.lowers else reshape(made, b, n, made.width))
+        return self.output(part(made, 1, n))
 
     def _distances(self, q: Tensor) -> Tensor:
         """Each query's products with the vectors of how far keys are away."""

@@ -96,8 +96,7 @@ class ImageReader(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        if not x.trace.lowers:
-            self._see(x, ctx)
+        x.trace.beside(lambda: self._see(x, ctx))
         return self.text(copied(x) if self.copies_ids else x, ctx)
 
     def _see(self, x: Tensor, ctx: Context) -> None:
@@ -160,11 +159,14 @@ class Multimodal(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        for chain in () if x.trace.lowers else self.chains:
+        x.trace.beside(lambda: self._see(x, ctx))
+        return self.text(copied(x) if self.copies_ids else x, ctx)
+
+    def _see(self, x: Tensor, ctx: Context) -> None:
+        for chain in self.chains:
             made = x
             for each in chain:
                 made = each(made, ctx)
-        return self.text(copied(x) if self.copies_ids else x, ctx)
 
 
 CLASS_TOKENS = ("class_embedding", "cls_token")
