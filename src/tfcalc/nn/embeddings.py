@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -103,7 +102,7 @@ class Segments(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of these tokens; where sequences were filled up, their segments were."""
         (table,) = self.weights(x.trace)
-        filled = x.trace.lowers and ctx.filled is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
+        filled = ctx.filled is not None and not x.trace.same_size(ctx.unfilled, x.shape[1])
         return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
 
 

@@ -61,7 +61,8 @@ class Encoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """A vector for each token; a program's loss reads nothing else."""
-        return self._run(x, ctx, reads=self.pools and not x.trace.lowers)[0]
+        # the pooler has a backward pass by itself, and none in a program, whose loss reads the tokens
+        return self._run(x, ctx, reads=self.pools and not x.trace.emits_kernels)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """A vector for each token, and one for each sequence: the first token's, where there is no pooler."""

@@ -90,7 +90,7 @@ class Pair(Module):
         """Of the token ids of the target; those of the source are given beside them."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        counts = not x.trace.lowers
+        counts = not x.trace.emits_kernels  # its gradients are counted even where the decoder reads nothing of it
         with nullcontext() if self.reads or counts else x.trace.without_gradients():
             memory = self.encoder(ids, ctx.alone(source))
         if self.bridge is not None:

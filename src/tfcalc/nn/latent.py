@@ -111,10 +111,12 @@ class LatentAttention(Attention):
         if ctx.cache is not None:
             latent, k_turned = ctx.cache.update(latent, k_turned)
         q = q if self.rope is None else cat([q_passed, q_turned])
-        if ctx.run.latent == "absorbed" and not x.trace.lowers:
+        # whether matrices are absorbed is asked of what is counted alone; transformers expands
+        if ctx.run.latent == "absorbed" and not x.trace.emits_kernels:
             ctx = self.choosing(x, read, ctx)
             return self.output(self._merged(self._absorbed(q, up(latent), ctx), x, gate))
-        k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
+        # a cache already has all latents; where none is, those of all tokens are expanded
+        k, v = self._expanded(up(latent if x.trace.emits_kernels else self._of_all(latent, ctx)), k_turned)
         ctx = self.choosing(x, read, ctx)
         return self.output(self._merged(self._attended(q, k, v, ctx), x, gate))
 

@@ -16,6 +16,7 @@ from tfcalc.nn.module import Module
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.standing import FORWARD_ALONE, WITH_BACKWARD, Ends
 from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.trace import Trace
 
 T = TypeVar("T")
 MOST_BY_THEMSELVES = 256
@@ -42,6 +43,15 @@ def in_a_row(count: Num) -> int:
     if number > MOST_IN_A_ROW:
         raise TooMany(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
     return number
+
+
+def turns_to_run(trace: Trace, times: Num, what: str = "turns of the same layers") -> list[int]:
+    """Each of so many turns where kernels run, since each keeps tensors of its own; one for all where they are counted.
+
+    Raises InvalidModel where there are too many.
+    """
+    # each turn keeps tensors of its own, but costs what the others do
+    return each_turn(times if trace.emits_kernels else 1, what)
 
 
 def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:

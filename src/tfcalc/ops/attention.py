@@ -87,13 +87,13 @@ def rotary(
     """
     rows = q.rows + k.rows - behind * (q.shape[0] * q.shape[1] + k.shape[0] * k.shape[1])
     q.trace.count(_rotating((q, k), rows, width))
-    return code() if q.trace.lowers else (q, k)
+    return code() if q.trace.emits_kernels else (q, k)
 
 
 def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
     """The same of queries that read keys which have been turned."""
     q.trace.count(_rotating((q,), q.rows, width))
-    return code() if q.trace.lowers else q
+    return code() if q.trace.emits_kernels else q
 
 
 def _rotating(turned: tuple[Tensor, ...], rows: Num, width: Num) -> Call:

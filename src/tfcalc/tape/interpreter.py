@@ -22,7 +22,7 @@ from tfcalc.tape.value import Leaf, Node
 class Interpreter(Trace):
     """Runs on a tape. ``trained`` says of the path of a parameter whether it is; those that a model freezes never."""
 
-    lowers = True
+    emits_kernels = True
 
     def __init__(
         self,

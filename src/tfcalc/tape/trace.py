@@ -10,6 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
@@ -128,11 +129,11 @@ class Group(Protocol):
 class Trace:
     """Runs a model's operations on tensors that have sizes alone.
 
-    ``gradients``: whether backward will come. ``lowers``: whether operations run as the kernels that they are made of
-    (for what is live when), rather than as the one that the mathematics has (for what is counted).
+    ``gradients``: whether backward will come. ``emits_kernels``: whether operations run as the kernels that a library
+    makes of them (for what is live when), rather than as the one that the mathematics has (for what is counted).
     """
 
-    lowers = False
+    emits_kernels = False
     every_layer = False
     """Whether each layer of a stack runs, rather than one for all that are alike."""
     ends_alone = False
@@ -180,11 +181,15 @@ class Trace:
         Where operations are counted, the call is, and of what it saves only whether there is any; where kernels run,
         those of the code do, and save what they say.
         """
-        return code() if self.lowers else self.call(call)
+        return code() if self.emits_kernels else self.call(call)
+
+    def same_size(self, one: Num, other: Num) -> bool:
+        """Whether kernels run on two equal sizes; where operations are counted, sizes may be symbols and stay apart."""
+        return self.emits_kernels and value_of(one) == value_of(other)
 
     def beside(self, run: Callable[[], object]) -> None:
         """Count what ``run`` does with what runs here; where kernels run, it runs at another time."""
-        if not self.lowers:
+        if not self.emits_kernels:
             run()
 
     def turns(self, count: Num) -> AbstractContextManager[None]:

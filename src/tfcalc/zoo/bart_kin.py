@@ -10,7 +10,6 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, divide
-from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
@@ -238,7 +237,7 @@ class MarkedStack(EncoderStack):
         whole, rows = ceil_div(length, self.block) * self.block, 0 if ctx.run.decoding else self.marked.rows
         words = self._words(x, ctx)
         given = [self._summed([words, *(each(x, ctx) for each in self.added)], ctx)]
-        if not x.trace.lowers or value_of(whole) != value_of(length):
+        if not x.trace.same_size(whole, length):
             given[0] = pad(given[0], 1, whole)
         places = expand(numbered(x, (1, rows)), batch, rows)
         given.append(self.marked(places, ctx))
@@ -268,7 +267,7 @@ class Prompt(Module):
         inner = ctx.activation("gelu", inner, "prompt_trans.1")
         made = self.outward(inner)
         each = self.heads * self.width
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # the map of a prompt is counted; what is cut of it moves nothing
             return made
         made = reshape(made, self.table.rows, divide(made.width, each), self.heads, self.width)
         return permute(dropout(made, "prompt_dropout") if self.dropped and ctx.drops else made, (1, 2, 0, 3))
@@ -313,7 +312,7 @@ class PromptedDecoder(Decoder):
 
 def _beside(attention: Attention, prompt: Tensor, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Context]:
     """Keys, values and masks with those of a prompt before them."""
-    if not k.trace.lowers:
+    if not k.trace.emits_kernels:  # a prompt's keys are counted by what attention sees
         return k, v, ctx
     one = unsqueeze(select(prompt, 0), 0)
     k, v = (cat((expand(one, each.shape[0], *one.shape[1:]), each), 2) for each in (k, v))

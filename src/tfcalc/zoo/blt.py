@@ -19,7 +19,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.model import Decoder, WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack, each_turn
+from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.call import Call
@@ -164,7 +164,7 @@ class ByteEncoder(Module):
             ctx = masked(x, patches.length * self.vectors, x.shape[1], ctx)
             if self.again is not None and self.unused is not None:
                 with x.trace.without_gradients():
-                    for _ in each_turn(self.again.times if x.trace.lowers else 1):
+                    for _ in turns_to_run(x.trace, self.again.times):
                         self._asked(self.again, self.unused, x, patches, ctx)
             return x, self._asked(self.map, self.cross, x, patches, ctx)
 
@@ -211,7 +211,7 @@ class ByteDecoder(Module):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
             asking = masked(x, x.shape[1], of.length, ctx).asking(ctx.stream, memory, of)
-            for _ in each_turn(self.cross.copies if x.trace.lowers else 1, "layers that ask for patches"):
+            for _ in turns_to_run(x.trace, self.cross.copies, "layers that ask for patches"):
                 x = add(x, self.cross(x, asking))
             return self.norm(through(self.layers, x, ctx), ctx)
 
@@ -249,7 +249,7 @@ class LatentBytes(Module):
 
     def _embedded(self, x: Tensor) -> Tensor:
         made, new = self.encoder.words(x), x.trace.new
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # all tables of hashes are counted at once
             self.hashed(new((self.tables, *x.shape), "int64", "hashes"))
             return made
         for _ in each_turn(self.tables, "tables of hashes"):

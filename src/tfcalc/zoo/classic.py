@@ -318,7 +318,7 @@ class OnData(Core):
         """Of as many vectors as there are tokens; in training, where it runs, the sum of all that it makes, in fp32."""
         source = self._data(x, ctx, ctx.run.source) if len(self.sides) == 2 else None
         made = super().forward(self._data(x, ctx, ctx.stream), ctx, source)
-        if not (ctx.run.training and x.trace.lowers):
+        if not (ctx.run.training and x.trace.emits_kernels):  # what runs needs a loss
             return made
         return whole_sum(x.trace.to(made, "float32"), "float32")
 
@@ -326,7 +326,8 @@ class OnData(Core):
         layer = self.sides[0].layers.layers[0]
         assert isinstance(layer, Layer)
         shape = (stream.batch, stream.length, next(norm.width for norm in layer.norms if isinstance(norm, Norm)))
-        reached = ctx.run.input_gradient or (self.normed and not x.trace.lowers)
+        # its first norm is counted as one inside a model
+        reached = ctx.run.input_gradient or (self.normed and not x.trace.emits_kernels)
         return x.trace.data(shape, "input") if reached else x.trace.given(shape, x.trace.weights_format, "input")
 
 

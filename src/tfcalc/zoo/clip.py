@@ -48,7 +48,8 @@ class TextTower(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        return self._read(x, ctx, reads=not x.trace.lowers)[0]
+        # the pooled vector has a backward pass by itself, and none in a program, whose loss reads the tokens
+        return self._read(x, ctx, reads=not x.trace.emits_kernels)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> Tensor:
         """One vector for each text."""

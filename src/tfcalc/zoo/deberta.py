@@ -73,7 +73,7 @@ class Disentangled(Module):
         pairs = ctx.run.pairs(ctx.stream, ctx.stream, causal=False)
         for kind, each in vectors.items():
             relative_scores(kind, transpose(q, 1, 2), transpose(each, 0, 2), pairs.scores)
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # maps of the scores of all heads, which a program runs inside its attention
             for mixing in self.talking:
                 mixing(x.trace.data((q.shape[0], q.shape[2], q.shape[2], self.heads), "scores"))
         made = attend(q, k, v, pairs, lambda: self._mixed(q, k, v, vectors, ctx))
@@ -101,7 +101,8 @@ class Disentangled(Module):
         if given is None or not self.positions:
             return
         if self.drops_vectors and ctx.drops:
-            given = dropout(given, "vectors_dropout") if given.trace.lowers else given
+            # dropout of vectors of distances, which all layers read, is not counted
+            given = dropout(given, "vectors_dropout") if given.trace.emits_kernels else given
         if self.far is not None:
             given = part(given, 0, 2 * minimum(ctx.stream.length, self.far))
         for kind, each in self.positions:
@@ -213,16 +214,14 @@ class ByDistance(Layers):
     def _convolved(self, convolution: TokenConvolution, x: Tensor, made: Tensor, ctx: Context) -> Tensor:
         trace, beside = x.trace, convolution(x)
         assert self.convolution_norm is not None
-        if trace.lowers:
-            beside = filled(beside, trace.new((*x.shape[:-1], 1), "bool", "padding"))
-            beside = dropout(beside, "convolution_dropout") if self.dropped and ctx.drops else beside
+        beside = filled(beside, trace.new((*x.shape[:-1], 1), "bool", "padding"))
+        beside = dropout(beside, "convolution_dropout") if self.dropped and ctx.drops else beside
         kind, read = self.activation, beside
         beside = ctx.activation(kind, read, "conv.activation")
         made = self.convolution_norm(add(made, beside), ctx)
-        if trace.lowers:  # the same numbers as behind the embedding, if they have its format
-            shape, form = (*x.shape[:-1], 1), trace.weights_format
-            made = mul(made, (trace.given if form == "float32" else trace.new)(shape, form, "padding"))
-        return made
+        shape, form = (*x.shape[:-1], 1), trace.weights_format
+        # the same numbers as behind the embedding, if they have its format
+        return mul(made, (trace.given if form == "float32" else trace.new)(shape, form, "padding"))
 
 
 KINDS = (C2P, P2C)

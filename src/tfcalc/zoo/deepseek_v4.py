@@ -104,7 +104,7 @@ class Compressor(Module):
         some = minimum(n, 1)
         kv, gate = self.kv_proj.of(x, some), self.gate_proj.of(x, some)
         call = Call("summaries", (kv, gate), (x.shape[0], n, self.width), kv.dtype, saves=(kv, gate))
-        if trace.lowers:
+        if trace.emits_kernels:  # a sum over each group; a program builds it of many small kernels
             if known(n) == 0:
                 return trace.new(call.shape, kv.dtype, "no summaries")
             return ctx.backend.scan(self, ctx, kv, gate)
@@ -181,7 +181,7 @@ class CompressedAttention(Attention):
         low = self.norms[0](down(x), ctx)
         q = transpose(reshape(up(low), b, l, self.heads, d), 1, 2)
         kv = transpose(reshape(self.norms[1](key(x), ctx), b, l, 1, d), 1, 2)
-        if x.trace.lowers:
+        if x.trace.emits_kernels:  # window and summaries are two products; a program reads both by one attention
             return self.output(self.grouped(self._run(q, kv, x, low, ctx)))
         made = self._attended(q, kv, kv, ctx)
         if self.compressor is not None:

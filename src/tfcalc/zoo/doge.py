@@ -48,7 +48,8 @@ class DynamicMaskAttention(Attention):
         assert self.A is not None
         assert self.dt_proj is not None
         trace, (b, g, _, d) = v.trace, v.shape
-        if not trace.lowers:
+        # counted, nothing is cached: the values of all tokens that are kept are mapped again
+        if not trace.emits_kernels:
             seen = ctx.stream.seen
             kept = minimum(seen, self.window) if ctx.run.decoding and self.window is not None else seen
             return self.dt_proj(trace.view(v, (b, kept, g * d), None))
@@ -104,7 +105,7 @@ class WithNeurons(GatedFeedForward):
         assert self.neurons is not None
         rows = reshape(x, x.rows, x.width)
         logits = self.router(rows)
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # the search for neurons counts as its products alone
             self.neurons(rows, ctx)
             return super().forward(x, ctx)
         made = reshape(self.neurons.found(rows, *self._routed(logits), ctx), *x.shape)

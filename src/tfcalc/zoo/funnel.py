@@ -16,7 +16,7 @@ from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import TOKENS
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Group, each_turn
+from tfcalc.nn.stack import Group, each_turn, turns_to_run
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, mul, residual, scaled
@@ -52,7 +52,7 @@ class DistanceMap(HeadMap):
         """Of r × h, or of b × i × a × d."""
         (weight,) = self.weights(x.trace)
         of_queries = len(x.shape) == 4
-        if x.trace.lowers:
+        if x.trace.emits_kernels:  # one product; a program writes an einsum over heads
             return einsum("binh,dnh->bind" if of_queries else "td,dnh->tnh", x, weight)
         rows = reshape(x, *x.shape[:2], self.fan_out) if of_queries else x
         made = linear(rows, reshape(weight, self.fan_in, self.fan_out), letter=self.letter)
@@ -93,7 +93,8 @@ class FunnelAttention(Module):
             reshape(each(read), *read.shape[:2], self.heads, self.width)
             for each, read in zip(self.maps, (x, source, source), strict=True)
         )
-        made = self._mixed(q, k, v, ctx, around) if x.trace.lowers else self._counted(q, k, v, ctx, around)
+        # counted by pairs; a program shifts and gathers
+        made = self._mixed(q, k, v, ctx, around) if x.trace.emits_kernels else self._counted(q, k, v, ctx, around)
         return self.output(reshape(made, *x.shape[:2], self.heads * self.width))
 
     def _counted(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, around: Around) -> Tensor:
@@ -190,7 +191,7 @@ class LayerTurns(Module):
 
     def forward(self, x: Tensor, ctx: Context, around: Around) -> Tensor:
         """Turn by turn where kernels run, else one for all."""
-        for _ in each_turn(self.times if x.trace.lowers else 1):
+        for _ in turns_to_run(x.trace, self.times):
             x = again(lambda x: self.layer.forward(x, ctx, around), x, ctx)
         return x
 
@@ -223,7 +224,7 @@ class Rows(Module):
         turns, trace = LayerTurns(self.name, self.layer, self.times), x.trace
         whole = Group(self.name, turns, self.count, self.count)
         groups = [whole]
-        if trace.lowers:  # the distances that a layer reads live until all have run
+        if trace.emits_kernels:  # the distances that a layer reads live until all have run
             turns_alone = each_turn(self.depth, "layers that run by themselves")
             groups = [whole._replace(copies=1, mark=f".{place}") for place in turns_alone]
         for group in groups:
@@ -249,7 +250,8 @@ class ShortBlock(Module):
         return x if self.others is None else self.others(x, ctx, around)
 
     def _further(self, x: Tensor, ctx: Context, around: Around, turns: LayerTurns) -> Tensor:
-        if not x.trace.lowers:
+        # what is counted goes by the name of the turns, weights by that of the first layer
+        if not x.trace.emits_kernels:
             return turns(x, ctx, around)
         with x.trace.inside(self.first):  # whose weights they are
             return turns.forward(x, ctx, around)

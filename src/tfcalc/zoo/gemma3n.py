@@ -15,7 +15,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
-from tfcalc.nn.stack import Stack, each_turn
+from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add, added_in_place, mul, pointwise, power, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import mean
@@ -56,7 +56,8 @@ class AltUp(Module):
         """What the layer will make of all streams, of s × b × l × h."""
         with x.trace.inside(self):
             first = select(x, 0)
-            routed = self._routed(first, ctx) if x.trace.lowers else self._both_routed(first, ctx)
+            # the router is counted once for prediction and correction
+            routed = self._routed(first, ctx) if x.trace.emits_kernels else self._both_routed(first, ctx)
             matrices = reshape(self.prediction(routed), *first.shape[:-1], self.streams, self.streams)
             made = mixed_streams(permute(x, (1, 2, 3, 0)), transpose(matrices, 2, 3), "predict")
             made = added_in_place(permute(made, (3, 0, 1, 2)), x)
@@ -67,7 +68,8 @@ class AltUp(Module):
         trace = activated.trace
         with trace.inside(self):
             rows = (*activated.shape[:-1], self.streams)
-            routed = self._routed(activated, ctx) if trace.lowers else trace.view(activated, rows, None)
+            # its half is counted with the prediction
+            routed = self._routed(activated, ctx) if trace.emits_kernels else trace.view(activated, rows, None)
             innovation = copied(innovation, predicted.shape, "repeat")
             weights = unsqueeze(permute(shifted(self._weighted(routed, ctx), "+ 1"), (2, 0, 1)), -1)
             return trace.to(added_in_place(mul(innovation, weights), predicted), activated.dtype)
@@ -90,7 +92,8 @@ class AltUp(Module):
         return x.trace.view(self.router(self.norm(twice, ctx)), (*x.shape[:-1], self.streams), None)
 
     def _weighted(self, x: Tensor, ctx: Context) -> Tensor:
-        if not (self.clips and x.trace.lowers and ctx.run.training):
+        # a clamp of the weights themselves, which moves no product
+        if not (self.clips and x.trace.emits_kernels and ctx.run.training):
             return self.correction(x)
         with x.trace.inside(self.correction):
             (weight,) = self.correction.weights(x.trace)
@@ -155,7 +158,7 @@ class AltUpLayer(Module):
         innovation = residual(made, select(predicted, 0), self.altup.name)
         corrected = self.altup.correct(predicted, made, innovation, ctx)
         own = last(self.input(self.altup.scaled(select(corrected, 0)), ctx), ctx)
-        if x.trace.lowers:
+        if x.trace.emits_kernels:  # counted as one sum; a program adds to the other streams in place
             return added_to_others(corrected, own)
         residual(select(corrected, 0), own, self.input.name)
         return corrected
@@ -201,7 +204,7 @@ class AltUpDecoder(SharingDecoder):
         ctx = self.begun(words, ctx)
         shape = (self.up.streams, *words.shape)
         x = self.layers.run([stack([words, *_mapped(self.up, [words])], shape)], ctx)
-        streams = [select(x, 0) for _ in each_turn(self.up.streams if x.trace.lowers else 1, "streams")]
+        streams = [select(x, 0) for _ in turns_to_run(x.trace, self.up.streams, "streams")]
         made = stack([streams[0], *_mapped(self.down, streams)], shape)
         del x, streams
         return self.norm(made.trace.call(Call("mean", (made,), words.shape, made.dtype)), ctx)
@@ -210,7 +213,7 @@ class AltUpDecoder(SharingDecoder):
 def _mapped(maps: EachStream, streams: list[Tensor]) -> list[Tensor]:
     """Each stream's map of its vectors (or of the first's), as long as those of the first."""
     first, trace = streams[0], streams[0].trace
-    if not trace.lowers:
+    if not trace.emits_kernels:  # counted as the maps of all streams at once
         return [maps(first)]
     wanted = power(mean(power(first)))
     others = streams[1:] or [first for _ in each_turn(maps.streams - 1, "streams")]

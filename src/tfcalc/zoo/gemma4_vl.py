@@ -89,7 +89,7 @@ class ChunkedAttention(Module):
         r = self.distances(ctx.places)
         count = ceil_div(l, self.chunk)
         queries = b * count * self.chunk
-        if not trace.lowers:
+        if not trace.emits_kernels:  # counted by the pairs of a chunk; a program pads and copies chunks
             whole = (b, a, count * self.chunk, d)
             flat = trace.view(q, (queries, 1, a, d), None)
             relative_scores("relative", flat, reshape(r, r.shape[1], 1, a, d), queries * self.context)
@@ -160,7 +160,8 @@ class SubsampledSpectrogram(Module):
 
 def added(x: Tensor, made: Tensor, name: str) -> Tensor:
     """``made + x``, where a program adds to what was made in place."""
-    return added_in_place(made, x) if x.trace.lowers else residual(x, made, name)
+    # added in place, which the mathematics does not know
+    return added_in_place(made, x) if x.trace.emits_kernels else residual(x, made, name)
 
 
 class HalfNetwork(Module):
@@ -281,7 +282,7 @@ class RowsAndColumns(PositionVectors):
         """For the patches of ``x``, of b × s × h."""
         (table,) = self.weights(x.trace)
         trace, shape = x.trace, x.shape[:2]
-        if not trace.lowers:
+        if not trace.emits_kernels:  # one look-up for both; a program makes two
             return position(table, trace.new(shape, "int64", "places"), 2 * x.rows)
         places = trace.view(trace.new((*shape, 2), "int64", "places"), shape, None)
         return add(looked_up(table, places), looked_up(table, places))

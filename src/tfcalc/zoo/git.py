@@ -105,7 +105,8 @@ class Captioner(Module):
 
     def _seen(self, x: Tensor, ctx: Context) -> Tensor:
         """The vectors of all images, side by side; none where they were seen before."""
-        if x.trace.lowers and self.moments is not None:
+        # frames run one after another, each with a vector for its moment
+        if x.trace.emits_kernels and self.moments is not None:
             frames = each_turn(self.images, "images")
             return cat([add(self.tower(x, ctx), self.moments.at(x.trace, place)) for place in frames], 1)
         run = ctx.run.replaced(batch_size=ctx.run.batch_size * self.images)

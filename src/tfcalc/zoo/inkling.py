@@ -162,7 +162,8 @@ class SharedExperts(GatedFeedForward):
     def weighed(self, x: Tensor, weights: Tensor, ctx: Context) -> Tensor:
         """Their sum: of tokens × h, with a weight for each token and expert."""
         with x.trace.inside(self):
-            return self._summed(x, weights, ctx) if x.trace.lowers else self.forward(x, ctx)
+            # one batched product in a program
+            return self._summed(x, weights, ctx) if x.trace.emits_kernels else self.forward(x, ctx)
 
     def _summed(self, x: Tensor, weights: Tensor, ctx: Context) -> Tensor:
         trace, maps = x.trace, (self.gate, self.up, self.down)
@@ -312,7 +313,7 @@ class DepthAttention(Module):
         trace, (*rows, h) = x.trace, x.shape
         with trace.inside(self):
             query = self.query.weight(trace)
-            if not trace.lowers:
+            if not trace.emits_kernels:  # counted as attention of one query; a program runs it in fp32
                 seen = self.norm(stack([x], (*rows, self.vectors, h)), ctx)
                 q = trace.view(query, (x.rows, 1, self.queries, h), None)
                 pairs = Pairs((2, x.rows, self.queries, self.vectors), x.rows * self.queries * self.vectors)

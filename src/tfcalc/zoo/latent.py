@@ -77,7 +77,8 @@ class IdleExperts(Experts):
 
     def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Of each expert that a token goes through, where operations are counted."""
-        if gate.trace.lowers:
+        # counted are the experts that a token goes through, and kernels run on rows sorted by expert
+        if gate.trace.emits_kernels:
             return super().halves_gated(gate, up, ctx)
         shape = gate.shape
         gate, up = (each.trace.view(each, (self.chosen * each.rows, each.width), None) for each in (gate, up))

@@ -40,7 +40,8 @@ class ExclusiveAttention(Attention):
             b, g, l, d = v.shape
             v = add(v, transpose(reshape(ctx.given[VALUES], b, l, g, d), 1, 2))
         made = super()._attended(q, k, v, ctx, name)
-        return self._without_own(made, v) if made.trace.lowers else made
+        # no products: of a value and the direction of another
+        return self._without_own(made, v) if made.trace.emits_kernels else made
 
     def _without_own(self, made: Tensor, v: Tensor) -> Tensor:
         assert self.alpha is not None

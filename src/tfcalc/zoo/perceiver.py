@@ -19,7 +19,7 @@ from tfcalc.nn.embeddings import Positions
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import Predictions, WithHead
 from tfcalc.nn.module import Module
-from tfcalc.nn.stack import Stack, each_turn
+from tfcalc.nn.stack import Stack, turns_to_run
 from tfcalc.ops.convolution import map_of_pixels
 from tfcalc.ops.elementwise import add, residual
 from tfcalc.ops.shapes import cat, expand
@@ -65,7 +65,7 @@ class RepeatedStack(Stack):
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
         """Turn by turn, where it matters what is live when; else one turn for all."""
-        for _ in each_turn(self.times if x.trace.lowers else 1):
+        for _ in turns_to_run(x.trace, self.times):
             x = super().__call__(x, ctx)
         return x
 

@@ -131,7 +131,7 @@ class NgramAttention(Attention):
         pairs = Pairs((2, number, seen), number * seen, ctx.run.fused)
         (k, *own), (v, *further_values) = keys, values
         b, a, length, d = asking[0].shape
-        if not k.trace.lowers:
+        if not k.trace.emits_kernels:  # the further streams are counted as one
             assert self.distances is not None
             self.distances(guesses[0])
             return self._mixed("attend_ahead", lambda *_: k, [asking[0], k, v], pairs, ctx)
@@ -170,7 +170,7 @@ class NgramAttention(Attention):
 
 def further(x: Tensor, length: Num, ngram: Num) -> list[Num]:
     """The lengths of the further streams; where operations are counted they are one."""
-    return [length for _ in each_turn(ngram, "streams")] if x.trace.lowers else [length * ngram]
+    return [length for _ in each_turn(ngram, "streams")] if x.trace.emits_kernels else [length * ngram]  # likewise
 
 
 class NgramDecoder(Decoder):
@@ -218,7 +218,7 @@ class NgramDecoder(Decoder):
             at = position(table, numbered(x, x.shape), x.elements * self.ngram)
         with trace.inside(self.guesses):
             (rows,) = self.guesses.weights(trace)
-        if trace.lowers:
+        if trace.emits_kernels:  # likewise
             return [add(select(rows, 0), at) for _ in each_turn(self.ngram, "streams")]
         return [trace.view(add(rows, at), (x.shape[0], x.shape[1] * self.ngram, at.width), None)]
 

@@ -53,7 +53,7 @@ class LocalAttention(Attention):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         summaries = self._summaries(x, ctx)
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # counted by pairs; a program pads and copies blocks
             return self._counted(x, summaries, ctx)
         q, k, v = (self._by_head(each(x)) for each in self.inward)
         side = [] if summaries is None else [self._by_head(each(summaries)) for each in self.inward[1:]]
@@ -160,8 +160,8 @@ class LocalStack(EncoderStack):
         def biases(ids: Tensor) -> Tensor:
             return self._biases(ids, mixer, ctx)
 
-        made = x.trace.checkpoint(biases, x) if ctx.run.every else biases(x)
-        return super().forward(x, ctx._replace(bias=made))
+        ctx = ctx._replace(bias=x.trace.checkpoint(biases, x) if ctx.run.every else biases(x))
+        return super().forward(x, ctx)
 
     def _biases(self, ids: Tensor, mixer: LocalAttention, ctx: Context) -> Tensor:
         """Of b × n × a × block × keys."""

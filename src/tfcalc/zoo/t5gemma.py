@@ -62,7 +62,7 @@ class MergedAttention(Attention):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other, and of the memory."""
         assert ctx.memory is not None
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # two attentions to the mathematics; a program puts the keys of both side by side
             return self._counted(x, ctx.memory.vectors, ctx)
         q, k, v = self._projected(x, x, ctx)
         if self.rope is not None:

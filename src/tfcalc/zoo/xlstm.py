@@ -37,7 +37,8 @@ class HeadNorm(Norm):
             made = mul(reshape(ctx.backend.norm(self, x, None, None), *joined), weight)
             return made if bias is None else add(made, bias)
 
-        return norm(self.form, x if x.trace.lowers else reshape(x, *joined), weight, bias, code)
+        # the kernel normalizes head by head, what is counted is the row
+        return norm(self.form, x if x.trace.emits_kernels else reshape(x, *joined), weight, bias, code)
 
 
 class MatrixLSTM(Module):

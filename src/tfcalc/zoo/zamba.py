@@ -51,7 +51,8 @@ class LowRank(Module):
 
 def adapted(made: Tensor, x: Tensor, adapter: LowRank) -> Tensor:
     """``x W + (x A) B``; where operations are counted, the adapters of all layers run together elsewhere."""
-    return add(made, adapter(x)) if x.trace.lowers else made
+    # adapters of all layers are counted together with the block
+    return add(made, adapter(x)) if x.trace.emits_kernels else made
 
 
 class WithAdapters(Module):
@@ -134,7 +135,7 @@ class MapOfHeads(BlockDiagonal):
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of heads × b × i × l; where operations are counted, of one head's b × l × i, and with the bias."""
         weight, *bias = self.held().weights
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # one product for all heads; a program runs a batched one
             return linear(x, x.trace.weight(weight), *(x.trace.weight(each) for each in bias), letter=self.letter)
         stored = reshape(x.trace.weight(weight, self.blocks), self.blocks, 1, self.fan_out, self.fan_in)
         return matmul(expand(x.trace.lower(stored), self.blocks, x.shape[1], *stored.shape[2:]), x)
@@ -152,7 +153,7 @@ class MambaOfHeads(Mamba):
         """What the tokens of ``x``, of b × l × h, make of each other."""
         channels, (b, l, _) = self.conv1d.channels, x.shape
         width = divide(channels, self.heads)
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # heads are counted as channels side by side; a program runs them as a batch
             inner, _ = split(self.in_proj(x), [channels] * 2)
             inner = self._convolved(transpose(inner, 1, 2), ctx)
             made = self.x_proj(narrow(inner, width, 2))
@@ -258,7 +259,7 @@ class Hybrid(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Where operations are counted, the block runs once for all layers, and not here."""
         made = x
-        if x.trace.lowers:
+        if x.trace.emits_kernels:  # the block is counted once for all layers, by the decoder
             with x.trace.shares(self.key):
                 made = self.block(cat([x, ctx.given[WORDS]]), ctx)
         return self.mamba_decoder(x, self.linear(made), ctx)
@@ -285,9 +286,12 @@ class BlockSharingDecoder(Decoder):
         ctx = ctx.backend.begin(ctx, words, readers, self.masks)
         ctx = ctx._replace(given={WORDS: copied(words, name="clone")})
         made = self.layers.run([words], ctx)
-        for each in self.shared:
-            words.trace.beside(lambda each=each: each(beside([made, words], (*made.shape[:-1], self.width)), ctx))
+        words.trace.beside(lambda: self._all_shared(made, words, ctx))
         return made if self.norm is None else self.norm(made, ctx)
+
+    def _all_shared(self, made: Tensor, words: Tensor, ctx: Context) -> None:
+        for each in self.shared:
+            each(beside([made, words], (*made.shape[:-1], self.width)), ctx)
 
 
 HYBRID = "hybrid"

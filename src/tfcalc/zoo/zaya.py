@@ -9,7 +9,6 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, floor_div
-from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, Stored, parameter
@@ -177,7 +176,7 @@ class ConvolvedKeys(Attention):
         """Half the sum of each query head and its key head, and the mean of these sums for each key head."""
         rows, a, g, d = q.shape[:2], self.heads, self.kv_heads, self.key_dim
         q, k = reshape(q, *rows, a, d), transpose(reshape(k, *rows, g, d), 1, 2)
-        if not k.trace.lowers or value_of(g) != value_of(a):
+        if not k.trace.same_size(g, a):
             k = copied(k, (rows[0], a, rows[1], d), "repeat_kv")
         q = scaled(add(q, transpose(k, 1, 2)))
         return q, q.trace.call(Call("mean", (q,), (*rows, g, d), q.dtype))
@@ -189,7 +188,7 @@ class ConvolvedKeys(Attention):
         if ctx.stream.cached is not None:
             return made
         zeros = x.trace.new((batch, 1, width), x.dtype, "zeros")
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # the product of zeros is counted by itself
             delayed = self.delayed
             Borrowed(f"{delayed.name}[zeros]", delayed.fan_in, delayed.fan_out, delayed.name)(zeros)
             return made

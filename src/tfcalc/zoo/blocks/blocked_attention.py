@@ -174,8 +174,8 @@ class FilledEncoder(Encoder):
             return super()._run(x, _longer(x, ctx, ctx.stream.length, self.filling), reads=reads)
         batch, length = x.shape
         whole = self.filling.filled(length)
-        made_new = x.trace.lowers and value_of(whole) != value_of(length)
-        ids = (x.trace.new if made_new else x.trace.given)((batch, whole), "int64", "token ids")
+        as_given = x.trace.same_size(whole, length)
+        ids = (x.trace.given if as_given else x.trace.new)((batch, whole), "int64", "token ids")
         made, pooled = super()._run(ids, _longer(x, ctx, whole, self.filling), reads=reads)
         return narrow(made, length), pooled
 
@@ -193,7 +193,7 @@ class FilledStack(EncoderStack):
         """Of token ids."""
         batch, length = x.shape
         whole = length if self.filling is None or ctx.run.decoding else self.filling.filled(length)
-        if whole is length or (x.trace.lowers and value_of(whole) == value_of(length)):
+        if whole is length or x.trace.same_size(whole, length):
             return super().forward(x, _longer(x, ctx, whole, self.filling))
         ids = x.trace.given((batch, whole), "int64", "source ids") if self.front else x
         return narrow(super().forward(ids, _longer(x, ctx, whole, self.filling)), length)
@@ -220,7 +220,7 @@ def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Co
         there = x.trace.new((x.shape[0], length), filling.mask, "tokens that are there")
         x.trace.belongs(there)  # to no layer, though one keeps it first
     before = ctx.stream.length
-    if length is before or (x.trace.lowers and value_of(length) == value_of(before)):
+    if length is before or x.trace.same_size(length, before):
         return ctx._replace(filled=Filled(before, there))
     return ctx._replace(stream=ctx.stream._replace(length=length), filled=Filled(before, there))
 
@@ -238,7 +238,8 @@ class BlockAttention(Attention):
             return super()._attended(q, k, v, ctx, name)
         number = q.shape[0] * self.blocks.pairs(ctx.unfilled)
         pairs = Pairs((2, number), number, ctx.run.fused)
-        if q.trace.lowers and value_of(ctx.unfilled) <= self.blocks.all_seen:
+        # transformers falls back to full attention on short sequences, whose length has to be a number
+        if q.trace.emits_kernels and value_of(ctx.unfilled) <= self.blocks.all_seen:
             return super()._attended(q, k, v, ctx, name)
         return attend(q, k, v, pairs, lambda: ctx.backend.scan(self, ctx, q, k, v), name=name)
 

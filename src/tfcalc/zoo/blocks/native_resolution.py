@@ -186,7 +186,8 @@ class PackedTower(Module):
         images = ctx.run.source if self.count is None else ctx.run.beside(self.count)
         x = self._behind(trace.given((images.tokens, *self.patches.patch), "float32", "pixels"), images, ctx)
         ctx = ctx._replace(stream=images)
-        if not trace.lowers:
+        # rows for a text are the last merger's; a program by itself returns those of the layers
+        if not trace.emits_kernels:
             merged = [each(x, ctx) for each in reversed(self.mergers)]
             return merged[-1] if merged else x
         with trace.without_gradients():
@@ -200,7 +201,7 @@ class PackedTower(Module):
         x = x if self.normed is None else self.normed(x, ctx)
         x = x if self.positions is None else add(x, self.positions(x, ctx))
         x = reshape(x, 1, *x.shape)
-        if trace.lowers:
+        if trace.emits_kernels:  # the mask of all images, and their order, are the program's
             if self.sorted_by is not None:
                 x = _sorted(x, self.sorted_by)
             ctx = ctx.backend.begin(ctx._replace(stream=row), x, list(attentions(self.layers)), ())

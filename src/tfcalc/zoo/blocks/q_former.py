@@ -91,7 +91,8 @@ class Given(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of what stands in the place of these token ids."""
         trace, kind, source = x.trace, x.trace.weights_format, ctx.run.source
-        if trace.lowers and self.read is not None:
+        # a program is given the memory, which is counted where it is made
+        if trace.emits_kernels and self.read is not None:
             memory = trace.given((source.batch, source.length, self.read), kind, "memory")
             ctx = ctx._replace(memory=Memory(memory, source))
         return self.model.forward(trace.given((*x.shape, self.width), kind, "vectors"), ctx)

@@ -111,7 +111,7 @@ class Mamba(Module):
         step, b, c = split(made, [self.rank, self.states, self.states])
         if self.norms:
             step, b, c = (norm(each, ctx) for norm, each in zip(self.norms, (step, b, c), strict=True))
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # one selective scan; its kernels depend on the library
             return self.out_proj(self._counted(inner, self.dt_proj(step), ctx))
         return self.out_proj(ctx.backend.scan(self, ctx, inner, gate, step, b, c))
 
@@ -192,7 +192,7 @@ class Mamba2(Module):
     def _scanned(self, x: Tensor, b: Tensor, c: Tensor, step: Tensor, ctx: Context) -> Tensor:
         """The recurrence; in the tree with the softplus of the time step."""
         stream, heads, rows = ctx.stream, self.heads, x.shape[:2]
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # counted apart; kernels make it inside the scan
             activation("softplus", step, lambda: step, "time_step")
         states = States(stream.batch, stream.length, heads, self.states, self.head_dim, step=stream.cached is not None)
         x = reshape(x, *rows, heads, self.head_dim)
@@ -270,7 +270,7 @@ class GatedDeltaNet(Module):
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, strength: Tensor, decay: Tensor, ctx: Context) -> Tensor:
         """The delta rule; in the tree with the softplus of the decay."""
         stream, heads = ctx.stream, self.value_heads
-        if not q.trace.lowers:
+        if not q.trace.emits_kernels:  # counted apart; kernels make it inside the delta rule
             activation("softplus", decay, lambda: decay, "time_step")
         step = stream.cached is not None
         states = States(stream.batch, stream.length, heads, self.key_dim, self.value_dim, step=step)

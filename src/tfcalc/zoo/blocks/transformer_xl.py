@@ -40,7 +40,7 @@ class HeadMap(Linear):
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of l × b × h, or of l × b × a × d."""
         (weight,) = self.weights(x.trace)
-        if not x.trace.lowers:
+        if not x.trace.emits_kernels:  # one product; a program writes an einsum over heads
             rows = reshape(x, *x.shape[:2], self.fan_in)
             made = linear(rows, reshape(weight, self.fan_in, self.fan_out), letter=self.letter)
             return made if self.back else reshape(made, *x.shape[:2], self.heads, self.head_dim)
@@ -86,7 +86,7 @@ class RelativeAttention(Module):
             return einsum("bnij,jbnd->ibnd", p, v)
 
         relative_scores("relative", q, r, pairs.scores)
-        if trace.lowers:
+        if trace.emits_kernels:  # heads are the first axis here, and products are counted with them second
             return self.output(mixed())
         q, k, v = (transpose(transpose(each, 0, 1), 1, 2) for each in (q, k, v))
         made = attend(q, k, v, pairs, mixed)

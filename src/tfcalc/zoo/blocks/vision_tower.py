@@ -76,7 +76,7 @@ class ImagePositions(PositionVectors):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """For all places of ``x``."""
         (table,) = self.weights(x.trace)
-        if x.trace.lowers and not self.looked_up:
+        if x.trace.emits_kernels and not self.looked_up:  # a view of the whole table in a program
             return reshape(table, 1, self.rows, self.width)
         return position(table, rows_asked(x.trace.view(x, x.shape[:2], None), self.looked_up or BUFFER, ctx), x.rows)
 
@@ -137,7 +137,7 @@ class Resized(ImagePositions):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """For all patches of all images."""
         (table,) = self.weights(x.trace)
-        if x.trace.lowers:
+        if x.trace.emits_kernels:  # interpolated: a copy in a program, a look-up to what is counted
             return copied(table, x.shape, "resized")
         return position(table, x.trace.given((1, x.shape[1]), "int64", "places"), x.rows)
 
@@ -181,7 +181,8 @@ class Tower(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """A vector for each patch; the images are given beside ``x``, which is not read."""
-        return self._seen(x, ctx, reads=self.pools and not x.trace.lowers)[0]
+        # the pooler has a backward pass by itself, and none in a program, whose loss reads the patches
+        return self._seen(x, ctx, reads=self.pools and not x.trace.emits_kernels)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> Tensor:
         """One vector for each image."""
