@@ -11,8 +11,8 @@ from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks.experts import dense_or_sparse, routed
 from tfcalc.zoo.blocks.layers import LAYERS, both, windows
-from tfcalc.zoo.glm_moe import dense_or_sparse, routed
 
 
 def gated(c: Config, code: str = "") -> Attention:

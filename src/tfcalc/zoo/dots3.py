@@ -25,15 +25,13 @@ from tfcalc.ops.keeping import FP32
 from tfcalc.ops.shapes import contiguous, permute, reshape
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, native_resolution
-from tfcalc.zoo.blocks.experts import DENSE_OR_SPARSE, mlp_types, shared, sparse_after
+from tfcalc.zoo.blocks.experts import DENSE_OR_SPARSE, mlp_types, routed, shared, sparse_after
+from tfcalc.zoo.blocks.latent_attention import SparseLatentAttention, index_module, latent_of
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS
 from tfcalc.zoo.blocks.native_resolution import MERGED_OF_TWO, Merger, PackedAttention, PackedTower, PatchRows
 from tfcalc.zoo.blocks.sound import Convolution, SoundEncoder
-from tfcalc.zoo.blocks.sparse_attention import SparseLatentAttention
 from tfcalc.zoo.blocks.vision_language import Multimodal
 from tfcalc.zoo.blocks.vision_tower import nested
-from tfcalc.zoo.deepseek import index_module, latent_of
-from tfcalc.zoo.glm_moe import routed
 
 
 class BandStem(Module):

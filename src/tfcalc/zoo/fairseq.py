@@ -17,8 +17,8 @@ from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
+from tfcalc.zoo.blocks.gpt import GPT_TOPS, normed, split_attention
 from tfcalc.zoo.blocks.layers import LAYERS
-from tfcalc.zoo.gpt2 import GPT_TOPS, normed, split_attention
 
 NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 NORMS = ("self_attn_layer_norm", "final_layer_norm")

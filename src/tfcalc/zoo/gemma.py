@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.attention import Attention
@@ -12,11 +11,8 @@ from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.gemma import CAPPED, CODE
 from tfcalc.zoo.blocks.layers import both, windows
-
-CODE = "gemma"
-"""Norms whose weight is the distance from 1."""
-CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
 
 @family("gemma")

@@ -25,9 +25,8 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import SANDWICH, head_dim, kv_heads
-from tfcalc.zoo.blocks.gemma import LayerInput, LayerVectors, SharingAttention, SharingDecoder
+from tfcalc.zoo.blocks.gemma import CAPPED, LayerInput, LayerVectors, SharingAttention, SharingDecoder
 from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, both, window
-from tfcalc.zoo.gemma import CAPPED
 
 
 class AltUp(Module):

@@ -13,9 +13,8 @@ from tfcalc.nn.basic import Norm, buffer, parameter
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import SANDWICH
-from tfcalc.zoo.blocks.gemma import Beside, ScaledRouting, SharingAttention, SharingDecoder
+from tfcalc.zoo.blocks.gemma import CAPPED, Beside, ScaledRouting, SharingAttention, SharingDecoder
 from tfcalc.zoo.blocks.layers import FULL, both
-from tfcalc.zoo.gemma import CAPPED
 from tfcalc.zoo.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
 
 

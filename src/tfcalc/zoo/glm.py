@@ -7,9 +7,8 @@ from tfcalc.configs.family import family
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.decoders import BOTH_SIDES
 from tfcalc.zoo.blocks.layers import FUSED
-
-BOTH_SIDES = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
 
 
 @family("glm", partial_rotary_factor=0.5)  # by __post_init__

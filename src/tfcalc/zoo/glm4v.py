@@ -10,11 +10,11 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, native_resolution, vision_tower
+from tfcalc.zoo.blocks.decoders import BOTH_SIDES
 from tfcalc.zoo.blocks.layers import FUSED
 from tfcalc.zoo.blocks.native_resolution import GatedMerger, PatchRows, Resampled
 from tfcalc.zoo.blocks.vision_language import either, heads, reader
 from tfcalc.zoo.blocks.vision_tower import grid
-from tfcalc.zoo.glm import BOTH_SIDES
 
 
 @family("glm4v_vision", heads={"Model": tops.bare})

@@ -2,71 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.number import Num
-from tfcalc.nn.attention import Attention
-from tfcalc.nn.layers import PreNorm, Sandwich
+from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
-from tfcalc.zoo.blocks.experts import mlp_types, shared, sparse_after
+from tfcalc.zoo.blocks.decoders import BOTH_SIDES
+from tfcalc.zoo.blocks.experts import dense_first, dense_or_sparse, mlp_types, routed, shared, sparse_after
 from tfcalc.zoo.blocks.layers import GATED, LAYERS, both, unturned, windows
-from tfcalc.zoo.glm import BOTH_SIDES
-
-COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "logits": "copies"}
-"""DeepSeek-V3's router: sigmoids of logits that are made in fp32, and a correction of who is chosen."""
-
-
-def dense_or_sparse(
-    c: Config,
-    kinds: Sequence[str],
-    mixer: Attention,
-    mixed: Callable[[], Mixture],
-    *,
-    bias: bool = False,
-    code: str = "",
-    seen: Sequence[int | None] | None = None,
-    full: Mapping[str, Any] | None = None,
-    **how: Any,
-) -> Decoder:
-    """Layers with this attention, some with experts, some dense (with a ``bias``).
-
-    It may be of the windows that are ``seen``, and as in ``full`` where it sees everything. The rest says how a layer
-    is made (:func:`tfcalc.zoo.blocks.decoders.layer`).
-    """
-
-    def one(kind: tuple[int | None, str]) -> PreNorm:
-        window, mlp = kind
-        looks = mixer.but(window=window, **(full or {}) if window is None else {})
-        return decoders.layer(c, looks, mixed() if mlp == "sparse" else decoders.gated(c, bias=bias), code=code, **how)
-
-    all_kinds = list(zip(seen or [None] * len(kinds), kinds, strict=True))
-    return decoders.decoder(c, one, all_kinds, code=code)
-
-
-def dense_first(c: Config, every: int = 1) -> list[str]:
-    """Experts in ``every`` so many of the layers after the first ``first_k_dense_replace``."""
-    return sparse_after(c, c.number("first_k_dense_replace", least=0), every)
-
-
-def routed(
-    c: Config, count: str = "n_routed_experts", *, common: Num | None = None, scales: bool = True, **how: Any
-) -> Mixture:
-    """Experts of ``moe_intermediate_size``, the router's correction, and shared experts ``common`` to all tokens.
-
-    ``how`` they are routed may differ.
-    """
-    beside = () if common is None else (decoders.gated(c, name="shared_experts", width=common),)
-    routing = COPIES | {"scales": scales} | how
-    if "normalized" not in routing:
-        routing["normalized"] = bool(c.get("norm_topk_prob"))
-    mixed = experts.mixture(c, *beside, experts=count, width="moe_intermediate_size", **routing)
-    return mixed.but(stored=(experts.correction(c, experts=count),))
 
 
 @family(

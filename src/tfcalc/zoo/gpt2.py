@@ -14,8 +14,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention, EagerCode
-from tfcalc.nn.basic import Embedding, Linear, Norm
+from tfcalc.nn.attention import OWN_SOFTMAX, CrossAttention, EagerCode
+from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.embeddings import BUFFER, GIVEN, Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import Summary, WithSummary
@@ -25,19 +25,11 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.printable import quoted
 from tfcalc.zoo.blocks import layers
-from tfcalc.zoo.blocks.layers import LAYERS, by_kind, multi_head, stack
+from tfcalc.zoo.blocks.gpt import GPT_TOPS, inner, normed, split_attention
+from tfcalc.zoo.blocks.layers import LAYERS, by_kind, stack
 
 WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
 """The classes that read an encoder; others have the weights for it all the same, and never run them."""
-
-GPT_TOPS = {
-    "Model": tops.bare,
-    "ForCausalLM": tops.lm_head(),
-    "ForSequenceClassification": tops.classifier("score"),
-    "ForTokenClassification": tops.classifier("classifier", bias=True),
-    "ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2),
-}
-"""Of the GPT-likes that are older than transformers' Generic… classes."""
 
 
 def double_heads(c: Config, base: Module) -> Module:
@@ -52,36 +44,9 @@ def double_heads(c: Config, base: Module) -> Module:
 OWN_HEADS = GPT_TOPS | {"LMHeadModel": tops.lm_head(), "DoubleHeadsModel": double_heads}
 
 
-def inner(c: Config, field: str = "n_inner") -> Num:
-    """The feed-forward width: given, or four times the hidden size."""
-    given = c.optional(field)
-    return 4 * c.size("hidden_size") if given is None else given
-
-
-def split_attention(
-    c: Config,
-    name: str,
-    names: Sequence[str],
-    *,
-    bias: bool = True,
-    of: type[Attention] = Attention,
-    dropout: str = "attn_pdrop",
-    **more: Any,
-) -> Attention:
-    """Heads that split the hidden size; what is ``more`` goes to :func:`multi_head`."""
-    h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
-    drops = bool(dropout and c.get(dropout))
-    return multi_head(of, name, names, h, a, d, bias=bias, dropout=drops, **more)
-
-
 def network(c: Config, name: str, names: tuple[str, str], width: Num, kind: str) -> FeedForward:
     """Two maps with biases, and an activation of this kind between them."""
     return layers.network(name, names, c.size("hidden_size"), width, kind)
-
-
-def normed(c: Config, name: str) -> Norm:
-    """A LayerNorm of the hidden size."""
-    return Norm(name, "layernorm", c.size("hidden_size"))
 
 
 def stacked(

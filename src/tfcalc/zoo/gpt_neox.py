@@ -14,10 +14,10 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Alibi, Rope
 from tfcalc.zoo.blocks import decoders, layers
 from tfcalc.zoo.blocks.attention import IndexedAttention
+from tfcalc.zoo.blocks.gpt import GPT_TOPS, inner, split_attention
 from tfcalc.zoo.blocks.layers import LAYERS
 from tfcalc.zoo.blocks.vision_language import PatchReader, PixelMap, conditional
 from tfcalc.zoo.blocks.vision_tower import grid, nested
-from tfcalc.zoo.gpt2 import GPT_TOPS, inner, split_attention
 
 QKV = ("query_key_value", "dense")
 MLP = ("dense_h_to_4h", "dense_4h_to_h")

@@ -19,7 +19,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks.decoders import PLAIN
 from tfcalc.zoo.blocks.layers import multi_head, network, stack
-from tfcalc.zoo.blocks.q_former import QueryReader
+from tfcalc.zoo.blocks.q_former import QueryReader, reader
 from tfcalc.zoo.blocks.sound import (
     ALONE,
     BatchNorm,
@@ -33,7 +33,6 @@ from tfcalc.zoo.blocks.sound import (
     writes,
 )
 from tfcalc.zoo.blocks.vision_tower import nested, nested_as
-from tfcalc.zoo.qformer import reader
 
 
 class GuessingEncoder(Module):
@@ -111,7 +110,7 @@ def granite_speech_encoder(c: Config) -> Module:
     return GuessingEncoder(
         "encoder",
         Linear("input_linear", c.size("input_dim"), h, "", True),
-        stack(c, _layer(c), "num_layers"),
+        stack(c, _query_layer(c), "num_layers"),
         Linear("out", h, letters, "", True),
         Linear("out_mid", letters, h, "", True),
         guesses=c.number("num_layers") > 1,
@@ -119,7 +118,7 @@ def granite_speech_encoder(c: Config) -> Module:
     )
 
 
-def _layer(c: Config) -> ConformerLayer:
+def _query_layer(c: Config) -> ConformerLayer:
     subs = _half_step(c, "ff1"), _attention(c), _convolutions(c), _half_step(c, "ff2")
     return ConformerLayer("layers", subs, (None,) * len(subs), last=_norm(c, "post_norm"))
 

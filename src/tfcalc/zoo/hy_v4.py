@@ -11,9 +11,8 @@ from tfcalc.nn.positions import Rope
 from tfcalc.zoo.blocks import decoders, hyper_connections
 from tfcalc.zoo.blocks.experts import LimitedExperts, mlp_types, sparse_after
 from tfcalc.zoo.blocks.hyper_connections import HyperConnection, HyperLayer
+from tfcalc.zoo.blocks.latent_attention import SparseLatentAttention, shared_and_routed, sparse_latent
 from tfcalc.zoo.blocks.layers import layer_types
-from tfcalc.zoo.blocks.sparse_attention import SparseLatentAttention
-from tfcalc.zoo.deepseek import shared_and_routed, sparse_latent
 
 
 def attention(kind: str, c: Config) -> SparseLatentAttention:

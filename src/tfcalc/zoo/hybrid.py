@@ -21,11 +21,23 @@ from tfcalc.printable import quoted
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo import granite_moe
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.experts import correction, mixture
+from tfcalc.zoo.blocks.experts import COPIES, correction, mixture
 from tfcalc.zoo.blocks.layers import network
-from tfcalc.zoo.blocks.state_space import Mamba2
-from tfcalc.zoo.glm_moe import COPIES
-from tfcalc.zoo.mamba import Channels, expanded, mamba2_head_dim, mamba2_mixer, of_channels, time_step_rank
+from tfcalc.zoo.blocks.state_space import (
+    FINAL,
+    FULL,
+    LEGACY,
+    LINEAR,
+    Channels,
+    Mamba2,
+    expanded,
+    first,
+    mamba2_head_dim,
+    mamba2_mixer,
+    mixer_types,
+    of_channels,
+    time_step_rank,
+)
 
 
 class MultipliedAttention(Attention):
@@ -70,23 +82,7 @@ class Mixed(PreNorm):
         return residual(x, last(behind(x, ctx), ctx), last.name)
 
 
-LINEAR, FULL = "linear_attention", "full_attention"
-LEGACY = {"mamba": LINEAR, "attention": FULL}
-"""What older files call these layers."""
-
-
-FINAL = ("model", "embed_tokens", "final_layernorm")
 PRE_FF_NORM = ("input_layernorm", "pre_ff_layernorm")
-
-
-def layer_types(
-    c: Config, pattern: Callable[[int], str], name: str = "layer_types", known: tuple[str, ...] = (LINEAR, FULL)
-) -> list[str]:
-    """One word for each layer: those of the file, older ones translated, or else what ``pattern`` says of each."""
-    count = c.number("num_hidden_layers")
-    if c.get(name) is None:
-        return [pattern(place) for place in range(count)]
-    return [LEGACY.get(word, word) for word in c.words(name, count, (*known, *LEGACY))]
 
 
 def periodic(c: Config, name: str) -> list[bool]:
@@ -144,7 +140,7 @@ def granite_hybrid(c: Config) -> Module:
             return granite_moe.layer(c, mixer, shared)
         return decoders.layer(c, mixer, shared).but(scales=True)
 
-    return decoders.decoder(c, one, layer_types(c, lambda _: LINEAR), masks=(None,)).but(scales=True)
+    return decoders.decoder(c, one, mixer_types(c, lambda _: LINEAR), masks=(None,)).but(scales=True)
 
 
 @family(
@@ -258,8 +254,3 @@ def nemotron_experts(c: Config) -> Module:
 def relu2(c: Config, name: str, width: Num, inner: Num) -> FeedForward:
     """A network without a gate."""
     return network(name, decoders.PLAIN, width, inner, c.word("mlp_hidden_act"), bias=c.flag("mlp_bias"))
-
-
-def first(c: Config, *names: str) -> str:
-    """The name that the file gives, the earliest of these; the last where it gives none."""
-    return next((name for name in names if c.has(name)), names[-1])

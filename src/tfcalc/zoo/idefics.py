@@ -10,10 +10,9 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import vision_tower
-from tfcalc.zoo.blocks.vision_language import heads, patches_of, reader, tower
+from tfcalc.zoo.blocks.vision_language import heads, llama_text, patches_of, reader, tower
 from tfcalc.zoo.blocks.vision_tower import Tower, grid
 from tfcalc.zoo.clip import encoder
-from tfcalc.zoo.llava import llama_text
 
 
 @family("idefics3_vision", "smolvlm_vision", heads={"Transformer": bare})

@@ -34,9 +34,9 @@ from tfcalc.ops.shapes import cat, contiguous, expand, pad, part, reshape, split
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks.experts import routed
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, layer_types, multi_head
 from tfcalc.zoo.blocks.state_space import ShortConvolution
-from tfcalc.zoo.glm_moe import routed
 
 
 class AddedConvolution(ShortConvolution):

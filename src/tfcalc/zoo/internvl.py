@@ -13,8 +13,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import vision_tower
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, stack
 from tfcalc.zoo.blocks.vision_language import heads, patches_of, reader, text_of, tower, two_maps
-from tfcalc.zoo.blocks.vision_tower import LayerScale, Tower, grid
-from tfcalc.zoo.vit import NORMS
+from tfcalc.zoo.blocks.vision_tower import VIT_NORMS, LayerScale, Tower, grid
 
 FORMS = {"layer_norm": "layernorm", "rms_norm": "rmsnorm"}
 
@@ -30,7 +29,7 @@ def internvl_vision(c: Config) -> Module:
     layer = LayerScale(
         "encoder.layer",
         (mixer, vision_tower.network(c)),
-        vision_tower.norms(c, *NORMS, form=form),
+        vision_tower.norms(c, *VIT_NORMS, form=form),
         drops,
         undropped=("attention",),
         scalers=tuple(parameter(name, h, minor=True) for name in ("lambda_1", "lambda_2")),

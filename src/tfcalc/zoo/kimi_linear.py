@@ -24,11 +24,9 @@ from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import cat, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.experts import mlp_types, shared
-from tfcalc.zoo.blocks.state_space import ShortConvolution
-from tfcalc.zoo.deepseek import latent_module
-from tfcalc.zoo.glm_moe import dense_first, routed
-from tfcalc.zoo.hybrid import FULL, LINEAR, first, layer_types
+from tfcalc.zoo.blocks.experts import dense_first, mlp_types, routed, shared
+from tfcalc.zoo.blocks.latent_attention import latent_module
+from tfcalc.zoo.blocks.state_space import FULL, LINEAR, ShortConvolution, first, mixer_types
 
 
 class ForgetGate(Module):
@@ -190,8 +188,8 @@ def kimi_layers(c: Config, own: Config) -> list[str]:
     """``layer_types``, or the layers that ``full_attn_layers`` counts from one, or every fourth but the first."""
     if own.has("full_attn_layers") and own.has("kda_layers"):
         attends = set(own.numbers("full_attn_layers")) - set(own.numbers("kda_layers"))
-        return layer_types(c, lambda place: FULL if place + 1 in attends else LINEAR)
-    return layer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
+        return mixer_types(c, lambda place: FULL if place + 1 in attends else LINEAR)
+    return mixer_types(c, lambda place: FULL if place and place % 4 == 0 else LINEAR)
 
 
 @family("bailing_hybrid", heads=HEADS)
@@ -201,7 +199,7 @@ def bailing_hybrid(c: Config) -> Module:
     heads = c.size(first(c, "linear_num_heads", "num_attention_heads"))
     width = c.size(first(c, "linear_head_dim", "head_dim"))
     kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
-    kinds = layer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
+    kinds = mixer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
     full = latent_module(c, low_rank=False).but(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
     return layers(
         c,

@@ -17,11 +17,9 @@ from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.experts import mlp_types, sparse_after
+from tfcalc.zoo.blocks.experts import dense_or_sparse, mlp_types, sparse_after
+from tfcalc.zoo.blocks.latent_attention import GatedQueries, latent_module, shared_and_routed, sparse_latent
 from tfcalc.zoo.blocks.layers import FUSED
-from tfcalc.zoo.blocks.sparse_attention import GatedQueries
-from tfcalc.zoo.deepseek import latent_module, shared_and_routed, sparse_latent
-from tfcalc.zoo.glm_moe import dense_or_sparse
 
 
 class ShortcutLayer(Module):

@@ -20,11 +20,10 @@ from tfcalc.ops.shapes import contiguous, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.attention import GatedBehind
+from tfcalc.zoo.blocks.experts import routed
 from tfcalc.zoo.blocks.layers import gated
-from tfcalc.zoo.blocks.state_space import ShortConvolution
+from tfcalc.zoo.blocks.state_space import FULL, ShortConvolution, first, mixer_types
 from tfcalc.zoo.blocks.vision_tower import OUT_PROJ
-from tfcalc.zoo.glm_moe import routed
-from tfcalc.zoo.hybrid import FULL, first, layer_types
 
 
 class GatedConvolution(Module):
@@ -91,7 +90,7 @@ def lfm2(c: Config) -> Module:
         mixer = convolution(c) if kind == CONV else lfm2_attention(c)
         return decoders.layer(c, mixer, network(c, adjusted(c)), names=NORMS)
 
-    kinds = layer_types(c, lambda place: FULL if given is None or place in given else CONV, known=KNOWN)
+    kinds = mixer_types(c, lambda place: FULL if given is None or place in given else CONV, known=KNOWN)
     return decoders.decoder(c, one, kinds, names=NAMES, masks=(None,))
 
 
@@ -113,7 +112,7 @@ def lfm2_moe(c: Config) -> Module:
 
     dense = c.number("num_dense_layers", least=0)
     # transformers needs ``layer_types``; where they are missing, half of the layers attend
-    words = layer_types(c, lambda place: FULL if place % 2 else CONV, known=KNOWN)
+    words = mixer_types(c, lambda place: FULL if place % 2 else CONV, known=KNOWN)
     kinds = [(word, place < dense) for place, word in enumerate(words)]
     return decoders.decoder(c, one, kinds, names=NAMES, masks=(None,))
 
@@ -135,7 +134,7 @@ def lfm3(c: Config) -> Module:
         mixer = convolution(c) if kind == CONV else lfm3_attention(c, kind)
         return decoders.layer(c, mixer, network(c, c.size("intermediate_size")), of=of, names=names)
 
-    return decoders.decoder(c, one, layer_types(c, lfm3_pattern, known=KNOWN), names=NAMES)
+    return decoders.decoder(c, one, mixer_types(c, lfm3_pattern, known=KNOWN), names=NAMES)
 
 
 def lfm3_attention(c: Config, kind: str) -> Attention:

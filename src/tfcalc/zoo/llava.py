@@ -17,9 +17,9 @@ from tfcalc.zoo.blocks.vision_language import (
     feature_layers,
     heads,
     late,
+    llama_text,
     reader,
     taken,
-    text_of,
     tower,
     two_maps,
 )
@@ -32,7 +32,6 @@ CLIP_LARGE = {
     "num_hidden_layers": 24,
     "num_attention_heads": 16,
 }
-llama_text = text_of("llama")
 
 
 def _llava(c: Config, *further: Stored, tiles: Num = 1) -> Module:

@@ -6,8 +6,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks.experts import dense_or_sparse
 from tfcalc.zoo.blocks.layers import FULL, SLIDING, windows
-from tfcalc.zoo.glm_moe import dense_or_sparse
 
 
 @family("mellum")

@@ -18,9 +18,8 @@ from tfcalc.ops.elementwise import scaled
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.attention import GatedBehind
-from tfcalc.zoo.blocks.experts import mlp_types, sparse_after
+from tfcalc.zoo.blocks.experts import mlp_types, routed, sparse_after
 from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, layer_types, multi_head, windows
-from tfcalc.zoo.glm_moe import routed
 
 
 class ScaledValues(Attention):

@@ -21,8 +21,8 @@ from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks.experts import MIXTRAL_HEADS
 from tfcalc.zoo.blocks.layers import layer_types, window
-from tfcalc.zoo.mixtral import TOPS
 
 
 class LightningAttention(Module):
@@ -111,7 +111,7 @@ def lightning_attention(c: Config) -> LightningAttention:
     )
 
 
-@family("minimax", heads=TOPS)
+@family("minimax", heads=MIXTRAL_HEADS)
 def minimax(c: Config) -> Module:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
     seen = window(c)

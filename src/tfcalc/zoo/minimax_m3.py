@@ -21,8 +21,8 @@ from tfcalc.ops.shapes import copied, reshape, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import ClippedFeedForward, mlp_types
+from tfcalc.zoo.blocks.gemma import CODE
 from tfcalc.zoo.blocks.layers import FUSED, gated, layer_types
-from tfcalc.zoo.gemma import CODE
 
 BEST_OF_BLOCK = 1
 

@@ -11,14 +11,12 @@ from tfcalc.nn.layers import Behind
 from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks.decoders import POST_NORM
+from tfcalc.zoo.blocks.experts import MIXTRAL_HEADS
 from tfcalc.zoo.blocks.layers import both, window, windows
-from tfcalc.zoo.olmo import POST_NORM
-
-TOPS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
-"""Most of these call the base ``model`` under every head."""
 
 
-@family("mixtral", heads=TOPS)
+@family("mixtral", heads=MIXTRAL_HEADS)
 def mixtral(c: Config) -> Module:
     """Jiang et al. 2024 (arXiv 2401.04088): ``intermediate_size`` is each expert's."""
     mixer = decoders.attention(c, window=window(c))

@@ -7,9 +7,8 @@ from tfcalc.configs.family import family
 from tfcalc.nn.layers import Behind
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.decoders import POST_NORM
 from tfcalc.zoo.blocks.layers import both, unturned, windows
-
-POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
 @family("olmo")

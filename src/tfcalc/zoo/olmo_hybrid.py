@@ -10,9 +10,8 @@ from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.layers import Behind, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.state_space import GatedDeltaNet, ShortConvolution
-from tfcalc.zoo.hybrid import FULL, LINEAR, layer_types
-from tfcalc.zoo.olmo import POST_NORM
+from tfcalc.zoo.blocks.decoders import POST_NORM
+from tfcalc.zoo.blocks.state_space import FULL, LINEAR, GatedDeltaNet, ShortConvolution, mixer_types
 
 CODE = "olmo"
 
@@ -57,5 +56,5 @@ def olmo_hybrid(c: Config) -> Module:
 
     last = c.number("num_hidden_layers") - 1
     attends = range(3, last + 1, 4) or [last]
-    kinds = layer_types(c, lambda place: FULL if place in attends else LINEAR)
+    kinds = mixer_types(c, lambda place: FULL if place in attends else LINEAR)
     return decoders.decoder(c, one, kinds, code=CODE, masks=(None,))

@@ -27,8 +27,7 @@ from tfcalc.zoo.blocks.vision_language import (
     tower,
     two_maps,
 )
-from tfcalc.zoo.blocks.vision_tower import Tower, grid
-from tfcalc.zoo.vit import gated
+from tfcalc.zoo.blocks.vision_tower import Tower, gated, grid
 
 
 class AmongImages(Attention):

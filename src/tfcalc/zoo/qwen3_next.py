@@ -17,11 +17,10 @@ from tfcalc.ops.elementwise import mul, pointwise
 from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.experts import of_topk, sparse_steps, with_shared
+from tfcalc.zoo.blocks.gemma import CODE
 from tfcalc.zoo.blocks.layers import LAYERS
-from tfcalc.zoo.blocks.state_space import GatedDeltaNet, JointDeltaNet, ShortConvolution
-from tfcalc.zoo.gemma import CODE
-from tfcalc.zoo.hybrid import FULL, LINEAR, layer_types
-from tfcalc.zoo.qwen_moe import of_topk, sparse_steps, with_shared
+from tfcalc.zoo.blocks.state_space import FULL, LINEAR, GatedDeltaNet, JointDeltaNet, ShortConvolution, mixer_types
 
 
 class GatedAttention(Attention):
@@ -44,7 +43,7 @@ class GatedAttention(Attention):
 
 def three_to_one(c: Config) -> list[str]:
     """Full attention in every ``full_attention_interval``-th layer, unless ``layer_types`` says otherwise."""
-    return layer_types(c, lambda place: LINEAR if (place + 1) % c.number("full_attention_interval") else FULL)
+    return mixer_types(c, lambda place: LINEAR if (place + 1) % c.number("full_attention_interval") else FULL)
 
 
 def delta_decoder(

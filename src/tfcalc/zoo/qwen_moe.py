@@ -7,26 +7,13 @@ from collections.abc import Callable, Sequence
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.attention import Attention, EagerCode
-from tfcalc.nn.basic import Linear
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.zoo.blocks import decoders, experts
+from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.experts import MIXTRAL_HEADS, of_topk, routed, sparse_steps, with_shared
 from tfcalc.zoo.blocks.layers import LAYERS, window, windows
-from tfcalc.zoo.glm_moe import routed
-from tfcalc.zoo.mixtral import TOPS
-
-
-def sparse_steps(c: Config) -> list[bool]:
-    """The layers that have experts: every ``decoder_sparse_step``-th, but for those in ``mlp_only_layers``.
-
-    Where these are null, they are what the family has by default.
-    """
-    given = c.get("mlp_only_layers") is not None
-    dense = c.numbers("mlp_only_layers") if given else c.defaults.get("mlp_only_layers") or []
-    step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
-    return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number(LAYERS))]
 
 
 def decoder_with_steps(
@@ -41,13 +28,7 @@ def decoder_with_steps(
     return decoders.decoder(c, one, list(zip(seen, sparse_steps(c), strict=True)))
 
 
-def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
-    """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
-    sums_to_1, width = normalized or bool(c.get("norm_topk_prob")), "moe_intermediate_size"
-    return experts.mixture(c, experts="num_experts", width=width, normalized=sums_to_1, result="logits")
-
-
-@family("qwen2_moe", heads=TOPS)
+@family("qwen2_moe", heads=MIXTRAL_HEADS)
 def qwen2_moe(c: Config) -> Module:
     """Qwen1.5-MoE and Qwen2 (arXiv 2407.10671): a shared expert with a gate of its own, which is one number a token."""
     slides = c.flag("use_sliding_window")
@@ -57,12 +38,6 @@ def qwen2_moe(c: Config) -> Module:
         return decoders.attention(c, bias=c.flag("qkv_bias"), output_bias=False, window=width)
 
     return decoder_with_steps(c, seen if slides else [None] * len(seen), mixer, lambda: with_shared(c, of_topk(c)))
-
-
-def with_shared(c: Config, mixed: Mixture) -> Mixture:
-    """Beside them a shared expert, which runs first."""
-    shared = decoders.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)
 
 
 @family("qwen3_moe")

@@ -18,8 +18,8 @@ from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
+from tfcalc.zoo.blocks.gemma import CODE
 from tfcalc.zoo.blocks.state_space import ShortConvolution
-from tfcalc.zoo.gemma import CODE
 
 
 class RGLRU(Module):

@@ -23,7 +23,9 @@ from tfcalc.zoo.blocks import vision_tower
 from tfcalc.zoo.blocks.layers import network
 from tfcalc.zoo.blocks.vision_tower import (
     FC,
+    MASKED,
     MEAN,
+    VIT_NORMS,
     ImageEmbeddings,
     ImagePositions,
     Patches,
@@ -32,7 +34,6 @@ from tfcalc.zoo.blocks.vision_tower import (
     WindowedAttention,
     sides_of,
 )
-from tfcalc.zoo.vit import MASKED, NORMS
 
 
 class NormedPatches(ImageEmbeddings):
@@ -172,7 +173,7 @@ def stage(c: Config, place: int, depth: int, n_heads: int, size: Grid, *, last: 
         )
     inner, drops = scaled(width, c.factor("mlp_ratio")), bool(c.get("hidden_dropout_prob"))
     ffn = network("mlp", FC, width, inner, c.word("hidden_act"))
-    norms = tuple(Norm(name, "layernorm", width) for name in NORMS)
+    norms = tuple(Norm(name, "layernorm", width) for name in VIT_NORMS)
     layer = PreNorm("blocks", (attention(c, width, n_heads, size), ffn), norms, drops)
     rows, columns = (ceil_div(side, 2) for side in size)
     merging = Merging(

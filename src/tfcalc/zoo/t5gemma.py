@@ -29,9 +29,9 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import head_dim, kv_heads
+from tfcalc.zoo.blocks.gemma import CODE
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, both, by_kind, multi_head, stack, windows
 from tfcalc.zoo.blocks.vision_language import ImageReader, Projector, tower
-from tfcalc.zoo.gemma import CODE
 
 END_OF_IMAGE = "end of image"
 """What the vector of the word that ends an image is called, which two stacks may share."""

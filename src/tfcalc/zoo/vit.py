@@ -8,16 +8,13 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Stored, parameter
-from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
-from tfcalc.zoo.blocks import decoders, layers, vision_tower
+from tfcalc.zoo.blocks import decoders, vision_tower
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, stack
-from tfcalc.zoo.blocks.vision_tower import BOTH, LayerScale, Pooler, Tower, grid
+from tfcalc.zoo.blocks.vision_tower import BOTH, MASKED, VIT_NORMS, LayerScale, Pooler, Tower, gated, grid
 
-MASKED = "ForMaskedImageModeling"
-NORMS = ("layernorm_before", "layernorm_after")
 IMAGE_HEADS = {
     "Model": bare,
     "ForImageClassification": vision_tower.classifier("classifier"),
@@ -44,7 +41,7 @@ def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
     """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
     drops, mask = bool(c.get("hidden_dropout_prob")), ("mask_token",) if c.head == MASKED else ()
     subs = attention(c), vision_tower.network(c)
-    layer = PreNorm("layers", subs, vision_tower.norms(c, *NORMS), drops)
+    layer = PreNorm("layers", subs, vision_tower.norms(c, *VIT_NORMS), drops)
     patches = vision_tower.patches(c, "patch_embeddings.projection")
     places = vision_tower.positions(c, "position_embeddings", len(tokens))
     table = vision_tower.embeddings(c, tokens, patches, places, mask, dropped=drops)
@@ -105,11 +102,6 @@ def dinov2_network(c: Config) -> Module:
     if not c.flag("use_swiglu_ffn"):
         return vision_tower.network(c, inner=inner)
     return gated(c, 8 * ceil_div(floor_div(2 * inner, 3), 8), "silu")
-
-
-def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedForward:
-    """A feed-forward network with a gate, of this ``inner`` width."""
-    return layers.gated("mlp", decoders.GATED, c.size("hidden_size"), inner, act, bias=bias)
 
 
 @family("dinov3_vit", heads={"Model": bare, "Backbone": bare})

@@ -22,7 +22,7 @@ from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks.layers import gated, stack
-from tfcalc.zoo.mamba import Channels
+from tfcalc.zoo.blocks.state_space import Channels
 
 
 class HeadNorm(Norm):

@@ -27,9 +27,16 @@ from tfcalc.ops.shapes import beside, cat, contiguous, copied, expand, narrow, r
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LLAMA_NAMES, multi_head
-from tfcalc.zoo.blocks.state_space import Mamba
-from tfcalc.zoo.hybrid import FINAL, LINEAR, layer_types
-from tfcalc.zoo.mamba import expanded, mamba2_mixer, of_channels, time_step_rank
+from tfcalc.zoo.blocks.state_space import (
+    FINAL,
+    LINEAR,
+    Mamba,
+    expanded,
+    mamba2_mixer,
+    mixer_types,
+    of_channels,
+    time_step_rank,
+)
 
 
 class LowRank(Module):
@@ -342,7 +349,7 @@ def decoder(
 @family("zamba", heads=HEADS)
 def zamba(c: Config) -> Module:
     """Zamba (arXiv 2405.16712): one block for all hybrid layers; with untied embeddings transformers unties it too."""
-    kinds = layer_types(c, lambda place: zamba_pattern(c, place), "layers_block_type", (LINEAR, HYBRID))
+    kinds = mixer_types(c, lambda place: zamba_pattern(c, place), "layers_block_type", (LINEAR, HYBRID))
     ffn = decoders.gated(c, name="feed_forward")
     block, uses = shared_block(c, "shared_transf", shared_attention(c), ffn), kinds.count(HYBRID)
     tied = c.flag("tie_word_embeddings")
@@ -441,6 +448,6 @@ def zamba2_kinds(c: Config) -> list[str]:
     """``layers_block_type``, or the 54 layers of Zamba2-2.7B."""
     if c.get("layers_block_type") is None and c.number("num_hidden_layers") != 54:
         raise InvalidModel("layers_block_type is missing", "only a model of 54 layers may leave it out")
-    return layer_types(
+    return mixer_types(
         c, lambda place: HYBRID if place in ZAMBA2_HYBRID else LINEAR, "layers_block_type", (LINEAR, HYBRID)
     )

@@ -21,6 +21,10 @@ from tfcalc.zoo.blocks.layers import LLAMA_NAMES, Kind, by_kind, multi_head, net
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Sinks
 
+BOTH_SIDES = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
+
+POST_NORM = ("post_attention_layernorm", "post_feedforward_layernorm")
+
 GATED = ("gate_proj", "up_proj", "down_proj")
 PLAIN = ("up_proj", "down_proj")
 PRE_NORM = ("input_layernorm", "post_attention_layernorm")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Stored, buffer
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Mixture, Router
+from tfcalc.nn.model import Decoder
 from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS
+
+MIXTRAL_HEADS = tops.CAUSAL_LM | {"ForQuestionAnswering": tops.classifier("qa_outputs", bias=True, classes=2)}
+"""Most of these call the base ``model`` under every head."""
 
 
 class RouterOfAll(Router):
@@ -174,3 +182,77 @@ def mlp_types(c: Config, otherwise: Sequence[str]) -> list[str]:
     """``mlp_layer_types`` where it is given."""
     given = c.has("mlp_layer_types")
     return c.words("mlp_layer_types", len(otherwise), DENSE_OR_SPARSE) if given else list(otherwise)
+
+
+COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "logits": "copies"}
+"""DeepSeek-V3's router: sigmoids of logits that are made in fp32, and a correction of who is chosen."""
+
+
+def dense_or_sparse(
+    c: Config,
+    kinds: Sequence[str],
+    mixer: Attention,
+    mixed: Callable[[], Mixture],
+    *,
+    bias: bool = False,
+    code: str = "",
+    seen: Sequence[int | None] | None = None,
+    full: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Decoder:
+    """Layers with this attention, some with experts, some dense (with a ``bias``).
+
+    It may be of the windows that are ``seen``, and as in ``full`` where it sees everything. The rest says how a layer
+    is made (:func:`tfcalc.zoo.blocks.decoders.layer`).
+    """
+
+    def one(kind: tuple[int | None, str]) -> PreNorm:
+        window, mlp = kind
+        looks = mixer.but(window=window, **(full or {}) if window is None else {})
+        return decoders.layer(c, looks, mixed() if mlp == "sparse" else decoders.gated(c, bias=bias), code=code, **how)
+
+    all_kinds = list(zip(seen or [None] * len(kinds), kinds, strict=True))
+    return decoders.decoder(c, one, all_kinds, code=code)
+
+
+def dense_first(c: Config, every: int = 1) -> list[str]:
+    """Experts in ``every`` so many of the layers after the first ``first_k_dense_replace``."""
+    return sparse_after(c, c.number("first_k_dense_replace", least=0), every)
+
+
+def routed(
+    c: Config, count: str = "n_routed_experts", *, common: Num | None = None, scales: bool = True, **how: Any
+) -> Mixture:
+    """Experts of ``moe_intermediate_size``, the router's correction, and shared experts ``common`` to all tokens.
+
+    ``how`` they are routed may differ.
+    """
+    beside = () if common is None else (decoders.gated(c, name="shared_experts", width=common),)
+    routing = COPIES | {"scales": scales} | how
+    if "normalized" not in routing:
+        routing["normalized"] = bool(c.get("norm_topk_prob"))
+    mixed = mixture(c, *beside, experts=count, width="moe_intermediate_size", **routing)
+    return mixed.but(stored=(correction(c, experts=count),))
+
+
+def sparse_steps(c: Config) -> list[bool]:
+    """The layers that have experts: every ``decoder_sparse_step``-th, but for those in ``mlp_only_layers``.
+
+    Where these are null, they are what the family has by default.
+    """
+    given = c.get("mlp_only_layers") is not None
+    dense = c.numbers("mlp_only_layers") if given else c.defaults.get("mlp_only_layers") or []
+    step, some = c.number("decoder_sparse_step"), c.number("num_experts", least=0) > 0
+    return [some and place not in dense and (place + 1) % step == 0 for place in range(c.number(LAYERS))]
+
+
+def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
+    """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
+    sums_to_1, width = normalized or bool(c.get("norm_topk_prob")), "moe_intermediate_size"
+    return mixture(c, experts="num_experts", width=width, normalized=sums_to_1, result="logits")
+
+
+def with_shared(c: Config, mixed: Mixture) -> Mixture:
+    """Beside them a shared expert, which runs first."""
+    shared = decoders.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
+    return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs import tops
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
@@ -18,6 +19,12 @@ from tfcalc.ops.elementwise import add, mul, residual, scaled
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import copied, merge_heads, reshape, select, transpose
 from tfcalc.tape.tensor import Tensor
+
+CODE = "gemma"
+"""Norms whose weight is the distance from 1."""
+
+
+CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
 
 class SharingAttention(Attention):

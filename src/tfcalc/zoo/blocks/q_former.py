@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
-from tfcalc.nn.attention import CrossAttention
+from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.encoder import Layers
@@ -14,6 +15,8 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.shapes import expand
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.encoders import attention, drops, network, norm
+from tfcalc.zoo.blocks.layers import LAYERS, by_kind, stack
 
 
 class Asking(CrossAttention):
@@ -45,11 +48,11 @@ class QueryLayer(PostNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for norm, sub in self.running(ctx):
+        for last, sub in self.running(ctx):
             asks = isinstance(sub, Asking)
             own = ctx if asks else ctx._replace(stream=ctx.stream._replace(batch=x.shape[0]))
             made = self.dropping(sub, sub(x, own), ctx)
-            x = norm(residual(expand(x, *made.shape), made, sub.name), ctx)
+            x = last(residual(expand(x, *made.shape), made, sub.name), ctx)
         return x
 
 
@@ -96,3 +99,38 @@ class Given(Module):
             memory = trace.given((source.batch, source.length, self.read), kind, "memory")
             ctx = ctx._replace(memory=Memory(memory, source))
         return self.model.forward(trace.given((*x.shape, self.width), kind, "vectors"), ctx)
+
+
+NAMES = ("attention.query", "attention.key", "attention.value", "output.dense")
+
+
+QUERIES, TEXTS = ("intermediate_query", "output_query"), ("intermediate", "output")
+"""Where the networks stand that read queries, and those that read texts."""
+
+
+def reader(c: Config, *, shared: bool = False) -> QueryReader:
+    """The same; ``shared`` are queries that are one batch for all that is read, up to the first cross-attention."""
+    step = c.number("cross_attention_frequency")
+    kinds = [(place % step == 0, shared and place == 0) for place in range(c.number(LAYERS))]
+    layers = stack(c, by_kind(lambda kind: _query_layer(c, reads=kind[0], shared=kind[1]), kinds))
+    return QueryReader("qformer", norm(c, "layernorm"), Layers("encoder", (), layers), drops(c))
+
+
+def _query_layer(c: Config, *, reads: bool, shared: bool) -> QueryLayer:
+    mixers = [attention(c, names=NAMES, causal=False), *([_reading(c)] if reads else [])]
+    names = [*(f"{each.name}.output.LayerNorm" for each in mixers), f"{QUERIES[1]}.LayerNorm"]
+    unread = (_network(c, *TEXTS), norm(c, f"{TEXTS[1]}.LayerNorm")) if c.flag("use_qformer_text_input") else ()
+    subs = (*mixers, _network(c, *QUERIES))
+    norms = tuple(norm(c, name) for name in names)
+    return QueryLayer("layer", subs, norms, drops(c), shared=shared, unread=unread)
+
+
+def _reading(c: Config) -> Attention:
+    """Keys and values are made of vectors of the encoder's width."""
+    made = attention(c, name="crossattention", names=NAMES, of=Asking)
+    q, *others = made.inward
+    return made.but(inward=(q, *(each.but(fan_in=c.size("encoder_hidden_size")) for each in others)))
+
+
+def _network(c: Config, inward: str, outward: str) -> Module:
+    return network(c, name=f"({outward} ffn)", names=(f"{inward}.dense", f"{outward}.dense"))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from tfcalc.configs.config import Config
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, divide
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.core.number import Num, ceil_div, divide
+from tfcalc.errors import InvalidModel
+from tfcalc.nn.basic import Linear, Norm, Stored, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops import recurrences
@@ -306,3 +309,120 @@ class JointDeltaNet(GatedDeltaNet):
         v = reshape(v, *rows, heads * self.value_dim)
         q, k, v = self._heads(cat([q, k, v]), ctx)
         return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate, ctx)
+
+
+def time_step_rank(c: Config, name: str) -> Num:
+    """The rank of Mamba's time step: given, or ``"auto"``, a sixteenth of the hidden size, rounded up."""
+    rank: Num = ceil_div(c.size("hidden_size"), 16) if c.get(name) == "auto" else c.size(name)
+    return rank
+
+
+class Channels(NamedTuple):
+    """The width of a state-space mixer: as a size, which may be a symbol, and as a number."""
+
+    size: Num
+    number: int
+
+    def split(self, c: Config, n_heads: str) -> Num:
+        """What each of these heads has of it. Raises InvalidModel where it does not come out even."""
+        heads = c.number(n_heads)
+        if self.number % heads:
+            raise InvalidModel(f"{c.path(n_heads)} {heads} does not divide {self.number} channels", "give a divisor")
+        width: Num = divide(self.size, c.size(n_heads))
+        return width
+
+
+def expanded(c: Config, expand: str) -> Channels:
+    """So many channels for each of the hidden size."""
+    return Channels(c.size(expand) * c.size("hidden_size"), c.number(expand) * c.number("hidden_size"))
+
+
+def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, channels: Channels) -> Num:
+    """The width of a Mamba-2 head: given, or ``"auto"``. Raises InvalidModel where heads do not fill the channels."""
+    width = channels.split(c, n_heads)
+    if c.get(head_dim) == "auto":
+        return width
+    if c.number(n_heads) * c.number(head_dim) != channels.number:
+        raise InvalidModel(
+            f"{c.path(head_dim)} {c.number(head_dim)} of {n_heads} {c.number(n_heads)} do not fill the channels",
+            f"{n_heads}·{head_dim} must be {channels.number}",
+        )
+    return c.size(head_dim)
+
+
+def of_channels(
+    c: Config, name: str, inner: Num, sizes: tuple[Num, Num, Num], *, norms: str, bias: bool, conv_bias: bool
+) -> Mamba:
+    """Mamba's mixer of so many channels; the ``sizes`` of the time step's rank, state and kernel."""
+    h, (rank, states, kernel) = c.size("hidden_size"), sizes
+    widths = {"dt_layernorm": rank, "b_layernorm": states, "c_layernorm": states}
+    return Mamba(
+        name,
+        Linear("in_proj", h, 2 * inner, "in", bias),
+        ShortConvolution("conv1d", inner, kernel, conv_bias),
+        c.word("hidden_act"),
+        Linear("x_proj", inner, rank + 2 * states, "x"),
+        tuple(Norm(name, norms, width) for name, width in widths.items()) if norms else (),
+        Linear("dt_proj", rank, inner, "Δ", bias=True),
+        parameter("A_log", inner, states),
+        parameter("D", inner, minor=True),
+        Linear("out_proj", inner, h, "out", bias),
+        rank,
+        states,
+    )
+
+
+def mamba2_mixer(
+    c: Config,
+    name: str,
+    channels: tuple[Num, Num, Num],
+    sizes: tuple[Num, Num, Num, Num],
+    *,
+    bias: bool,
+    conv_bias: bool,
+    act: str = "",
+) -> Mamba2:
+    """Mamba-2's mixer: its ``channels``, heads and their width; the ``sizes`` of state, groups, kernel and chunk."""
+    (inner, heads, width), (states, groups, kernel, chunk) = channels, sizes
+    h, mixed = c.size("hidden_size"), inner + 2 * groups * states
+    return Mamba2(
+        name,
+        Linear("in_proj", h, inner + mixed + heads, "in", bias),
+        ShortConvolution("conv1d", mixed, kernel, conv_bias),
+        act or c.word("hidden_act"),
+        parameter("dt_bias", heads, minor=True),
+        parameter("A_log", heads, minor=True),
+        parameter("D", heads, minor=True),
+        (GroupedNorm("norm", "rmsnorm", inner, groups=groups),),
+        Linear("out_proj", inner, h, "out", bias),
+        heads,
+        width,
+        states,
+        groups,
+        chunk,
+    )
+
+
+LINEAR, FULL = "linear_attention", "full_attention"
+
+
+LEGACY = {"mamba": LINEAR, "attention": FULL}
+"""What older files call these layers."""
+
+
+FINAL = ("model", "embed_tokens", "final_layernorm")
+
+
+def mixer_types(
+    c: Config, pattern: Callable[[int], str], name: str = "layer_types", known: tuple[str, ...] = (LINEAR, FULL)
+) -> list[str]:
+    """One word for each layer: those of the file, older ones translated, or else what ``pattern`` says of each."""
+    count = c.number("num_hidden_layers")
+    if c.get(name) is None:
+        return [pattern(place) for place in range(count)]
+    return [LEGACY.get(word, word) for word in c.words(name, count, (*known, *LEGACY))]
+
+
+def first(c: Config, *names: str) -> str:
+    """The name that the file gives, the earliest of these; the last where it gives none."""
+    return next((name for name in names if c.has(name)), names[-1])

@@ -219,6 +219,9 @@ def text_of(model_type: str, *, over: Mapping[str, object] | None = None) -> Tex
     return lambda c: subconfig(c, "text_config", model_type, over=over, free=True)
 
 
+llama_text = text_of("llama")
+
+
 def reader(
     tower: Module,
     between: tuple[Module, ...],

@@ -18,7 +18,7 @@ from tfcalc.nn.basic import Linear, Norm, PositionVectors, Stored, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.encoder import Layers, through
-from tfcalc.nn.feed_forward import FeedForward
+from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.heads import Headed
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -548,3 +548,14 @@ def nested_as(c: Config, kind: type[M], name: str) -> M:
             "leave it out, or name the model_type of its checkpoint",
         )
     return made
+
+
+MASKED = "ForMaskedImageModeling"
+
+
+VIT_NORMS = ("layernorm_before", "layernorm_after")
+
+
+def gated(c: Config, inner: Num, act: str, *, bias: bool = True) -> GatedFeedForward:
+    """A feed-forward network with a gate, of this ``inner`` width."""
+    return layers.gated("mlp", layers.GATED, c.size("hidden_size"), inner, act, bias=bias)
