@@ -21,7 +21,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout
@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
         base = Decoder("model", words, stack, Norm("final_norm", "layernorm", h) if self.final_norm else None)
         if self.vocab_size is None:
             return base
-        return WithHead("GPT", base, Linear("output", h, self.vocab_size, "vocab", kind="output"))
+        return ModelWithHead("GPT", base, Linear("output", h, self.vocab_size, "vocab", kind="output"))
 
 
 def activations(

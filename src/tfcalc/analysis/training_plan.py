@@ -18,7 +18,7 @@ from tfcalc.footprint.training.optimizers import optimizer
 from tfcalc.footprint.training.precisions import Precision, precision
 from tfcalc.footprint.training.sharding import Placement
 from tfcalc.footprint.training.stored import packed
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.tape.numerics import Numerics
 from tfcalc.zoo.transformer import Transformer
@@ -160,7 +160,7 @@ def check_code(model: Model, run: Workload, plan: Training) -> None:
     if plan.loss != "auto":
         if not isinstance(model, HFModel) or plan.backend == MEGATRON:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
-        if not any(isinstance(each, WithHead) for each in model.module().all_of()):
+        if not any(isinstance(each, ModelWithHead) for each in model.module().all_of()):
             raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
     if plan.compile:
         why = _not_compiled(model, run, plan)

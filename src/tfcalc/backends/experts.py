@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts, Routed
+from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts, Routing
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul
@@ -26,7 +26,7 @@ Products = Callable[[Linear, Tensor], Tensor]
 """One of an expert's maps, of all rows."""
 
 
-def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def grouped(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Rows in the order of their experts, and back again: each of these orders is kept."""
     trace, pairs = x.trace, _pairs(sent)
     sorted_, order = _places(x, pairs, "sorted experts"), _places(x, pairs, "order")
@@ -49,7 +49,7 @@ def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
-def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def batched(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Each row times a copy of its expert's matrix: these copies are kept."""
     trace, pairs, chosen = x.trace, _pairs(sent), sent.chosen
     assert chosen is not None
@@ -69,7 +69,7 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
-def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def every(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Llama 4: each expert reads a copy of all tokens, times their weights."""
     trace, count = x.trace, experts.count
     rows = copied(x, (count * x.rows, x.width), "repeat")
@@ -84,7 +84,7 @@ def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.call(Call("sum", (made,), x.shape, made.dtype))
 
 
-def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def networks(experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """A loop in Python over experts, each of which reads its tokens' rows; all together they read so many pairs.
 
     The places of tokens are two numbers for each pair, in one tensor (torch.where).
@@ -107,7 +107,7 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
     return added_to_rows(trace.to(made, x.dtype), places, x.rows)
 
 
-def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """The same with experts that hand on what they read, to which tokens are sent as often as to others."""
     trace, pairs = x.trace, _pairs(sent)
     busy = floor_div(pairs * experts.down.count, experts.up.count)
@@ -167,7 +167,7 @@ def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Te
         return [rows.trace.weight(each, experts.count) for each in map_.held().weights]
 
 
-def _pairs(sent: Routed) -> Num:
+def _pairs(sent: Routing) -> Num:
     """How many pairs of a token and an expert there are."""
     assert sent.chosen is not None
     return sent.chosen.elements

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.products import linear as product
@@ -36,7 +36,7 @@ def in_chunks(length: Num) -> list[Num]:
     return [floor_div(length + more, CHUNKS) for more in reversed(range(CHUNKS))]
 
 
-def chunked(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def chunked(code: Transformers, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """All logits in chunks along the sequences; each chunk is brought to fp32, and has its loss, by itself.
 
     Source: torchtune's TransformerDecoder.chunked_output and CEWithChunkedOutputLoss (torchtune/modules/transformer.py
@@ -53,7 +53,7 @@ def chunked(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Co
     return _summed(losses)
 
 
-def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def linear(code: Transformers, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Vectors of tokens that have labels are picked out; of each chunk of these logits are made, and then their loss.
 
     All tokens are taken to have labels.
@@ -69,7 +69,7 @@ def linear(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Con
     return _summed([_loss(code, model, model.logits(each, ctx), targets) for each in chunks])
 
 
-def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def checkpointed(code: Transformers, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Tokens that have labels are picked out; the logits of 256 at a time are made in forward, and again in backward.
 
     All tokens are taken to have labels. Chunks after the third leave nothing behind that these do not. The entropy and
@@ -94,7 +94,7 @@ def checkpointed(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ct
     return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
-def _loss(code: Transformers, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
+def _loss(code: Transformers, model: ModelWithHead, logits: Tensor, targets: Tensor) -> Tensor:
     """The sum of the losses of these rows."""
     return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets))
 
@@ -107,7 +107,7 @@ def _summed(losses: list[Tensor]) -> Tensor:
     return whole
 
 
-def fused(code: Transformers, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def fused(code: Transformers, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """The loss of ``x W + b``: no logits are kept, but the gradients of x, W and b, which forward computes.
 
     It makes logits for so few rows at a time that they are about as large as x.

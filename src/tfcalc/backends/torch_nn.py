@@ -118,4 +118,4 @@ def _attended(attention: Attention, q: Tensor, k: Tensor, v: Tensor, ctx: Contex
         return fused_attention(q, k, v, q.rows, KEPT_BY_FLASH, like_queries=True)
     if ctx.run.kernel == "efficient":
         return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], KEPT_BY_EFFICIENT)
-    return math(q, k, v, None, attention.but(causal=False), ctx)
+    return math(q, k, v, None, attention.replace(causal=False), ctx)

@@ -11,7 +11,7 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num, divide, same
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.ops.attention import by_token
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
@@ -43,11 +43,11 @@ class Torchtune(Transformers):
         k, v = (_for_heads(each, q.shape[1]) for each in (k, v))
         return attention.attended(q, k, v, block, ctx)
 
-    def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
+    def logits(self, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
         """In fp32: the model itself brings them there (``self.output(h).float()``)."""
         return x.trace.to(super().logits(model, x, ctx), "float32")
 
-    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+    def labels(self, model: ModelWithHead, ids: Tensor) -> Tensor:
         """They come with the batch."""
         return ids
 

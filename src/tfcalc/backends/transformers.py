@@ -11,7 +11,7 @@ from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import compiled_cross_entropy, cross_entropy, nll_of_softmax
@@ -24,7 +24,7 @@ from tfcalc.tape.trace import Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.nn.mixture import Experts, Networks, Routed, Router
+    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
     from tfcalc.nn.positions import RelativeBias
 
 
@@ -105,13 +105,13 @@ class Transformers:
 
         return relative.shared(table, ctx, ids)
 
-    def route(self, router: Router, x: Tensor) -> Routed:
+    def route(self, router: Router, x: Tensor) -> Routing:
         """As the family writes it."""
         from tfcalc.backends import routers
 
         return routers.routed(router, x)
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """By the products that were asked for, where the family does not have its own."""
         from tfcalc.backends.experts import EXPERTS, every, some_idle
         from tfcalc.zoo.blocks.experts import AllExperts
@@ -123,7 +123,7 @@ class Transformers:
             return some_idle(experts, x, sent, ctx)
         return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """One after another."""
         from tfcalc.backends.experts import networks
 
@@ -135,7 +135,7 @@ class Transformers:
 
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, in fp32 where the family copies them, and their loss; or as it was asked for."""
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES
@@ -147,11 +147,11 @@ class Transformers:
         x.trace.loss_ends()
         return loss
 
-    def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
+    def logits(self, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
         """What the model returns."""
         return model.logits(x, ctx)
 
-    def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, model: ModelWithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
         if model.cuts:
             logits = contiguous(part(logits, 1, ids.shape[1] - 1))
@@ -176,7 +176,7 @@ class Transformers:
         assert isinstance(trace, Interpreter)
         trace.tape.tracker.begin("loss")
 
-    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+    def labels(self, model: ModelWithHead, ids: Tensor) -> Tensor:
         """The tokens, or those that are next: padded, and the first one cut off, a view where there is one sequence."""
         if model.cuts or not model.shifted:
             return ids

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.module import Module
@@ -93,7 +93,7 @@ class Attention(Module):
     sinks: Sinks | None = None
     sub_norm: Norm | None = None
     gate: Linear | None = None
-    gate_bias: Stored | None = None
+    gate_bias: Parameter | None = None
     masked: bool = True
     keeps_all: bool = False
     eager: EagerCode = EagerCode()
@@ -248,7 +248,7 @@ def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:
     return reshape(x, *x.shape[:2], heads, width)
 
 
-class Sinks(Stored):
+class Sinks(Parameter):
     """They take a share of each row's softmax, and have no value.
 
     How a library does that is of no consequence to what is counted: a sink is a ``scale`` of what a head made; it

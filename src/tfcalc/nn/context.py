@@ -14,8 +14,8 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
-    from tfcalc.nn.mixture import Experts, Networks, Routed, Router
-    from tfcalc.nn.model import WithHead
+    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
+    from tfcalc.nn.model import ModelWithHead
     from tfcalc.nn.module import Module
     from tfcalc.nn.positions import RelativeBias
 
@@ -71,15 +71,15 @@ class Backend(Protocol):
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
 
-    def route(self, router: Router, x: Tensor) -> Routed:
+    def route(self, router: Router, x: Tensor) -> Routing:
         """Which experts tokens go to, with which weights."""
         ...
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         ...
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """The same of experts that have matrices of their own."""
         ...
 
@@ -87,7 +87,7 @@ class Backend(Protocol):
         """What the recurrence of a mixer makes of what it has projected."""
         ...
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 
@@ -122,19 +122,19 @@ class Counted:
         """Nothing: of an activation that counts, the operation is."""
         return x
 
-    def route(self, router: Router, x: Tensor) -> Routed:
+    def route(self, router: Router, x: Tensor) -> Routing:
         """The scores of all experts."""
         return router.counted(x)
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Those of each token."""
         return experts.counted(x, sent, ctx)
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Likewise."""
         return experts.counted(x, sent, ctx)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, and their loss."""
         return model.counted_loss(x, ctx)
 

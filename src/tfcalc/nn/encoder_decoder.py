@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context, Memory
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
@@ -124,7 +124,7 @@ class EncoderAlone(Module):
         return self.encoder(ids, ctx.alone(source))
 
 
-class Open(WithHead):
+class Open(ModelWithHead):
     """A model whose head stands among the parts of the base; it may read a multiple of what that makes (``scaled``)."""
 
     scaled: bool = False
@@ -140,13 +140,13 @@ class Open(WithHead):
         return self.read(scaled(made) if self.scaled else made, x, ctx)
 
 
-class OpenDecoder(Open):
+class InlineDecoder(Open):
     """A decoder that holds what makes logits."""
 
     kind = "decoder"
 
 
-class WithBias(WithHead):
+class WithBias(ModelWithHead):
     """A model whose logits have a bias that is not trained."""
 
     bias: Buffer | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import first, narrow
@@ -29,7 +29,7 @@ class Summary(Module):
         return self.map(narrow(x, 1))
 
 
-class WithSummary(WithHead):
+class WithSummary(ModelWithHead):
     """A language model that also sums a sequence up, to choose among continuations (GPT-2's double heads)."""
 
     summary: Summary | None = None
@@ -95,7 +95,7 @@ class Classifier(Module):
         return first(made) if self.reads == FIRST else made
 
 
-class PreTraining(WithHead):
+class PreTraining(ModelWithHead):
     """A language model that also makes classes of the pooled first token (BERT's next sentence)."""
 
     beside: Linear | None = None
@@ -110,7 +110,7 @@ class PreTraining(WithHead):
         return answer
 
 
-class WithTransform(WithHead):
+class WithTransform(ModelWithHead):
     """A language model whose logits are made of a transform, which may stand in the model itself (``inline``)."""
 
     transform: Transform | None = None

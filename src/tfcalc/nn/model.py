@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Module
@@ -116,7 +116,7 @@ class Predictions(Module):
     dense: Linear | None
     norm: Norm | None
     decoder: Linear
-    bias: Stored | None = None
+    bias: Parameter | None = None
     activation: str = ""
     code: str = ""
 
@@ -151,7 +151,7 @@ class NarrowPredictions(Predictions):
         return x
 
 
-class WithHead(Module):
+class ModelWithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
     ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``), perhaps ``in_float32``.

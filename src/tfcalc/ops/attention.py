@@ -72,7 +72,7 @@ def attend(
         result="heads",
         within=(Within("scores", rows, ("Q Kᵀ", "scale")), Within("weights", rows, ("softmax",))),
     )
-    return q.trace.compose(call, code)
+    return q.trace.composite(call, code)
 
 
 def rotary(

@@ -46,7 +46,7 @@ def attend_nearby(
     work = (Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
     call = Call("attend", (q, k, v), q.shape, q.dtype, products=products, elementwise=work)
     call = call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True)
-    made = q.trace.compose(call, code)
+    made = q.trace.composite(call, code)
     if dropped:
         q.trace.count(dropping(made, scores, "attend_dropout"))
     return made

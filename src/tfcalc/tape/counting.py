@@ -54,7 +54,7 @@ class Counting(Trace):
             self.reaches = before
 
     @contextmanager
-    def unread(self) -> Iterator[None]:
+    def output_unused(self) -> Iterator[None]:
         """Backward passes what runs now by."""
         self.read = False
         try:

@@ -216,7 +216,7 @@ class Interpreter(Trace):
         """Another table goes by this name from now on."""
         self.weights.pop(name, None)
 
-    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+    def composite(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run what a library runs for it; what an activation or a loss keeps stands under its own name."""
         if call.leaf is None or call.leaf.kind not in ("activation", "loss"):
             return code()

@@ -148,7 +148,7 @@ class Trace:
         """What runs now is not reached by backward (torch.no_grad)."""
         raise NotImplementedError
 
-    def unread(self) -> AbstractContextManager[None]:
+    def output_unused(self) -> AbstractContextManager[None]:
         """Nothing reads what runs now, so that backward passes it by; but what it would need is kept until then."""
         return self.without_gradients()
 
@@ -175,7 +175,7 @@ class Trace:
         """Run an operation."""
         raise NotImplementedError
 
-    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+    def composite(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one to the mathematics, and ``code`` to a library.
 
         Where operations are counted, the call is, and of what it saves only whether there is any; where kernels run,

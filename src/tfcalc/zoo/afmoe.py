@@ -18,7 +18,7 @@ from tfcalc.zoo.blocks.layers import LAYERS, both, windows
 def gated(c: Config, code: str = "") -> Attention:
     """Attention whose values are multiplied by what the input says; only layers with a window know positions."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=code)
-    return mixer.but(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
+    return mixer.replace(gate=Linear("gate_proj", c.size("hidden_size"), mixer.heads * mixer.value_dim, "gate"))
 
 
 @family("beam", heads=tops.CAUSAL_LM | tops.capped_lm())
@@ -32,9 +32,9 @@ def beam(c: Config) -> Module:
     seen = windows(c, lambda place: (place + 1) % 6 > 0 and place != last)
 
     def mixed() -> Mixture:
-        return routed(c, "num_experts").but(scales=True)
+        return routed(c, "num_experts").replace(scales=True)
 
-    mixer, full = gated(c).but(gate_bias=bias), {"rope": None, "tempered": "own"}
+    mixer, full = gated(c).replace(gate_bias=bias), {"rope": None, "tempered": "own"}
     return dense_or_sparse(c, kinds, mixer, mixed, of=Sandwich, names=decoders.SANDWICH, seen=seen, full=full)
 
 
@@ -48,7 +48,7 @@ def afmoe(c: Config) -> Module:
         made = made.routed(
             scores="sigmoid", corrected=True, normalized=True, scales=True, logits="float32", in_place=False
         )
-        return made.but(stored=(experts.frozen(c, "expert_bias", "num_experts"),), shared_first=True)
+        return made.replace(stored=(experts.frozen(c, "expert_bias", "num_experts"),), shared_first=True)
 
     names = (*decoders.PRE_NORM, "pre_mlp_layernorm", "post_mlp_layernorm")
     kinds = experts.sparse_after(c, c.number("num_dense_layers", least=0))
@@ -57,4 +57,4 @@ def afmoe(c: Config) -> Module:
     made = dense_or_sparse(
         c, kinds, gated(c, "olmo"), mixed, of=Sandwich, names=names, seen=seen, full=full, code="olmo"
     )
-    return made.but(masks=both(c), scales=c.flag("mup_enabled"))
+    return made.replace(masks=both(c), scales=c.flag("mup_enabled"))

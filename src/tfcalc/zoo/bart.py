@@ -12,7 +12,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import encoder_decoders
-from tfcalc.zoo.blocks.blocked_attention import FilledStack, SlidingAttention, Windows
+from tfcalc.zoo.blocks.blocked_attention import PaddedStack, SlidingAttention, Windows
 from tfcalc.zoo.blocks.layers import attention_windows
 
 
@@ -63,7 +63,7 @@ def led(c: Config) -> Module:
     """
     windows = attention_windows(c, "encoder_layers")
     places = encoder_decoders.learned(rows="max_{}_position_embeddings")
-    reader = partial(FilledStack, filling=Windows(max(windows)))
+    reader = partial(PaddedStack, filling=Windows(max(windows)))
     return encoder_decoders.seq2seq(
         c, places, normed=True, layers=partial(_windowed, windows), reader=reader, scales=False
     )

@@ -14,7 +14,7 @@ from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Positions, numbered
-from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, Open, OpenDecoder
+from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, InlineDecoder, Open
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Networks, Router, Switch
@@ -29,9 +29,9 @@ from tfcalc.ops.shapes import cat, contiguous, expand, pad, part, permute, resha
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import encoder_decoders
-from tfcalc.zoo.blocks.blocked_attention import BlockAttention, FilledStack, SparseBlocks
+from tfcalc.zoo.blocks.blocked_attention import BlockAttention, PaddedStack, SparseBlocks
 from tfcalc.zoo.blocks.encoders import MASKED
-from tfcalc.zoo.blocks.layers import by_kind
+from tfcalc.zoo.blocks.layers import one_module_per_kind
 
 
 class PairLayer(Module):
@@ -167,7 +167,7 @@ class GlobalLocalAttention(Module):
 
 def unread(x: Tensor, *, read: bool) -> AbstractContextManager[None]:
     """Where something reads what is made now, or nothing does."""
-    return nullcontext() if read else x.trace.unread()
+    return nullcontext() if read else x.trace.output_unused()
 
 
 class GlobalLocalLayer(PairLayer):
@@ -351,7 +351,7 @@ def mvp(c: Config) -> Module:
     whole = encoder_decoders.seq2seq(c, places, normed=True, layers=_prompted)
     assert isinstance(whole, EncoderDecoder)
     prompts = tuple(_prompt(c, name) for name in ("self_attn_prompt", "cross_attn_prompt"))
-    return whole.but(decoder=PromptedDecoder(**whole.decoder.__dict__, prompts=prompts))
+    return whole.replace(decoder=PromptedDecoder(**whole.decoder.__dict__, prompts=prompts))
 
 
 def _prompt(c: Config, name: str) -> Prompt:
@@ -389,7 +389,7 @@ def bigbird_pegasus(c: Config) -> Module:
     """
     sparse = c.word("attention_type", ("block_sparse", "original_full")) == "block_sparse"
     blocks = SparseBlocks(c.number("block_size"), c.number("num_random_blocks"), "int64") if sparse else None
-    layers, reader = partial(_sparse, blocks), partial(FilledStack, filling=blocks, front=False)
+    layers, reader = partial(_sparse, blocks), partial(PaddedStack, filling=blocks, front=False)
     return encoder_decoders.seq2seq(
         c, encoder_decoders.learned(), pre_norm=True, layers=layers, last="layernorm_embedding", reader=reader
     )
@@ -436,8 +436,10 @@ def _global_tokens(c: Config, side: str) -> Stack:
     one = GlobalLocalLayer(
         "layers", mixer, first, encoder_decoders.network(c, side), last, marked, bool(c.get("dropout"))
     )
-    layers = by_kind(lambda staggered: one.but(staggered=staggered), [staggers and at % 2 == 1 for at in range(depth)])
-    return PairStack("layers", (*layers[:-1], layers[-1].but(last_of=depth)), c.size("encoder_layers"))
+    layers = one_module_per_kind(
+        lambda staggered: one.replace(staggered=staggered), [staggers and at % 2 == 1 for at in range(depth)]
+    )
+    return PairStack("layers", (*layers[:-1], layers[-1].replace(last_of=depth)), c.size("encoder_layers"))
 
 
 @family("nllb-moe", heads={"Model": tops.bare, "ForConditionalGeneration": encoder_decoders.generation(bias=False)})
@@ -465,7 +467,9 @@ def _sparse_layers(c: Config, side: str) -> Stack:
 
 def _text_to_text(c: Config, base: Module) -> Module:
     assert isinstance(base, EncoderDecoder)
-    named = base.but(encoder=base.encoder.but(name="text_encoder"), decoder=base.decoder.but(name="text_decoder"))
+    named = base.replace(
+        encoder=base.encoder.replace(name="text_encoder"), decoder=base.decoder.replace(name="text_decoder")
+    )
     return Open("", named, encoder_decoders.logits(c), **MASKED)
 
 
@@ -504,5 +508,5 @@ def fsmt(c: Config) -> Module:
     encoder = half("encoder", EncoderStack, Embedding("embed_tokens", read, h, "decoder" if tied else None, True))
     words = Embedding("embed_tokens", target, h, scales=True, known_as="decoder" if tied else "")
     head = Linear("output_projection", h, target, "vocab", False, "embedding" if tied else None, "output")
-    decoder = OpenDecoder("decoder", half("decoder", Decoder, words), head, **MASKED)
+    decoder = InlineDecoder("decoder", half("decoder", Decoder, words), head, **MASKED)
     return EncoderDecoder("model", None, encoder, decoder)

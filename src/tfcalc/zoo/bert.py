@@ -48,7 +48,7 @@ def layoutlm(c: Config) -> Module:
     tables = encoders.positions(c), encoders.token_types(c, indices=TOKENS)
     made = encoders.bert_like("layoutlm", c, *tables, pooled=tuple(BERT_TOPS), cross=False, eager=EagerCode())
     words = encoders.embeddings(c, *tables, *page)
-    return made.but(table=OnPage(words.name, words.tables, words.norm, words.dropped))
+    return made.replace(table=OnPage(words.name, words.tables, words.norm, words.dropped))
 
 
 @family("roberta", architecture="RobertaForMaskedLM", heads=ROBERTA_TOPS)
@@ -62,7 +62,7 @@ def roberta(c: Config) -> Encoder:
 @family("data2vec-text", heads=ROBERTA_TOPS)
 def data2vec_text(c: Config) -> Module:
     """Baevski et al. 2022 (arXiv 2202.03555): RoBERTa."""
-    return roberta(c).but(name="data2vec_text")
+    return roberta(c).replace(name="data2vec_text")
 
 
 @family("roberta-prelayernorm", heads=ROBERTA_TOPS)
@@ -72,7 +72,7 @@ def roberta_prelayernorm(c: Config) -> Module:
     made = encoders.bert_like(
         "roberta_prelayernorm", c, *encoders.with_tables(c, TOKENS), pooled=FIRST_TOKEN, norms=norms
     )
-    return made.but(norm=encoders.norm(c, "LayerNorm"))
+    return made.replace(norm=encoders.norm(c, "LayerNorm"))
 
 
 @family("xlm-roberta-xl", architecture="XLMRobertaXLForMaskedLM", heads=ROBERTA_TOPS)

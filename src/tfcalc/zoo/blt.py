@@ -17,7 +17,7 @@ from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add
@@ -310,9 +310,9 @@ def layers(c: Config) -> Stack:
 def crossing(c: Config, *, count: Num = 1) -> PatchAttention:
     """Attention between bytes and patches, with norms of both."""
     h = c.size("hidden_size")
-    of_both = attention(c).but(name="cross_attn_layers", causal=False, rope=None)
+    of_both = attention(c).replace(name="cross_attn_layers", causal=False, rope=None)
     query_norm, key_norm = Norm("q_norm", "rmsnorm", h), Norm("k_norm", "rmsnorm", h)
-    return of_both.to(PatchAttention, count=count, query_norm=query_norm, key_norm=key_norm)
+    return of_both.as_type(PatchAttention, count=count, query_norm=query_norm, key_norm=key_norm)
 
 
 def encoder(c: Config, *, tied: bool) -> ByteEncoder:
@@ -324,10 +324,10 @@ def encoder(c: Config, *, tied: bool) -> ByteEncoder:
     if not c.flag("cross_attn_all_layers"):
         return made
     others = c.size("num_hidden_layers") - 1
-    return made.but(
-        cross=cross.but(name=f"{cross.name}[last]"),
+    return made.replace(
+        cross=cross.replace(name=f"{cross.name}[last]"),
         again=MapAgain(f"{name}[not last]", h, h * k, name, times=others),
-        unused=cross.but(name=f"{cross.name}[not last]", count=others),
+        unused=cross.replace(name=f"{cross.name}[not last]", count=others),
     )
 
 
@@ -358,7 +358,7 @@ def patcher(c: Config) -> Module:
 def language_model(c: Config, base: Module) -> Module:
     """Logits over bytes. Where they are tied, it is the encoder's table that is stored here."""
     width = part(c, "decoder").size("hidden_size")
-    return WithHead("", base, tops.logits("lm_head", width, c.size("vocab_size")))
+    return ModelWithHead("", base, tops.logits("lm_head", width, c.size("vocab_size")))
 
 
 @family(

@@ -25,12 +25,12 @@ from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, CrossAttention
-from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored
+from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter
 from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.embeddings import Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
@@ -120,7 +120,7 @@ class Vectors(Distances):
         return with_vectors(made, "with_values", "P A_V", attention.value_dim, pairs, mixed)
 
 
-class Shift(Stored):
+class Shift(Parameter):
     """A trained vector of each head that is added to its queries."""
 
     def forward(self, q: Tensor) -> Tensor:
@@ -331,7 +331,7 @@ class OnData(Core):
         return x.trace.data(shape, "input") if reached else x.trace.given(shape, x.trace.weights_format, "input")
 
 
-class Network(WithHead):
+class Network(ModelWithHead):
     """Words and where they stand, the core, and logits if the model ``writes``.
 
     A table of words, and one of ``places``, are for both stacks or one for each.
@@ -475,7 +475,7 @@ class Slopes(Buffer):
     kind = "position"
 
 
-class DistanceVectors(Stored):
+class DistanceVectors(Parameter):
     """Those of positions that all layers map."""
 
     kind = "position"

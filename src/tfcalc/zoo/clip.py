@@ -9,7 +9,7 @@ from tfcalc.configs.family import family, find, subconfig
 from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import Num, product
 from tfcalc.nn.attention import OWN_SOFTMAX, CrossAttention, EagerCode
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, Embeddings, Positions, Sines
 from tfcalc.nn.encoder import Layers
@@ -86,7 +86,7 @@ class Probe(Module):
 
     kind = "pooler"
 
-    probe: Stored
+    probe: Parameter
     attention: CrossAttention
     norm: Norm
     network: Module
@@ -129,8 +129,8 @@ class Compared(Module):
     text: TextTower
     vision: Tower
     maps: tuple[Linear, ...]
-    scale: Stored
-    bias: Stored | None = None
+    scale: Parameter
+    bias: Parameter | None = None
     by_hand: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -201,16 +201,16 @@ def clip_vision(c: Config) -> Module:
 
 def both(c: Config, text: str, vision: str) -> tuple[TextTower, Tower]:
     """The text and the vision tower."""
-    read = find(text).base(tower(c, "text", text)).but(name="text_model")
+    read = find(text).base(tower(c, "text", text)).replace(name="text_model")
     assert isinstance(read, TextTower)
     return read, seen(c, vision)
 
 
 def seen(c: Config, model_type: str) -> Tower:
     """The vision tower, which is all that there is where images are classified."""
-    made = find(model_type).base(tower(c, "vision", model_type)).but(name="vision_model")
+    made = find(model_type).base(tower(c, "vision", model_type)).replace(name="vision_model")
     assert isinstance(made, Tower)
-    return made.but(pools=c.head != IMAGES_ONLY)
+    return made.replace(pools=c.head != IMAGES_ONLY)
 
 
 def tower(c: Config, which: str, model_type: str) -> Config:
@@ -240,7 +240,7 @@ def clip(c: Config) -> Module:
     return Compared("clip", *towers, (of_images, of_texts), temperature(), by_hand=True)
 
 
-def temperature(name: str = "logit_scale") -> Stored:
+def temperature(name: str = "logit_scale") -> Parameter:
     """A trained number."""
     return parameter(name)
 

@@ -20,7 +20,7 @@ def cohere(c: Config) -> Module:
     """Command R (transformers' CohereDecoderLayer): one LayerNorm a layer, without bias; a flag norms heads too."""
     norms = NORM if c.flag("use_qk_norm") else ""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms=norms, code=CODE, each=True)
-    mixer = mixer.but(rope=decoders.rope(c, in_float32=True))
+    mixer = mixer.replace(rope=decoders.rope(c, in_float32=True))
     layers = decoders.layer(c, mixer, decoders.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
     return decoders.decoder(c, layers, norm=NORM, code=CODE)
 
@@ -36,9 +36,9 @@ def cohere2(c: Config) -> Module:
     Only those that slide have rotary positions.
     """
     every = c.number("sliding_window_pattern")
-    mixer = decoders.attention(c, bias=c.flag("attention_bias")).but(rope=decoders.rope(c, in_float32=True))
+    mixer = decoders.attention(c, bias=c.flag("attention_bias")).replace(rope=decoders.rope(c, in_float32=True))
     layer = decoders.layer(c, mixer, decoders.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
-    layers = decoders.seeing(layer, windows(c, lambda place: (place + 1) % every != 0), rope=None)
+    layers = decoders.with_windows(layer, windows(c, lambda place: (place + 1) % every != 0), rope=None)
     return decoders.decoder(c, layers, norm=NORM, code=CODE, masks=both(c))
 
 
@@ -58,8 +58,8 @@ def stablelm(c: Config) -> Module:
         code="head by head",
         width=d,
         each=True,
-    ).but(rope=decoders.rope(c, d, copies=True))
+    ).replace(rope=decoders.rope(c, d, copies=True))
     wiring, names = (Parallel, PARALLEL) if c.flag("use_parallel_residual") else (PreNorm, decoders.PRE_NORM)
     dropped = bool(c.get("hidden_dropout"))
     layers = decoders.layer(c, mixer, decoders.gated(c), of=wiring, names=names, norm="layernorm", dropped=dropped)
-    return decoders.decoder(c, layers.but(undropped=("self_attn",)), norm="layernorm")
+    return decoders.decoder(c, layers.replace(undropped=("self_attn",)), norm="layernorm")

@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm
@@ -55,7 +55,7 @@ class SegmentedDecoder(Module):
 
     segments: Embedding
     table: Embedding
-    bias: Stored
+    bias: Parameter
     layers: Layers
     prompt: Num
 

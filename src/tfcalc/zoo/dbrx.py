@@ -25,7 +25,7 @@ def attention(c: Config) -> Attention:
     inner = c.sub("attn_config", defaults=ATTENTION)
     h, a, g, d = c.size("d_model"), c.size("n_heads"), inner.size("kv_n_heads"), c.quotient("d_model", "n_heads")
     made = multi_head(Attention, "norm_attn_norm.attn", ("Wqkv", "out_proj"), h, a, d, groups=g, rope=Rope(d))
-    return made.but(clipped=inner.get("clip_qkv") is not None)
+    return made.replace(clipped=inner.get("clip_qkv") is not None)
 
 
 def mixture(c: Config) -> Mixture:

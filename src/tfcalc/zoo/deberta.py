@@ -12,12 +12,12 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Embeddings
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import FIRST, Classifier
-from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.model import ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.attention import attend
@@ -52,7 +52,7 @@ class Disentangled(Module):
     heads: Num
     head_dim: Num
     inward: tuple[Linear, ...]
-    biases: tuple[Stored, ...]
+    biases: tuple[Parameter, ...]
     positions: tuple[tuple[str, Linear], ...]
     talking: tuple[Linear, ...]
     output: Linear
@@ -249,12 +249,12 @@ def of_first_token(count: int | None = None) -> Top:
 def masked_words(c: Config, base: Module) -> Module:
     """Predictions as in BERT (``legacy``), or always by the words' own vectors."""
     if c.flag("legacy"):
-        return WithHead("", base, predicted("cls.predictions", c, width_of_words(c)), **MASKED)
+        return ModelWithHead("", base, predicted("cls.predictions", c, width_of_words(c)), **MASKED)
     h, vocabulary = c.size("hidden_size"), c.size("vocab_size")
     tied = Linear("decoder", h, vocabulary, "vocab", False, "embedding", "output")
     dense, bias = Linear("dense", h, h, "", True), parameter("bias", vocabulary, minor=True)
     norm, name = encoders.norm(c, "LayerNorm"), "lm_predictions.lm_head"
-    return WithHead("", base, Predictions(name, dense, norm, tied, bias, c.word("hidden_act")), **MASKED)
+    return ModelWithHead("", base, Predictions(name, dense, norm, tied, bias, c.word("hidden_act")), **MASKED)
 
 
 TOPS: dict[str, Top] = {
@@ -276,7 +276,7 @@ def words(c: Config, code: str = "") -> MaskedEmbeddings:
     )
     widened = Linear("embed_proj", e, h) if narrow else None
     return MaskedEmbeddings(
-        "embeddings", tables, encoders.norm(c, "LayerNorm").but(code=code), encoders.drops(c), widened=widened
+        "embeddings", tables, encoders.norm(c, "LayerNorm").replace(code=code), encoders.drops(c), widened=widened
     )
 
 
@@ -324,8 +324,8 @@ def deberta(c: Config) -> Module:
     talking = tuple(Linear(f"self.head_{place}_proj", a, a) for place in talks)
     mixed = mixer(c, d, maps, positions, biases=biases, talking=talking, far=far)
     layers = encoders.stack(c, mixed)
-    normed = layers.layers[0].but(
-        norms=tuple(encoders.norm(c, name).but(code=CODE) for name in encoders.POST_NORM[::2])
+    normed = layers.layers[0].replace(
+        norms=tuple(encoders.norm(c, name).replace(code=CODE) for name in encoders.POST_NORM[::2])
     )
     stack = Stack(layers.name, (normed,) * len(layers.layers), layers.count)
     return Encoder("deberta", words(c, CODE), (), ByDistance("encoder", (), stack, vectors=distances(c, 2 * far)))

@@ -23,7 +23,7 @@ def deepseek_v2(c: Config) -> Module:
         grouped = c.get("topk_method") == "group_limited_greedy"
         return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
 
-    mixer = latent_module(c).but(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
+    mixer = latent_module(c).replace(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
     return dense_or_sparse(c, dense_first(c), mixer, mixed, bias=bias)
 
 

@@ -13,7 +13,7 @@ from tfcalc.core.number import Num, divide, floor_div, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, Sinks
-from tfcalc.nn.basic import Linear, Norm, Stored, buffer, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, buffer, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
@@ -77,7 +77,7 @@ class Compressor(Module):
 
     kv_proj: SomeTimes
     gate_proj: SomeTimes
-    position_bias: Stored
+    position_bias: Parameter
     kv_norm: Norm
     rate: Num
     width: Num
@@ -315,7 +315,7 @@ def mixed(kind: str, c: Config) -> Mixture:
     shared = decoders.gated(c, name="shared_experts", width=c.size("moe_intermediate_size"), bias=c.flag("mlp_bias"))
     made = experts.mixture(
         c,
-        shared.to(LimitedFeedForward),
+        shared.as_type(LimitedFeedForward),
         experts="n_routed_experts",
         width="moe_intermediate_size",
         scores=c.word("scoring_func"),
@@ -327,7 +327,7 @@ def mixed(kind: str, c: Config) -> Mixture:
     stored = experts.correction(c)
     if kind == HASHED:
         stored = buffer("gate.tid2eid", c.size("vocab_size"), c.size("num_experts_per_tok"))
-    return made.but(experts=made.experts.to(LimitedExperts), stored=(stored,))
+    return made.replace(experts=made.experts.as_type(LimitedExperts), stored=(stored,))
 
 
 @family(
@@ -345,6 +345,6 @@ def deepseek_v4(c: Config) -> Module:
 
     def one(kind: tuple[str, str]) -> Module:
         made = decoders.layer(c, attention(kind[0], c), mixed(kind[1], c), of=HyperLayer, code=CODE)
-        return made.but(connections=connections)
+        return made.replace(connections=connections)
 
     return hyper_connections.decoder(c, one, list(zip(layer_types(c), mlp_types(c), strict=True)), norm=CODE)

@@ -184,7 +184,7 @@ def distilbert(c: Config) -> Module:
     ffn = encoders.network(c, name="ffn", names=("lin1", "lin2"))
     norms = encoders.norm(c, "sa_layer_norm"), encoders.norm(c, "output_layer_norm")
     layer = PostNorm("layer", (mixer, ffn), norms, drops, undropped=("attention",))
-    words = encoders.embeddings(c, encoders.positions(c)).but(dropped=drops)
+    words = encoders.embeddings(c, encoders.positions(c)).replace(dropped=drops)
     return Encoder("distilbert", words, (), Layers("transformer", (), stack(c, layer)))
 
 
@@ -195,7 +195,7 @@ def mobilebert_predictions(c: Config) -> Predictions:
         raise InvalidModel(f"{c.path('embedding_size')} is larger than hidden_size", "give at most the hidden size")
     made = encoders.predicted("cls.predictions", c, h)
     rest = Linear("dense", h - e, vocabulary)
-    return made.to(WiderPredictions, decoder=made.decoder.but(fan_in=e), rest=rest)
+    return made.as_type(WiderPredictions, decoder=made.decoder.replace(fan_in=e), rest=rest)
 
 
 MOBILEBERT_TOPS: dict[str, Top] = {
@@ -260,9 +260,9 @@ def mobilebert_attention(c: Config) -> NarrowAttention:
     w, a, d = c.size(field), c.size("num_attention_heads"), c.quotient(field, "num_attention_heads")
     seen = w if c.flag("use_bottleneck_attention") else c.size("hidden_size")
     how = {"causal": False, "eager": OWN_SOFTMAX, "dropout": bool(c.get("attention_probs_dropout_prob"))}
-    made = multi_head(NarrowAttention, "attention", NAMES, w, a, d, bias=True).but(**how)
+    made = multi_head(NarrowAttention, "attention", NAMES, w, a, d, bias=True).replace(**how)
     *others, values = made.inward
-    return made.but(inward=(*others, values.but(fan_in=seen)))
+    return made.replace(inward=(*others, values.replace(fan_in=seen)))
 
 
 def mobilebert_ffn(name: str, c: Config) -> FeedForward:
@@ -290,10 +290,10 @@ def squeezebert(c: Config) -> Module:
     mixer = encoders.attention(c, name="(attention)", names=names, causal=False)
     q, k, v, o = (grouped_by(c, f"{part}_groups", "hidden_size") for part in ("q", "k", "v", "post_attention"))
     maps = (grouped(each, groups) for each, groups in zip(mixer.inward, (q, k, v), strict=True))
-    mixer = mixer.but(inward=tuple(maps), output=grouped(mixer.output, o))
+    mixer = mixer.replace(inward=tuple(maps), output=grouped(mixer.output, o))
     ffn = encoders.network(c, names=("intermediate.conv1d", "output.conv1d"))
     inward, outward = (grouped_by(c, f"{part}_groups", *WIDTHS) for part in ("intermediate", "output"))
-    ffn = ffn.but(up=grouped(ffn.up, inward), down=grouped(ffn.down, outward))
+    ffn = ffn.replace(up=grouped(ffn.up, inward), down=grouped(ffn.down, outward))
     norms = ("post_attention.layernorm", "", "output.layernorm")
     layers = encoders.stack(c, mixer, norms=norms, ffn=ffn, name="layers")
     tables = (encoders.positions(c), encoders.token_types(c, indices=TOKENS))

@@ -8,11 +8,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Stored, parameter
+from tfcalc.nn.basic import Linear, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Several
+from tfcalc.nn.mixture import Replicated
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual
 from tfcalc.ops.products import matmul
@@ -34,7 +34,7 @@ class DynamicMaskAttention(Attention):
     Source: Shi et al. 2024 (arXiv 2412.11834), section 3.2; transformers' DogeAttention.
     """
 
-    A: Stored | None = None
+    A: Parameter | None = None
     dt_proj: Linear | None = None
     keeps: int = 0
 
@@ -64,7 +64,7 @@ class DynamicMaskAttention(Attention):
         return made if g == self.heads else copied(made, (b, self.heads, *made.shape[2:]), "repeat_kv")
 
 
-class Neurons(Several, FeedForward):
+class Neurons(Replicated, FeedForward):
     """``count`` networks of one neuron, of which each token goes through ``chosen``."""
 
     kind = "experts"
@@ -129,7 +129,7 @@ class WithNeurons(GatedFeedForward):
 class WeightedResidual(PreNorm):
     """``w·x + f(norm(x))``, with a trained w for each sub-layer (Doge)."""
 
-    factors: tuple[Stored, ...] = ()
+    factors: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -145,7 +145,7 @@ def attention(c: Config) -> Attention:
     g = made.kv_heads
     keep = Linear("dt_proj", g * made.key_dim, g, bias=bias)
     own = {"A": parameter("A", g, minor=True), "dt_proj": keep, "keeps": c.number("keep_window_size", least=0)}
-    return made.to(DynamicMaskAttention, always_masked=True, **own)
+    return made.as_type(DynamicMaskAttention, always_masked=True, **own)
 
 
 def network(c: Config) -> GatedFeedForward:
@@ -159,7 +159,7 @@ def network(c: Config) -> GatedFeedForward:
     neurons = Neurons("(experts)", *maps, c.word("hidden_act"), count=stored, chosen=chosen)
     router = Linear("router_gate", h, 2 * isqrt(stored), kind="router")
     normalized = c.flag("norm_topk_prob")
-    return dense.to(WithNeurons, router=router, neurons=neurons, rows=isqrt(stored), normalized=normalized)
+    return dense.as_type(WithNeurons, router=router, neurons=neurons, rows=isqrt(stored), normalized=normalized)
 
 
 @family("doge")
@@ -168,5 +168,5 @@ def doge(c: Config) -> Module:
     h, names = c.size("hidden_size"), ("input", "post_attention")
     weights = tuple(parameter(f"{name}_residual", h, minor=True) for name in names)
     layer = decoders.layer(c, attention(c), network(c), dropped=bool(c.get("hidden_dropout")))
-    layers = decoders.seeing(layer.to(WeightedResidual, factors=weights), windows(c, lambda _: True))
+    layers = decoders.with_windows(layer.as_type(WeightedResidual, factors=weights), windows(c, lambda _: True))
     return decoders.decoder(c, layers)

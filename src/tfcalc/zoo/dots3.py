@@ -17,7 +17,7 @@ from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentAttention, LatentGate
 from tfcalc.nn.mixture import Experts, Mixture, Router
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
@@ -283,7 +283,7 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
     of, h = OfKind(c, place, kind), c.size("hidden_size")
     heads, key = of.size("num_attention_heads"), (of.size("qk_nope_head_dim"), of.rope_dim)
     made = latent_of(c, heads, of.size("q_lora_rank"), of.size("kv_lora_rank"), key, of.size("v_head_dim"))
-    made = made.but(
+    made = made.replace(
         key_norm=Norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim),
         gate=LatentGate("g_proj", h, heads, "gate"),
         rope=Rope(of.rope_dim, "float32" if kind == SPARSE else "", by_window=True, pairs=True),
@@ -294,8 +294,8 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
     if kind != SPARSE:
         return made
     chooser = index_module(c, of.size("q_lora_rank"), of.rope_dim)
-    chooser = chooser.but(key_bits=FP32, rope=chooser.rope.but(angles="float32", by_window=True, pairs=True))
-    return made.to(SparseLatentAttention, indexer=chooser, always_masked=True)
+    chooser = chooser.replace(key_bits=FP32, rope=chooser.rope.replace(angles="float32", by_window=True, pairs=True))
+    return made.as_type(SparseLatentAttention, indexer=chooser, always_masked=True)
 
 
 def window(c: Config) -> int:
@@ -343,7 +343,7 @@ def conditional(c: Config, base: Module) -> Module:
     """Logits of the text; the whole's config says whether they are made by the embedding."""
     text, tied = text_of(c), c.flag("tie_word_embeddings")
     head = tops.logits("lm_head", text.size("hidden_size"), text.size("vocab_size"), tied=tied)
-    return WithHead("", base, head)
+    return ModelWithHead("", base, head)
 
 
 def text_alone(c: Config, _base: Module) -> Module:

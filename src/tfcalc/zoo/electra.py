@@ -13,7 +13,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
-from tfcalc.nn.basic import Linear, Stored, parameter
+from tfcalc.nn.basic import Linear, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, PLACES, AngleTable, Embeddings
 from tfcalc.nn.embeddings import TOKENS as EVERY
@@ -32,7 +32,7 @@ from tfcalc.ops.shapes import cat, contiguous, reshape, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import encoders
 from tfcalc.zoo.blocks.encoders import PAIRED, GroupedLinear, GroupedMap
-from tfcalc.zoo.blocks.layers import by_kind
+from tfcalc.zoo.blocks.layers import one_module_per_kind
 
 
 class ChannelConvolution(Module):
@@ -62,7 +62,7 @@ class Nearby(Module):
 
     depthwise: ChannelConvolution
     pointwise: GroupedMap
-    shift: Stored
+    shift: Parameter
     kernel_map: Linear
     value_map: Linear
     kernel: Num
@@ -172,7 +172,7 @@ def albert(c: Config) -> Module:
     def group(turns: int) -> Module:
         return Repeated("albert_layer_groups", inner, c.quotient(*GROUPED) if len(set(times)) == 1 else turns)
 
-    repeated = Stack("albert_layer_groups", tuple(by_kind(group, times)), c.size("num_hidden_groups"))
+    repeated = Stack("albert_layer_groups", tuple(one_module_per_kind(group, times)), c.size("num_hidden_groups"))
     widen = Linear("embedding_hidden_mapping_in", e, h, "", True)
     pooler = encoders.pooler(c, PAIRED, "pooler")
     return Encoder(
@@ -240,13 +240,13 @@ CONVBERT_TOPS: dict[str, Top] = {
 @family("convbert", heads=CONVBERT_TOPS)
 def convbert(c: Config) -> Module:
     """Jiang et al. 2020 (arXiv 2008.02496): half of each layer's heads are convolutions; none reads a memory."""
-    memory = mixed_attention("crossattention", c).but(reads=False) if encoders.cross_attention(c) else None
+    memory = mixed_attention("crossattention", c).replace(reads=False) if encoders.cross_attention(c) else None
     for width in ("hidden_size", "intermediate_size"):
         c.quotient(width, "num_groups")
     groups, ffn = c.size("num_groups"), encoders.network(c)
     if c.number("num_groups") > 1:
         up, down = (GroupedLinear(m.name, m.fan_in, m.fan_out, "", True, groups=groups) for m in (ffn.up, ffn.down))
-        ffn = ffn.but(up=up, down=down)
+        ffn = ffn.replace(up=up, down=down)
     layers = encoders.stack(c, mixed_attention("attention", c), ffn=ffn, cross=memory)
     return Encoder("convbert", narrow(c, indices=BUFFER), to_hidden(c), Layers("encoder", (), layers))
 

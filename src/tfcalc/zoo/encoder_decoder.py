@@ -9,7 +9,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.encoder_decoder import Pair
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 
 LANGUAGE = ("ForCausalLM", "LMHeadModel")
@@ -30,14 +30,14 @@ def encoder_decoder(c: Config) -> Module:
 
 def _encoder(c: Config) -> Module:
     """The model by itself; a pooler runs, but the decoder reads the vectors that it stands beside."""
-    made = find(c.model_type).base(c).but(name="encoder")
-    return made.but(pools=False) if isinstance(made, Encoder) else made
+    made = find(c.model_type).base(c).replace(name="encoder")
+    return made.replace(pools=False) if isinstance(made, Encoder) else made
 
 
 def _decoder(c: Config, head: str) -> Module:
     """The model with its head, whose labels are not moved: they are given to the whole."""
-    made = find(c.model_type).module(c, head).but(name="decoder")
-    return made.but(shifted=False, upcasts=False) if isinstance(made, WithHead) else made
+    made = find(c.model_type).module(c, head).replace(name="decoder")
+    return made.replace(shifted=False, upcasts=False) if isinstance(made, ModelWithHead) else made
 
 
 def _language_head(kind: str) -> str:

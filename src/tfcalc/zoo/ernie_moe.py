@@ -27,7 +27,7 @@ def ernie_layers(c: Config) -> list[bool]:
 def ernie4_5_moe(c: Config) -> Module:
     """ERNIE 4.5 (Baidu 2025, technical report): one flag for all biases, the head's too; experts have none."""
     bias = c.flag("use_bias")
-    mixer = decoders.attention(c, bias=bias).but(
+    mixer = decoders.attention(c, bias=bias).replace(
         rope=decoders.rope(c, angles="float32", by_layer=True, in_float32=True)
     )
 
@@ -45,14 +45,14 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
         corrected=True, normalized=True, least=True, logits="copies", format="float32", exact=True, result="stream"
     )
     stored = experts.frozen(c, "gate.moe_statics.e_score_correction_bias", "moe_num_experts")
-    return made.but(stored=(stored,), shared_first=True)
+    return made.replace(stored=(stored,), shared_first=True)
 
 
 @family("hunyuan_v1_moe")
 def hunyuan_v1_moe(c: Config) -> Module:
     """Hunyuan-A13B (transformers' HunYuanMoEV1Model): a shared network as wide as an expert; k may differ by layer."""
     names = ("query_layernorm", "key_layernorm")
-    mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).but(
+    mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names).replace(
         normed_last=True
     )
     beside = decoders.gated(c, name="shared_mlp")
@@ -60,7 +60,7 @@ def hunyuan_v1_moe(c: Config) -> Module:
     def one(each: int | str) -> PreNorm:
         mixed = experts.mixture(c, beside, experts="num_experts", each=each, router="gate.wg")
         mixed = mixed.routed(normalized=True, logits="copies", format="float32", result="logits")
-        return decoders.layer(c, mixer, mixed.but(shared_first=True))
+        return decoders.layer(c, mixer, mixed.replace(shared_first=True))
 
     count, listed = c.number(LAYERS), isinstance(c.get("moe_topk"), list)
     kinds: Sequence[int | str] = c.numbers("moe_topk", count, least=1) if listed else ["moe_topk"] * count
@@ -83,7 +83,9 @@ def cohere2_moe(c: Config) -> Module:
 
     def one(kind: tuple[int | None, bool, str]) -> PreNorm:
         window, rotated, network = kind
-        mixer = decoders.attention(c, bias=c.flag("attention_bias"), window=window).but(rope=rope if rotated else None)
+        mixer = decoders.attention(c, bias=c.flag("attention_bias"), window=window).replace(
+            rope=rope if rotated else None
+        )
         ffn = decoders.gated(c, width=dense_width(c)) if network == "dense" else cohere_experts(c)
         return decoders.layer(c, mixer, ffn, of=Parallel, norm=norm, names=("input_layernorm",), code=code)
 

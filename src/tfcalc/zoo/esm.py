@@ -24,7 +24,7 @@ NAMES = ("dense", "layer_norm", "decoder")
 def amino_acids(c: Config) -> Predictions:
     """Predictions as in RoBERTa, with one bias whether the matrix is tied or not, which is added by itself."""
     made = predicted("lm_head", c, c.size("hidden_size"), NAMES, "gelu")
-    return made.but(decoder=made.decoder.but(bias=False, bias_of=None), code="gelu_python")
+    return made.replace(decoder=made.decoder.replace(bias=False, bias_of=None), code="gelu_python")
 
 
 TOPS: dict[str, Top] = {**TASKS, **lm(amino_acids), "ForSequenceClassification": dense_classes()}
@@ -39,7 +39,7 @@ def esm(c: Config) -> Module:
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "LayerNorm")
     d, turns = c.quotient("hidden_size", "num_attention_heads"), placed(c) == "rotary"
     mixer = encoders.attention(c, rope=Rope(d, in_float32=True) if turns else None)
-    ffn = encoders.network(c).but(code="gelu_python")
+    ffn = encoders.network(c).replace(code="gelu_python")
     layers = encoders.stack(c, mixer, norms=norms, ffn=ffn, cross=encoders.cross_attention(c), of=PreNorm)
     pairs = c.size("num_hidden_layers") * c.size("num_attention_heads")
     contacts = Linear("contact_head.regression", pairs, 1, "", True)
@@ -77,7 +77,7 @@ def placed(c: Config) -> str:
 def amino_acids_untied(c: Config) -> Predictions:
     """Predictions by a matrix of their own."""
     made = predicted("lm_head", c, c.size("hidden_size"), NAMES, "gelu")
-    return made.but(decoder=made.decoder.but(tied_to=None, bias_of=None), bias=None)
+    return made.replace(decoder=made.decoder.replace(tied_to=None, bias_of=None), bias=None)
 
 
 ESMC_TOPS: dict[str, Top] = {
@@ -97,6 +97,6 @@ def esmc(c: Config) -> Module:
         raise InvalidModel(f"{c.path('num_key_value_heads')} must be num_attention_heads", "leave it out")
     norms, last = "layernorm", "layernorm-no-bias"
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms=last, whole=True, causal=False)
-    layer = decoders.layer(c, mixer.but(eager=OWN_SOFTMAX), decoders.gated(c, bias=c.flag("mlp_bias")), norm=norms)
+    layer = decoders.layer(c, mixer.replace(eager=OWN_SOFTMAX), decoders.gated(c, bias=c.flag("mlp_bias")), norm=norms)
     names = ("esmc", "embed_tokens", "norm")
-    return decoders.decoder(c, layer.but(scales=True), norm=last, names=names)
+    return decoders.decoder(c, layer.replace(scales=True), norm=last, names=names)

@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.feed_forward import FeedForward
@@ -80,8 +80,8 @@ class FunnelAttention(Module):
     width: Num
     maps: tuple[Linear, Linear, Linear]
     distances: DistanceMap
-    biases: tuple[Stored, Stored, Stored]
-    segments: Stored
+    biases: tuple[Parameter, Parameter, Parameter]
+    segments: Parameter
     output: Linear
     factorized: bool = False
     dropout: bool = False

@@ -24,12 +24,12 @@ def gemma(c: Config) -> Module:
 
 def scaled(decoder: Decoder) -> Decoder:
     """The same, whose embedding is multiplied by √h."""
-    return decoder.but(scales=True)
+    return decoder.replace(scales=True)
 
 
 def capped(c: Config, mixer: Attention) -> Attention:
     """The same, whose scores are kept under a cap, where there is one."""
-    return mixer.but(capped=c.get("attn_logit_softcapping") is not None)
+    return mixer.replace(capped=c.get("attn_logit_softcapping") is not None)
 
 
 @family("gemma2", heads=CAPPED)
@@ -48,7 +48,7 @@ def half_seeing(c: Config, of: type[PreNorm], norms: Sequence[str]) -> Decoder:
     """Layers of which every other sees a window, with these norms."""
     mixer = capped(c, decoders.attention(c, bias=c.flag("attention_bias")))
     layer = decoders.layer(c, mixer, decoders.gated(c, act="hidden_activation"), of=of, names=norms, code=CODE)
-    layers = decoders.seeing(layer, windows(c, lambda place: place % 2 == 0))
+    layers = decoders.with_windows(layer, windows(c, lambda place: place % 2 == 0))
     return scaled(decoders.decoder(c, layers, code=CODE, masks=both(c)))
 
 
@@ -65,7 +65,10 @@ def gemma3(c: Config) -> Module:
     """
     every, causal = c.number("sliding_window_pattern"), not c.flag("use_bidirectional_attention")
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE, causal=causal)
-    mixer, ffn = capped(c, mixer).but(rope=decoders.rope(c, by_window=True)), decoders.gated(c, act="hidden_activation")
+    mixer, ffn = (
+        capped(c, mixer).replace(rope=decoders.rope(c, by_window=True)),
+        decoders.gated(c, act="hidden_activation"),
+    )
     layer = decoders.layer(c, mixer, ffn, of=Sandwich, names=decoders.SANDWICH, code=CODE)
-    layers = decoders.seeing(layer, windows(c, lambda place: (place + 1) % every != 0))
+    layers = decoders.with_windows(layer, windows(c, lambda place: (place + 1) % every != 0))
     return scaled(decoders.decoder(c, layers, code=CODE, masks=both(c)))

@@ -29,7 +29,7 @@ def gemma3(c: Config) -> Module:
     map_ = Linear("mm_input_projection", h, text.size("hidden_size"))
     projector = Projector("multi_modal_projector", (Norm("mm_soft_emb_norm", "rmsnorm", h), map_))
     made = reader(tower(vision), (projector,), text, vectors=c.number("mm_tokens_per_image"), width=h)
-    return made.but(copies_ids=has_no_row(c, text))
+    return made.replace(copies_ids=has_no_row(c, text))
 
 
 SIGLIP_SO = {
@@ -59,4 +59,4 @@ def paligemma(c: Config) -> Module:
     h = vision.size("hidden_size")
     projector = Linear("multi_modal_projector.linear", h, c.size("projection_dim"), "", True)
     made = reader(tower(vision), (projector,), text, vectors=patches_of(vision), width=h)
-    return made.but(copies_ids=has_no_row(c, text))
+    return made.replace(copies_ids=has_no_row(c, text))

@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Module
@@ -42,7 +42,7 @@ class AltUp(Module):
 
     kind = "altup"
 
-    scale: Stored
+    scale: Parameter
     norm: Norm
     router: Linear
     prediction: Linear
@@ -363,13 +363,13 @@ def gemma3n_text(c: Config) -> Module:
             altup(c),
             attention(c, "" if kind.reuses else "KV", head_dim(c), kv_heads(c), full=kind.full),
             laurel(c),
-            network.to(SparseFeedForward, cuts=kind.cuts),
+            network.as_type(SparseFeedForward, cuts=kind.cuts),
             layer_input(c),
             norms(c, *SANDWICH, "post_per_layer_input_norm"),
         )
 
-    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
-    return made.to(
+    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).replace(scales=True)
+    return made.as_type(
         AltUpDecoder,
         vectors=layer_vectors(c, made.layers, replaces=True),
         up=EachStream("altup_projections", h, h, streams=s),

@@ -85,7 +85,7 @@ def moe(c: Config) -> ScaledRouting:
         act=act,
         normalized=True,
     )
-    return made.to(
+    return made.as_type(
         ScaledRouting,
         reads=Norm("router.norm", "rmsnorm-plain", h, CODE),
         scale=parameter("router.scale", h, minor=True),
@@ -108,8 +108,8 @@ def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> Shari
         network = decoders.gated(c, width=(2 if wide else 1) * c.size("intermediate_size"), act="hidden_activation")
         return Beside("layers", (mixer(c, kind), network), norms(c, *SANDWICH), **further)
 
-    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).but(scales=True)
-    return made.to(SharingDecoder, vectors=layer_vectors(c, made.layers) if by_layer else None)
+    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).replace(scales=True)
+    return made.as_type(SharingDecoder, vectors=layer_vectors(c, made.layers) if by_layer else None)
 
 
 @family("gemma4_text", heads=CAPPED, global_head_dim=512)  # by __post_init__

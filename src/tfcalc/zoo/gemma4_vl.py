@@ -15,7 +15,7 @@ from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.pairs import Pairs
 from tfcalc.core.traced import known
-from tfcalc.nn.basic import Buffer, Linear, Norm, PositionVectors, Stored, buffer, parameter
+from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, PositionVectors, buffer, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.feed_forward import GatedFeedForward
@@ -57,7 +57,7 @@ class ChunkedAttention(Module):
     heads: Num
     head_dim: Num
     maps: tuple[Linear, Linear, Linear]
-    scale: Stored
+    scale: Parameter
     distances: Linear
     output: Linear
     chunk: int
@@ -572,14 +572,14 @@ def masked(text: Config) -> Module:
         return made
     assert isinstance(made, Decoder)
     stack = made.layers
-    return made.but(layers=stack.but(layers=tuple(around(_always_masked, stack.layers))))
+    return made.replace(layers=stack.replace(layers=tuple(around(_always_masked, stack.layers))))
 
 
 def _always_masked(layer: Module) -> Module:
     assert isinstance(layer, Beside)
     mixer, network = layer.subs
     assert isinstance(mixer, SharingAttention)
-    return layer.but(subs=(mixer.but(always_masked=True), network))
+    return layer.replace(subs=(mixer.replace(always_masked=True), network))
 
 
 def vision_embedder(c: Config, width: Num) -> PatchEmbedder:

@@ -10,12 +10,12 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.cost import Cached
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, product
-from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.basic import Linear, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.encoder_decoder import EncoderOnly
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import each_turn
 from tfcalc.ops.elementwise import add
@@ -50,7 +50,7 @@ class BehindImages(Masked):
         return by_token(ctx.stream, ctx.stream, self.kv_heads, {"K": self.key_dim, "V": self.value_dim})
 
 
-class Moments(Stored):
+class Moments(Parameter):
     """A trained vector for each of so many images (``count``), which are the frames of a film."""
 
     count: Num = 1
@@ -62,7 +62,7 @@ class Moments(Stored):
 
     def at(self, trace: Trace, place: int) -> Tensor:
         """That of this place."""
-        return Stored(f"{self.name}.{place}", self.tensor).weight(trace)
+        return Parameter(f"{self.name}.{place}", self.tensor).weight(trace)
 
 
 class Captioner(Module):
@@ -120,14 +120,14 @@ def git_vision(c: Config) -> Module:
     """CLIP's vision tower, whose last norm is that of all vectors."""
     tower = clip_vision(c)
     assert isinstance(tower, Tower)
-    return PlainTower("image_encoder", tower.but(alone=False, pools=False))
+    return PlainTower("image_encoder", tower.replace(alone=False, pools=False))
 
 
 def logits(c: Config, base: Module) -> Module:
     """Logits of every vector, those of the images too; the loss reads those of words."""
     tied = "embedding" if c.flag("tie_word_embeddings") else None
     head = Linear("output", c.size("hidden_size"), c.size("vocab_size"), "vocab", True, tied, "output")
-    return WithHead("", base, head, cuts=True)
+    return ModelWithHead("", base, head, cuts=True)
 
 
 @family("git", heads={"Model": bare, "ForCausalLM": logits})

@@ -26,4 +26,4 @@ def glm4(c: Config) -> Module:
 def fused(c: Config) -> tuple[Module, Module]:
     """Their attention and feed-forward network."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), output_bias=False)
-    return mixer.but(rope=decoders.rope(c, by_layer=True, copies=True)), decoders.gated(c, names=FUSED)
+    return mixer.replace(rope=decoders.rope(c, by_layer=True, copies=True)), decoders.gated(c, names=FUSED)

@@ -27,7 +27,7 @@ def glm4v_vision(c: Config) -> Module:
         product(grid(c)),
     )
     mixer = native_resolution.attention(c, bias=c.flag("attention_bias"), output_bias=False)
-    mixer = mixer.but(dropout=bool(c.get("attention_dropout")))
+    mixer = mixer.replace(dropout=bool(c.get("attention_dropout")))
     layer = native_resolution.layer(h, mixer, decoders.gated(c, width=out), form="rmsnorm")
     network = decoders.gated(c, name="(ffn)", hidden=out)
     merger = GatedMerger("merger", Linear("proj", out, out), Norm("post_projection_norm", "layernorm", out), network)
@@ -48,7 +48,7 @@ def glm4v_text(c: Config) -> Module:
     """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
     width = c.quotient("hidden_size", "num_attention_heads")
     rope = decoders.rope(c, width, by_sequence=True, copies=True)
-    mixer = decoders.attention(c, bias=True, output_bias=False, width=width).but(rope=rope)
+    mixer = decoders.attention(c, bias=True, output_bias=False, width=width).replace(rope=rope)
     return decoders.decoder(c, decoders.layer(c, mixer, decoders.gated(c, names=FUSED), of=Sandwich, names=BOTH_SIDES))
 
 

@@ -10,7 +10,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import BOTH_SIDES
 from tfcalc.zoo.blocks.experts import dense_first, dense_or_sparse, mlp_types, routed, shared, sparse_after
-from tfcalc.zoo.blocks.layers import GATED, LAYERS, both, unturned, windows
+from tfcalc.zoo.blocks.layers import GATED, LAYERS, both, no_rope_if_global, windows
 
 
 @family(
@@ -47,7 +47,7 @@ def glm4_moe(c: Config) -> Module:
     d = h // a if c.get("head_dim") is None and h % a else decoders.head_dim(c)
     norms, bias = "rmsnorm" if c.flag("use_qk_norm") else "", c.flag("attention_bias")
     mixer = decoders.attention(c, bias=bias, output_bias=False, qk_norms=norms, width=d)
-    mixer = mixer.but(rope=decoders.rope(c, d, copies=True))
+    mixer = mixer.replace(rope=decoders.rope(c, d, copies=True))
     return dense_or_sparse(c, dense_first(c), mixer, lambda: routed(c, common=shared(c)))
 
 
@@ -76,7 +76,7 @@ def exaone_moe(c: Config) -> Module:
 
     kinds = mlp_types(c, dense_first(c))
     mixer = decoders.attention(c, qk_norms="rmsnorm")
-    return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=unturned(c)).but(masks=both(c))
+    return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=no_rope_if_global(c)).replace(masks=both(c))
 
 
 @family("hy_v3")
@@ -89,7 +89,7 @@ def hy_v3(c: Config) -> Module:
         common = shared(c, "num_shared_experts") if some else c.size("intermediate_size")
         beside = decoders.gated(c, name="shared_experts", width=common, bias=bias)
         made = routed(c, "num_experts", normalized=True, in_place=False)
-        return made.but(shared=(beside,), stored=(experts.correction(c, "e_score_correction_bias", "num_experts"),))
+        return made.replace(shared=(beside,), stored=(experts.correction(c, "e_score_correction_bias", "num_experts"),))
 
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
     return dense_or_sparse(c, mlp_types(c, sparse_after(c, 1)), mixer, mixed, bias=bias)
@@ -108,6 +108,6 @@ def kolibri1(c: Config) -> Module:
         return routed(c, "num_experts", common=common, scales=False, best_first=True, in_place=False)
 
     kinds = sparse_after(c, 0)
-    mixer, full = decoders.attention(c, qk_norms="rmsnorm"), unturned(c)
+    mixer, full = decoders.attention(c, qk_norms="rmsnorm"), no_rope_if_global(c)
     made = dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=full, of=Sandwich, names=BOTH_SIDES)
-    return made.but(masks=both(c))
+    return made.replace(masks=both(c))

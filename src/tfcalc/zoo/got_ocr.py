@@ -16,9 +16,9 @@ from tfcalc.ops.convolution import convolution
 from tfcalc.ops.shapes import transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import vision_tower
-from tfcalc.zoo.blocks.layers import by_kind, multi_head, network, stack
+from tfcalc.zoo.blocks.layers import multi_head, network, one_module_per_kind, stack
 from tfcalc.zoo.blocks.vision_language import Projector, heads, patches_of, reader, text_of, tower
-from tfcalc.zoo.blocks.vision_tower import AlongSides, OpenTower, grid
+from tfcalc.zoo.blocks.vision_tower import AlongSides, InlineTower, grid
 
 
 class Convolved(Module):
@@ -55,7 +55,7 @@ class Neck(Module):
         return x
 
 
-class WithNeck(OpenTower):
+class WithNeck(InlineTower):
     """A tower with a neck (SAM, arXiv 2304.02643)."""
 
     neck: Neck | None = None
@@ -83,7 +83,7 @@ def got_ocr2_vision(c: Config) -> Module:
     ffn = network("mlp", ("lin1", "lin2"), c.size("hidden_size"), c.size("mlp_dim"), c.word("hidden_act"))
     norms = vision_tower.norms(c, "layer_norm1", "layer_norm2")
     kinds = (place in everywhere or not window for place in range(c.number("num_hidden_layers")))
-    layers = stack(c, by_kind(lambda full: PreNorm("layers", (attention(c, full), ffn), norms), kinds))
+    layers = stack(c, one_module_per_kind(lambda full: PreNorm("layers", (attention(c, full), ffn), norms), kinds))
     places = vision_tower.positions(c, "pos_embed") if c.flag("use_abs_pos") else None
     table = vision_tower.embeddings(c, (), vision_tower.patches(c, "patch_embed.projection"), places)
     return WithNeck("vision_tower", vision_tower.pixels(c), product(grid(c)), table, None, layers, None, neck=neck(c))

@@ -26,7 +26,7 @@ from tfcalc.nn.positions import Rope
 from tfcalc.printable import quoted
 from tfcalc.zoo.blocks import layers
 from tfcalc.zoo.blocks.gpt import GPT_TOPS, inner, normed, split_attention
-from tfcalc.zoo.blocks.layers import LAYERS, by_kind, stack
+from tfcalc.zoo.blocks.layers import LAYERS, one_module_per_kind, stack
 
 WITH_ENCODER = ("Model", "LMHeadModel", "ForCausalLM")
 """The classes that read an encoder; others have the weights for it all the same, and never run them."""
@@ -133,7 +133,7 @@ def gpt_neo(c: Config) -> Module:
         )
         return PreNorm("h", (mixer, mlp), norms, bool(c.get("resid_dropout")), holds=True)
 
-    each = by_kind(one, local_windows(c))
+    each = one_module_per_kind(one, local_windows(c))
     return stacked(c, "wte", each, "ln_f", added=(places(c, "wpe"),), dropped="embed_dropout")
 
 

@@ -52,7 +52,7 @@ def gpt_neox(c: Config) -> Module:
     wiring = Parallel if c.flag("use_parallel_residual") else PreNorm
     stack = decoders.layer(c, mixer, mlp, of=wiring, norm="layernorm", dropped=dropped)
     names = ("gpt_neox", "embed_in", "final_layer_norm")
-    return decoders.decoder(c, stack, norm="layernorm", names=names).but(dropped=dropped)
+    return decoders.decoder(c, stack, norm="layernorm", names=names).replace(dropped=dropped)
 
 
 @family("gpt_neox_japanese", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head("embed_out")})
@@ -63,7 +63,7 @@ def gpt_neox_japanese(c: Config) -> Module:
     def one(bias: bool) -> PreNorm:
         drops = "attention_dropout"
         mixer = split_attention(c, "attention", QKV, bias=False, output_bias=bias, dropout=drops, rope=rope(c))
-        mixer = mixer.but(eager=OWN_SOFTMAX)
+        mixer = mixer.replace(eager=OWN_SOFTMAX)
         return decoders.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
 
     last, names = c.number(LAYERS) - 1, ("gpt_neox_japanese", "embed_in", "final_layer_norm")
@@ -75,10 +75,10 @@ def bloom(c: Config) -> Module:
     """BLOOM (arXiv 2211.05100): a norm of the embedding, and no positions but in the attention's scores (ALiBi)."""
     h, norm = c.size("hidden_size"), "layernorm"
     mixer = split_attention(c, "self_attention", QKV, dropout="attention_dropout", alibi=Alibi())
-    mlp = network(c, 4 * h, "gelu_pytorch_tanh").but(code="bloom")
-    made = decoders.layer(c, mixer, mlp, norm=norm, dropped=bool(c.get("hidden_dropout"))).but(name="h")
+    mlp = network(c, 4 * h, "gelu_pytorch_tanh").replace(code="bloom")
+    made = decoders.layer(c, mixer, mlp, norm=norm, dropped=bool(c.get("hidden_dropout"))).replace(name="h")
     whole = decoders.decoder(c, made, norm=norm, names=("transformer", "word_embeddings", "ln_f"))
-    return whole.but(first=Norm("word_embeddings_layernorm", norm, h))
+    return whole.replace(first=Norm("word_embeddings_layernorm", norm, h))
 
 
 def falcon_norms(c: Config) -> tuple[str, ...]:
@@ -107,18 +107,18 @@ def falcon(c: Config) -> Module:
     dropout = "attention_dropout" if alibi else ""
     mixer = split_attention(c, "self_attention", QKV, groups=groups, bias=bias, dropout=dropout, of=of)
     if isinstance(mixer, IndexedAttention):
-        mixer = mixer.but(groups=mixer.kv_heads, kv_heads=mixer.heads if newer else mixer.kv_heads)
-    mixer = mixer.but(
-        inward=tuple(each.but(turned=True) for each in mixer.inward), output=mixer.output.but(turned=True)
+        mixer = mixer.replace(groups=mixer.kv_heads, kv_heads=mixer.heads if newer else mixer.kv_heads)
+    mixer = mixer.replace(
+        inward=tuple(each.replace(turned=True) for each in mixer.inward), output=mixer.output.replace(turned=True)
     )
-    mixer = mixer.but(eager=EagerCode(softmax="weights"), always_masked=True)
-    mixer = mixer.but(alibi=Alibi(in_mask=True)) if alibi else mixer.but(rope=decoders.rope(c, width(c)))
+    mixer = mixer.replace(eager=EagerCode(softmax="weights"), always_masked=True)
+    mixer = mixer.replace(alibi=Alibi(in_mask=True)) if alibi else mixer.replace(rope=decoders.rope(c, width(c)))
     mlp = network(c, inner(c, "ffn_hidden_size"), c.word("activation"), bias=bias)
-    mlp = mlp.but(up=mlp.up.but(turned=True), down=mlp.down.but(turned=True))
+    mlp = mlp.replace(up=mlp.up.replace(turned=True), down=mlp.down.replace(turned=True))
     wiring, dropped = Parallel if newer or c.flag("parallel_attn") else PreNorm, bool(c.get("hidden_dropout"))
     made = decoders.layer(c, mixer, mlp, of=wiring, names=falcon_norms(c), norm="layernorm", dropped=dropped)
     names = ("transformer", "word_embeddings", "ln_f")
-    return decoders.decoder(c, made.but(name="h"), norm="layernorm", names=names)
+    return decoders.decoder(c, made.replace(name="h"), norm="layernorm", names=names)
 
 
 @family(
@@ -129,7 +129,7 @@ def persimmon(c: Config) -> Module:
     """Adept 2023: a norm of each head's query and key; squared ReLU."""
     mixer = split_attention(c, "self_attn", QKV, dropout="attention_dropout", rope=rope(c))
     names = ("q_layernorm", "k_layernorm") if c.flag("qk_layernorm") else ()
-    mixer = mixer.but(norms=tuple(Norm(name, "layernorm", width(c)) for name in names))
+    mixer = mixer.replace(norms=tuple(Norm(name, "layernorm", width(c)) for name in names))
     mlp = network(c, c.size("intermediate_size"), c.word("hidden_act"))
     made = decoders.layer(c, mixer, mlp, norm="layernorm", dropped=bool(c.get("hidden_dropout")))
     return decoders.decoder(c, made, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
@@ -144,7 +144,7 @@ def text_of(c: Config) -> Config:
 def fuyu(c: Config) -> Module:
     """Adept 2023: Persimmon, which reads patches of an image by a single map of their pixels."""
     text, side = text_of(c), c.size("patch_size")
-    language = persimmon(text).but(name="language_model") if text is c else nested(text, "language_model")
+    language = persimmon(text).replace(name="language_model") if text is c else nested(text, "language_model")
     pixels, patches, h = side * side * c.size("num_channels"), product(grid(c)), text.size("hidden_size")
     embed = PixelMap("vision_embed_tokens", pixels, h, "", True, patches=patches)
     return PatchReader("model", embed, (), language, patches, h)
@@ -162,5 +162,7 @@ def mpt(c: Config) -> Module:
         c, "attn", ("Wqkv", "out_proj"), bias=False, dropout="", alibi=Alibi(), eager=EagerCode(mask="filled")
     )
     mlp = layers.network("ffn", decoders.PLAIN, h, 4 * h, "gelu", bias=False)
-    made = decoders.layer(c, mixer.but(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped)
-    return decoders.decoder(c, made.but(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))
+    made = decoders.layer(
+        c, mixer.replace(dropout=dropped), mlp, names=("norm_1", "norm_2"), norm=kind, dropped=dropped
+    )
+    return decoders.decoder(c, made.replace(name="blocks"), norm=kind, names=("transformer", "wte", "norm_f"))

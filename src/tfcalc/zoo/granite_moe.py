@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.feed_forward import GatedFeedForward
-from tfcalc.nn.layers import PreNorm, PreNormBeside
+from tfcalc.nn.layers import PreNorm, PreNormSharedNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.layers import both, windows
@@ -27,25 +27,27 @@ def layer(c: Config, mixer: Module, *shared: GatedFeedForward) -> PreNorm:
     mixed = experts.mixture(
         c, name="block_sparse_moe", router="router", best_first=True, logits="float32", result="stream"
     )
-    return decoders.layer(c, mixer, mixed, *shared, of=PreNormBeside if shared else PreNorm).but(scales=True)
+    return decoders.layer(c, mixer, mixed, *shared, of=PreNormSharedNorm if shared else PreNorm).replace(scales=True)
 
 
 @family("granitemoe", heads=HEADS)
 def granitemoe(c: Config) -> Module:
     """Granite 3.0 (IBM 2024, technical report); transformers' GraniteMoeModel."""
-    return decoders.decoder(c, layer(c, decoders.attention(c, bias=c.flag("attention_bias")))).but(scales=True)
+    return decoders.decoder(c, layer(c, decoders.attention(c, bias=c.flag("attention_bias")))).replace(scales=True)
 
 
 @family("granitemoeshared", heads=HEADS)
 def granitemoeshared(c: Config) -> Module:
     """Granite with a shared network (transformers' GraniteMoeSharedModel)."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"))
-    return decoders.decoder(c, layer(c, mixer, *shared_mlp(c))).but(scales=True)
+    return decoders.decoder(c, layer(c, mixer, *shared_mlp(c))).replace(scales=True)
 
 
 @family("granitemoe_swa", heads=HEADS)
 def granitemoe_swa(c: Config) -> Module:
     """Granite with sliding windows (transformers' GraniteMoeSWAModel): every head has a sink, in full attention too."""
-    one = layer(c, decoders.attention(c, bias=c.flag("attention_bias")).but(sinks=decoders.sinks(c)), *shared_mlp(c))
-    layers = decoders.seeing(one, windows(c, lambda place: place % 4 > 0))
-    return decoders.decoder(c, layers, masks=both(c)).but(scales=True)
+    one = layer(
+        c, decoders.attention(c, bias=c.flag("attention_bias")).replace(sinks=decoders.sinks(c)), *shared_mlp(c)
+    )
+    layers = decoders.with_windows(one, windows(c, lambda place: place % 4 > 0))
+    return decoders.decoder(c, layers, masks=both(c)).replace(scales=True)

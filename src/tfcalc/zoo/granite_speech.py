@@ -7,7 +7,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.module import Module
@@ -22,12 +22,12 @@ from tfcalc.zoo.blocks.layers import multi_head, network, stack
 from tfcalc.zoo.blocks.q_former import QueryReader, reader
 from tfcalc.zoo.blocks.sound import (
     ALONE,
+    AudioLanguageModel,
     BatchNorm,
     BatchNormed,
     ConformerLayer,
     Convolution,
     InBlocks,
-    Listener,
     NormedNetwork,
     language,
     writes,
@@ -74,7 +74,7 @@ class WindowedQueries(Module):
 
     kind = "projector"
 
-    query: Stored
+    query: Parameter
     reader: QueryReader
     map: Linear
     window: int
@@ -174,7 +174,7 @@ def granite_speech(c: Config) -> Module:
     The queries of its successor may read what several of the encoder's layers made, side by side.
     """
     encoder = c.sub("encoder_config", f"{c.model_type}_encoder")
-    return Listener(
+    return AudioLanguageModel(
         "model",
         nested_as(encoder, GuessingEncoder, "encoder"),
         _projector(c, encoder),

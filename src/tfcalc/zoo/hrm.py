@@ -12,7 +12,7 @@ from tfcalc.core.number import Num, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, around, each_turn
@@ -70,7 +70,7 @@ class Cycles(Module):
     kind = "decoder"
 
     table: Embedding
-    initial: Stored
+    initial: Parameter
     fast: Turns
     slow: Turns
     slow_turns: Num
@@ -101,14 +101,14 @@ class Cycles(Module):
         if ctx.run.training:
             with trace.without_gradients():
                 state = self._untrained(runs - trained)(add(words, state), ctx)
-        state = self.fast.but(times=trained)(add(words, state), ctx)
+        state = self.fast.replace(times=trained)(add(words, state), ctx)
         return self.slow(add(words, state), ctx)
 
     def _untrained(self, times: Num) -> Turns:
         stack = self.fast.layers
         layers = tuple(around(lambda layer: Unread(layer.name, layer), stack.layers))
         name = f"{self.fast.name}[no gradient]"
-        return UntrainedTurns(name, stack.but(layers=layers), self.fast.norm, times)
+        return UntrainedTurns(name, stack.replace(layers=layers), self.fast.norm, times)
 
     def _turn_by_turn(self, slow: Tensor, fast: Tensor, ctx: Context) -> Tensor:
         each_turn(self.slow_turns * self.fast_turns)
@@ -138,7 +138,7 @@ def layer(c: Config) -> Module:
     """Llama's with gated attention, and norms without weights."""
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), c.size("head_dim"), c.flag("attention_bias")
     gate = Linear("gate_proj", h, a * d, "gate", bias)
-    mixer = decoders.attention(c, bias=bias).but(gate=gate, kv_heads=a)
+    mixer = decoders.attention(c, bias=bias).replace(gate=gate, kv_heads=a)
     return decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias")), norm="rmsnorm-plain", code=CODE)
 
 
@@ -161,7 +161,7 @@ def hrm_text(c: Config) -> Module:
     return Cycles(
         "model",
         Embedding("embed_tokens", c.size("vocab_size"), h),
-        Stored("z_L_init", Weight("z_L_init", (h,), minor=True, key="", frozen=True)),
+        Parameter("z_L_init", Weight("z_L_init", (h,), minor=True, key="", frozen=True)),
         Turns("L_module", layers, norm, slow * fast),
         Turns("H_module", layers, norm, slow),
         slow,

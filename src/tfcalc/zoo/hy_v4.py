@@ -19,13 +19,13 @@ def attention(kind: str, c: Config) -> SparseLatentAttention:
     """Latent attention; layers that share an indexer's choice have none of their own."""
     made = sparse_latent(c, chooses=kind == "full")
     gate = LatentGate("gate_proj", c.size("hidden_size"), made.output.fan_in, "gate", each_value=True, first=True)
-    return made.but(gate=gate, sinks=decoders.sinks(c, "highest"), rope=Rope(c.size("qk_rope_head_dim", least=0)))
+    return made.replace(gate=gate, sinks=decoders.sinks(c, "highest"), rope=Rope(c.size("qk_rope_head_dim", least=0)))
 
 
 def mixed(c: Config) -> Mixture:
     """Experts whose gates and inputs are cut off; the shared one's are not."""
     made = shared_and_routed(c)
-    return made.but(experts=made.experts.to(LimitedExperts))
+    return made.replace(experts=made.experts.as_type(LimitedExperts))
 
 
 def indexer_types(c: Config) -> list[str]:
@@ -44,7 +44,7 @@ def hy_v4(c: Config) -> Module:
 
     def one(kind: tuple[str, str]) -> Module:
         ffn = mixed(c) if kind[1] == "sparse" else decoders.gated(c)
-        return decoders.layer(c, attention(kind[0], c), ffn, of=HyperLayer).but(connections=connections)
+        return decoders.layer(c, attention(kind[0], c), ffn, of=HyperLayer).replace(connections=connections)
 
     return hyper_connections.decoder(
         c, one, list(zip(indexer_types(c), mlp_types(c, sparse_after(c, 1)), strict=True)), behind=True

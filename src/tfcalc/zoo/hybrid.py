@@ -102,7 +102,7 @@ def jamba(c: Config) -> Module:
 
     def one(kind: tuple[bool, bool]) -> Module:
         attends, sparse = kind
-        mixer = decoders.attention(c).but(rope=None) if attends else jamba_mixer(c)
+        mixer = decoders.attention(c).replace(rope=None) if attends else jamba_mixer(c)
         ffn = jamba_experts(c) if sparse and several else decoders.gated(c, name="feed_forward")
         return decoders.layer(c, mixer, ffn, names=PRE_FF_NORM)
 
@@ -134,13 +134,13 @@ def granite_hybrid(c: Config) -> Module:
     shared = decoders.gated(c, name="shared_mlp", width=width, names=("input_linear", "output_linear"))
 
     def one(kind: str) -> Module:
-        attention = decoders.attention(c, bias=c.flag("attention_bias")).but(rope=rope)
+        attention = decoders.attention(c, bias=c.flag("attention_bias")).replace(rope=rope)
         mixer = attention if kind == FULL else bamba_mixer(c)
         if c.number("num_local_experts", least=0):
             return granite_moe.layer(c, mixer, shared)
-        return decoders.layer(c, mixer, shared).but(scales=True)
+        return decoders.layer(c, mixer, shared).replace(scales=True)
 
-    return decoders.decoder(c, one, mixer_types(c, lambda _: LINEAR), masks=(None,)).but(scales=True)
+    return decoders.decoder(c, one, mixer_types(c, lambda _: LINEAR), masks=(None,)).replace(scales=True)
 
 
 @family(
@@ -151,7 +151,7 @@ def granite_hybrid(c: Config) -> Module:
 def bamba(c: Config) -> Module:
     """Bamba (IBM, 2024): Mamba-2, attention in the layers of ``attn_layer_indices``."""
     attends = c.numbers("attn_layer_indices") if c.get("attn_layer_indices") is not None else []
-    ffn = decoders.gated(c, bias=c.flag("mlp_bias")).but(name="feed_forward")
+    ffn = decoders.gated(c, bias=c.flag("mlp_bias")).replace(name="feed_forward")
 
     def one(attending: bool) -> Module:
         mixer = decoders.attention(c, bias=c.flag("attention_bias")) if attending else bamba_mixer(c)
@@ -171,19 +171,23 @@ def bamba_mixer(c: Config, *, output_bias: bool | None = None, of: type[Mamba2] 
     made = mamba2_mixer(
         c, "mamba", (channels.size, heads, width), sizes, bias=bias, conv_bias=c.flag("mamba_conv_bias")
     )
-    output = made.out_proj if output_bias is None else made.out_proj.but(bias=output_bias)
-    return made.to(of, out_proj=output)
+    output = made.out_proj if output_bias is None else made.out_proj.replace(bias=output_bias)
+    return made.as_type(of, out_proj=output)
 
 
 @family("falcon_h1", heads={"Model": tops.bare, **tops.scaled_lm()})
 def falcon_h1(c: Config) -> Module:
     """Falcon-H1 (arXiv 2507.22448): attention and Mamba-2 side by side in every layer, their outputs added."""
     mixer = bamba_mixer(c, output_bias=c.flag("projectors_bias"), of=MultipliedMamba2)
-    mixer = mixer.but(gate_last=c.flag("mamba_norm_before_gate")) if c.flag("mamba_rms_norm") else mixer.but(norm=())
-    attention = decoders.attention(c, bias=c.flag("attention_bias")).to(MultipliedAttention)
-    ffn = decoders.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).to(MultipliedFeedForward)
+    mixer = (
+        mixer.replace(gate_last=c.flag("mamba_norm_before_gate"))
+        if c.flag("mamba_rms_norm")
+        else mixer.replace(norm=())
+    )
+    attention = decoders.attention(c, bias=c.flag("attention_bias")).as_type(MultipliedAttention)
+    ffn = decoders.gated(c, name="feed_forward", bias=c.flag("mlp_bias")).as_type(MultipliedFeedForward)
     made = decoders.layer(c, mixer, attention, ffn, of=Mixed, names=PRE_FF_NORM)
-    return decoders.decoder(c, made, names=FINAL).but(scales=True)
+    return decoders.decoder(c, made, names=FINAL).replace(scales=True)
 
 
 MOE, MLP = "moe", "mlp"
@@ -212,7 +216,7 @@ def nemotron_h(c: Config) -> Module:
     """Nemotron-H (arXiv 2504.03624), Nemotron 3: one norm and one mixer a layer, be it Mamba-2, attention or an MLP."""
     makers: dict[str, Callable[[], Module]] = {
         LINEAR: lambda: nemotron_mixer(c),
-        FULL: lambda: decoders.attention(c).but(name="mixer", rope=None),
+        FULL: lambda: decoders.attention(c).replace(name="mixer", rope=None),
         MOE: lambda: nemotron_experts(c),
         MLP: lambda: relu2(c, "mixer", c.size("hidden_size"), c.size("intermediate_size")),
     }
@@ -247,7 +251,7 @@ def nemotron_experts(c: Config) -> Module:
     mixed = mixture(c, experts="n_routed_experts", width=width, act=act, name="mixer", **how)
     read = h if latent is None else latent
     up, down = Linear("up_proj", read, width, "1"), Linear("down_proj", width, read, "2")
-    many = mixed.experts.to(PlainExperts, up=up, down=down)
+    many = mixed.experts.as_type(PlainExperts, up=up, down=down)
     return LatentMixture(mixed.name, mixed.router, many, (shared,), stored=(correction(c),), ways=ways)
 
 

@@ -131,15 +131,15 @@ def ibert(c: Config) -> Module:
 
     What runs is RoBERTa in numbers, as long as ``quant_mode`` is not set.
     """
-    norms = (encoders.norm(c, name).but(code="quotient") for name in POST_NORM[::2])
+    norms = (encoders.norm(c, name).replace(code="quotient") for name in POST_NORM[::2])
     layer = in_integers(
         IntegerLayer("layer", (encoders.attention(c), encoders.network(c)), tuple(norms), encoders.drops(c))
     )
-    layers = stack(c, layer.but(ranges=ranges(*IN_LAYER)))
+    layers = stack(c, layer.replace(ranges=ranges(*IN_LAYER)))
     words = encoders.embeddings(c, *encoders.with_tables(c, TOKENS))
     assert words.norm is not None
     table = in_integers(
-        IntegerEmbeddings(words.name, words.tables, words.norm.but(code="quotient"), words.dropped)
-    ).but(ranges=ranges(*IN_EMBEDDINGS))
+        IntegerEmbeddings(words.name, words.tables, words.norm.replace(code="quotient"), words.dropped)
+    ).replace(ranges=ranges(*IN_EMBEDDINGS))
     pooler = encoders.pooler(c, FIRST_TOKEN)
     return Encoder("ibert", table, (), Layers("encoder", (), layers), pooler=pooler, pools=c.head in encoders.PAIRED)

@@ -15,12 +15,12 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.pairs import Pairs
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import CappedExperts, Mixture, Router
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import activation, add, filled, mul, pointwise, residual, scaled, shifted
@@ -113,7 +113,7 @@ class DistanceAttention(Attention):
         return filled(gathered(made, seen, pairs), made.trace.new(pairs, "bool", "beyond the profiles"))
 
 
-class Unpadded(WithHead):
+class Unpadded(ModelWithHead):
     """A language model that looks at the logits of the first ``words`` alone, where there are more.
 
     What the head reads may be divided by a number first (``divides``).
@@ -131,7 +131,7 @@ class Unpadded(WithHead):
 class TimesTrained(GatedFeedForward):
     """A gated network, whose output is multiplied by a trained number."""
 
-    scale: Stored | None = None
+    scale: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -187,7 +187,7 @@ class WeighedShared(Mixture):
     """
 
     beside: SharedExperts | None = None
-    scale: Stored | None = None
+    scale: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
@@ -195,7 +195,7 @@ class WeighedShared(Mixture):
         assert self.beside is not None
         assert self.scale is not None
         trace, rows = x.trace, reshape(x, x.rows, x.width)
-        sent = self.router.sent(rows, ctx)
+        sent = self.router.route(rows, ctx)
         weights = mul(scaled(sent.weights), trace.to(self.scale.weight(trace), "float32"))
         weights = trace.to(weights, x.dtype)
         shared = contiguous(part(weights, 1, self.router.shared))
@@ -212,8 +212,8 @@ class ClippedAttention(DistanceAttention):
     Source: transformers' Inkling2SlidingAttention.
     """
 
-    scale: Stored | None = None
-    mix_scale: Stored | None = None
+    scale: Parameter | None = None
+    mix_scale: Parameter | None = None
     sink: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context, keys: Tensor | None = None, values: Tensor | None = None) -> Tensor:
@@ -231,7 +231,7 @@ class ClippedAttention(DistanceAttention):
         bias = self._distances(x, ctx._replace(places=places))
         sinks = unsqueeze(transpose(sinks, 1, 2), -1)
         ctx = ctx._replace(bias=bias, sinks=sinks)
-        made = self.but(gate=None).mixed([transpose(each, 1, 2) for each in (q, k, v)], ctx)
+        made = self.replace(gate=None).mixed([transpose(each, 1, 2) for each in (q, k, v)], ctx)
         gate = trace.to(gate, "float32")
         gate = activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
         return self.output(trace.to(mul(trace.to(made, "float32"), gate), made.dtype))
@@ -254,7 +254,7 @@ class TokenConvolved(ClippedAttention):
     """
 
     taps: tuple[Linear, ...] = ()
-    static: tuple[Stored, ...] = ()
+    static: tuple[Parameter, ...] = ()
     reach: Num = 1
 
     def _near(self, place: int, made: Tensor, source: Tensor, ctx: Context) -> Tensor:
@@ -278,7 +278,7 @@ class TokenConvolved(ClippedAttention):
         return trace.to(scaled(add(made, x), "div"), given)
 
 
-def clipped(x: Tensor, scale: Stored | None) -> Tensor:
+def clipped(x: Tensor, scale: Parameter | None) -> Tensor:
     """In fp32, times a ``scale``, if there is one, and a number that makes it no longer than a threshold."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
@@ -303,7 +303,7 @@ class DepthAttention(Module):
 
     kind = "norm"
 
-    query: Stored
+    query: Parameter
     norm: Norm
     vectors: int
     queries: int = 1
@@ -443,7 +443,7 @@ def feed_forward(c: Config, kind: str) -> Module:
     )
     if kind == "dense":
         scale = parameter("global_scale", 1, minor=True)
-        return decoders.gated(c, width=c.size(wide)).to(TimesTrained, scale=scale)
+        return decoders.gated(c, width=c.size(wide)).as_type(TimesTrained, scale=scale)
     many, common = c.size("n_routed_experts"), c.size("n_shared_experts", least=0)
     made = experts.mixture(c, experts="n_routed_experts", width=narrow)
     shared = decoders.gated(c, name="shared_experts", width=c.size(narrow))
@@ -453,8 +453,8 @@ def feed_forward(c: Config, kind: str) -> Module:
         RouterOfShared("gate", h, many + common, chosen=chosen, shared=common, logits="copies"),
         made.experts,
         stored=(experts.correction(c),),
-        beside=shared.to(SharedExperts, count=common),
-        scale=Stored("gate.global_scale", Weight("global_scale", (1,), minor=True, key="")),
+        beside=shared.as_type(SharedExperts, count=common),
+        scale=Parameter("gate.global_scale", Weight("global_scale", (1,), minor=True, key="")),
     )
 
 
@@ -477,13 +477,13 @@ def unpadded(c: Config) -> Num | None:
 
 def language_model(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own; what it reads is divided first."""
-    return tops.never_tied(c, base).to(Unpadded, words=unpadded(c), divides=True)
+    return tops.never_tied(c, base).as_type(Unpadded, words=unpadded(c), divides=True)
 
 
 def embedded(c: Config, made: Decoder) -> Decoder:
     """With a norm of the words' vectors; the program makes both masks."""
     masks = (None, c.size("sliding_window_size"))
-    return made.but(normed=Norm("embed_tokens.embed_norm", "rmsnorm", c.size("hidden_size")), masks=masks)
+    return made.replace(normed=Norm("embed_tokens.embed_norm", "rmsnorm", c.size("hidden_size")), masks=masks)
 
 
 @family(
@@ -498,7 +498,7 @@ def inkling_text(c: Config) -> Module:
     def one(kind: tuple[str, str]) -> Module:
         made = decoders.layer(c, attention(c, kind[0]), feed_forward(c, kind[1]), of=ConvolvedLayer)
         behind = tuple(convolution(c, f"{name}_sconv.conv1d", h) for name in ("attn", "mlp"))
-        return made.but(convolutions=behind)
+        return made.replace(convolutions=behind)
 
     sparse = experts.sparse_after(c, c.number("dense_mlp_idx", least=0))
     return embedded(c, decoders.decoder(c, one, list(zip(kinds(c), experts.mlp_types(c, sparse), strict=True))))
@@ -515,7 +515,7 @@ def clipped_attention(c: Config, kind: str) -> ClippedAttention:
     """
     h, kernel, made = c.size("hidden_size"), c.size("conv_kernel_size"), attention(c, kind)
     a, g, d = made.heads, made.kv_heads, made.key_dim
-    clipped = made.to(
+    clipped = made.as_type(
         ClippedAttention,
         norms=(),
         gate=Linear("gate_proj", h, a * d),
@@ -524,8 +524,8 @@ def clipped_attention(c: Config, kind: str) -> ClippedAttention:
         mix_scale=parameter("rel_l2_clip.scale", a, c.size("d_rel"), minor=True),
     )
     if kind == WINDOW:
-        return clipped.but(convolutions=tuple(each.but(scales=True) for each in made.convolutions))
-    return clipped.to(
+        return clipped.replace(convolutions=tuple(each.replace(scales=True) for each in made.convolutions))
+    return clipped.as_type(
         TokenConvolved,
         convolutions=(),
         taps=tuple(Linear(f"{letter}_sconv.weight_proj", h, g * kernel) for letter in "kv"),
@@ -538,13 +538,13 @@ def clipped_attention(c: Config, kind: str) -> ClippedAttention:
 def mixture(c: Config) -> Mixture:
     """Routed experts, none shared."""
     made = routed(c, normalized=True, in_place=False)
-    return made.but(experts=made.experts.to(CappedExperts))
+    return made.replace(experts=made.experts.as_type(CappedExperts))
 
 
 def capped_language_model(c: Config, base: Module) -> Module:
     """Logits by a matrix of its own; in fp32 a tanh caps them."""
     capped = c.get("final_logit_softcapping") is not None
-    return tops.never_tied(c, base).to(Unpadded, words=unpadded(c), capped=capped, in_float32=True)
+    return tops.never_tied(c, base).as_type(Unpadded, words=unpadded(c), capped=capped, in_float32=True)
 
 
 @family("inkling2_text", heads=tops.CAUSAL_LM | {"ForCausalLM": capped_language_model})
@@ -578,4 +578,4 @@ def inkling2_text(c: Config) -> Module:
     made = embedded(c, decoders.decoder(c, one, kinds, code=CODE))
     assert made.normed is not None
     last = read("final_input", ceil_div(count, every) + 1)
-    return made.to(DepthDecoder, normed=made.normed.but(code=CODE), last=last)
+    return made.as_type(DepthDecoder, normed=made.normed.replace(code=CODE), last=last)

@@ -25,7 +25,7 @@ def internvl_vision(c: Config) -> Module:
     names = (*LLAMA_NAMES[:3], "projection_layer")
     mixer = vision_tower.attention(c, name="attention", names=names, bias=c.flag("attention_bias"), eager=OWN_SOFTMAX)
     if c.flag("use_qk_norm"):
-        mixer = mixer.but(norms=vision_tower.norms(c, "q_norm", "k_norm", form="rmsnorm"), whole=True)
+        mixer = mixer.replace(norms=vision_tower.norms(c, "q_norm", "k_norm", form="rmsnorm"), whole=True)
     layer = LayerScale(
         "encoder.layer",
         (mixer, vision_tower.network(c)),

@@ -48,7 +48,7 @@ def kimi_k25_vision(c: Config) -> Module:
     d, count = c.quotient("hidden_size", "num_attention_heads"), patches(c)
     rope = Rope(d, angles="float32", in_float32=True)
     mixer = multi_head(PackedAttention, "attn", VISION_NAMES, h, a, d, bias=True, rope=rope)
-    layer = native_resolution.layer(h, mixer, native_resolution.network(c, FC)).but(name="layers")
+    layer = native_resolution.layer(h, mixer, native_resolution.network(c, FC)).replace(name="layers")
     return PackedTower(
         "vision_tower",
         PatchRows("patch_embed.proj", (3, patch, patch), h),
@@ -83,4 +83,4 @@ def kimi_k25(c: Config) -> Module:
     vision = c.sub("vision_config", "kimi_k25_vision")
     between = (projector(c, vision, text(c).size("hidden_size")),)
     tower, width = vision_tower.nested(vision, "vision_tower"), vision.size("hidden_size")
-    return reader(tower, between, text(c), vectors=patches(vision), width=width).but(copies_ids=True)
+    return reader(tower, between, text(c), vectors=patches(vision), width=width).replace(copies_ids=True)

@@ -10,7 +10,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentGate
 from tfcalc.nn.mixture import Mixture
@@ -39,8 +39,8 @@ class ForgetGate(Module):
     kind = "gate"
 
     maps: tuple[Linear, ...]
-    dt_bias: Stored
-    A_log: Stored
+    dt_bias: Parameter
+    A_log: Parameter
     heads: Num
     head_dim: Num
     written_out: bool = True
@@ -180,7 +180,7 @@ def kimi_linear(c: Config) -> Module:
 
     heads, width = size("num_heads", "linear_num_heads"), size("head_dim", "linear_head_dim")
     kernel = size("short_conv_kernel_size", "linear_conv_kernel_dim")
-    full = latent_module(c).but(rope=None, shared_dim=c.size("qk_rope_head_dim"))
+    full = latent_module(c).replace(rope=None, shared_dim=c.size("qk_rope_head_dim"))
     return layers(c, kimi_layers(c, own), full, delta(c, heads, width, kernel))
 
 
@@ -200,10 +200,10 @@ def bailing_hybrid(c: Config) -> Module:
     width = c.size(first(c, "linear_head_dim", "head_dim"))
     kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     kinds = mixer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
-    full = latent_module(c, low_rank=False).but(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    full = latent_module(c, low_rank=False).replace(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
     return layers(
         c,
         kinds,
-        full.but(gate=LatentGate("g_proj", h, a, "g", in_float32=True)),
+        full.replace(gate=LatentGate("g_proj", h, a, "g", in_float32=True)),
         delta(c, heads, width, kernel, low_rank=False),
     )

@@ -11,7 +11,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Experts, Mixture, Router, Several
+from tfcalc.nn.mixture import Experts, Mixture, Replicated, Router
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual
@@ -47,7 +47,7 @@ class ShortcutLayer(Module):
         return x if beside is None else residual(x, beside, self.mlp.name)
 
 
-class OfSome(Several, Linear):
+class OfSome(Replicated, Linear):
     """A map of which there are several."""
 
 
@@ -124,8 +124,8 @@ def minicpm3(c: Config) -> Module:
     even = c.quotient("hidden_size", "num_attention_heads")
     given = c.optional("v_head_dim")
     mixer = latent_module(c, value=even if given is None else given)
-    layers = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
-    return decoders.decoder(c, layers).but(scales=True, scale="int64")
+    layers = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).replace(scales=True)
+    return decoders.decoder(c, layers).replace(scales=True, scale="int64")
 
 
 @family("youtu")
@@ -152,7 +152,7 @@ def axk1(c: Config) -> Module:
     kinds = mlp_types(c, sparse_after(c, c.number("first_k_dense_replace", least=0), c.number("moe_layer_freq")))
 
     def mixed() -> Mixture:
-        return shared_and_routed(c).but(norm=Norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size")))
+        return shared_and_routed(c).replace(norm=Norm("post_mlp_layernorm", "rmsnorm", c.size("hidden_size")))
 
     return dense_or_sparse(c, kinds, latent_module(c), mixed)
 
@@ -182,7 +182,7 @@ def gated_queries(c: Config) -> GatedQueries:
     made = sparse_latent(c)
     down, _, *others = made.inward
     up = Linear("q_gate_proj", 2 * c.size("q_lora_rank"), made.heads * (made.key_dim + made.value_dim), "UQ")
-    return made.to(GatedQueries, inward=(down, up, *others))
+    return made.as_type(GatedQueries, inward=(down, up, *others))
 
 
 def gated_norm(c: Config, name: str) -> GatedNorm:
@@ -218,13 +218,15 @@ def longcat_flash(c: Config) -> Module:
     """LongCat-Flash (arXiv 2509.01322): a layer holds attention and a dense network twice, and experts beside them."""
     h, mixer, twice = c.size("hidden_size"), latent_module(c), ("[0]", "[1]")
     given, (first, up, *others) = c.optional("qk_head_dim"), mixer.inward
-    up = up if given is None else up.but(fan_out=mixer.heads * given)
-    mixer = mixer.but(inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    up = up if given is None else up.replace(fan_out=mixer.heads * given)
+    mixer = mixer.replace(
+        inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), pairs=True)
+    )
     before, between = (tuple(Norm(f"{name}{place}", "rmsnorm", h) for place in twice) for name in decoders.PRE_NORM)
     layer = ShortcutLayer(
         "layers",
         with_idle(c),
-        tuple(mixer.but(name=f"self_attn{place}") for place in twice),
+        tuple(mixer.replace(name=f"self_attn{place}") for place in twice),
         before,
         between,
         tuple(decoders.gated(c, name=f"mlps{place}", width=c.size("ffn_hidden_size")) for place in twice),

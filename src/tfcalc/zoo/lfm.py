@@ -122,7 +122,7 @@ def lfm2_experts(c: Config) -> Mixture:
     biased = c.flag("use_expert_bias")
     made = routed(c, "num_experts", name="feed_forward", act="silu", corrected=biased, in_place=False, logits="")
     bias = buffer("expert_bias", c.size("num_experts"))
-    return made.but(stored=(bias,) if biased else ())
+    return made.replace(stored=(bias,) if biased else ())
 
 
 @family("lfm3", heads=HEADS)
@@ -141,11 +141,11 @@ def lfm3_attention(c: Config, kind: str) -> Attention:
     """Attention with norms of queries and keys, and angles in fp32; a gate is a number for each head's output."""
     window = c.number("sliding_window") if kind == SLIDING else None
     made = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=window)
-    made = made.but(rope=decoders.rope(c, kind=kind, angles="float32", by_window=True))
+    made = made.replace(rope=decoders.rope(c, kind=kind, angles="float32", by_window=True))
     if not c.flag("use_attention_gate"):
         return made
     gate = Linear("g_proj", c.size("hidden_size"), made.heads, "g")
-    return made.to(GatedBehind, gate=gate)
+    return made.as_type(GatedBehind, gate=gate)
 
 
 def lfm3_pattern(place: int) -> str:

@@ -30,7 +30,7 @@ def moss_transcribe_diarize(c: Config) -> Module:
     audio, width = subconfig(c, "audio_config", "moss_transcribe_diarize_audio"), language(c).size("hidden_size")
     joined = audio.size("d_model") * c.size("audio_merge_size")
     maps = two_maps(c, joined, width, bias=c.flag("projector_bias"))
-    return listener(c, audio, maps.but(norm=Norm("norm", "layernorm", width)))
+    return listener(c, audio, maps.replace(norm=Norm("norm", "layernorm", width)))
 
 
 CUT = HEADS | {"ForConditionalGeneration": writes(upcasts=False, cuts=True)}

@@ -24,8 +24,8 @@ def llama(c: Config) -> Module:
 def granite(c: Config) -> Module:
     """Granite 3 (IBM 2024): Llama whose embedding, sub-layers and logits are multiplied by a number each."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"))
-    layers = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
-    return decoders.decoder(c, layers).but(scales=True)
+    layers = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).replace(scales=True)
+    return decoders.decoder(c, layers).replace(scales=True)
 
 
 @family("emu3_text_model", architecture="Emu3ForCausalLM")
@@ -44,7 +44,9 @@ def smollm3(c: Config) -> Module:
     def one(kind: tuple[int | None, bool]) -> PreNorm:
         window, turns = kind
         mixer = decoders.attention(c, bias=c.flag("attention_bias"), window=window)
-        return decoders.layer(c, mixer if turns else mixer.but(rope=None), decoders.gated(c, bias=c.flag("mlp_bias")))
+        return decoders.layer(
+            c, mixer if turns else mixer.replace(rope=None), decoders.gated(c, bias=c.flag("mlp_bias"))
+        )
 
     return decoders.decoder(c, one, list(zip(seen, rotated, strict=True)), masks=(None,))
 
@@ -65,13 +67,13 @@ def positions_known(c: Config) -> list[bool]:
 def mistral(c: Config) -> Decoder:
     """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, and no flag for biases."""
     layer = decoders.layer(c, decoders.attention(c), decoders.gated(c))
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, lambda _: True)))
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, lambda _: True)))
 
 
 @family("ministral")
 def ministral(c: Config) -> Module:
     """Ministral (Mistral AI 2024): Mistral, some of whose layers may see everything."""
-    return mistral(c).but(masks=both(c))
+    return mistral(c).replace(masks=both(c))
 
 
 @family(
@@ -79,8 +81,8 @@ def ministral(c: Config) -> Module:
 )
 def ministral3(c: Config) -> Module:
     """Ministral 3 (Mistral AI 2025): Mistral whose queries are multiplied by a number for each place."""
-    layer = decoders.layer(c, decoders.attention(c).but(tempered="own"), decoders.gated(c))
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, lambda _: True)))
+    layer = decoders.layer(c, decoders.attention(c).replace(tempered="own"), decoders.gated(c))
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, lambda _: True)))
 
 
 def upper_windows(c: Config) -> list[int | None]:
@@ -95,7 +97,7 @@ def upper_windows(c: Config) -> list[int | None]:
 def qwen2(c: Config) -> Module:
     """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
     layer = decoders.layer(c, decoders.attention(c, bias=True, output_bias=False), decoders.gated(c))
-    return decoders.decoder(c, decoders.seeing(layer, upper_windows(c)), masks=(None,))
+    return decoders.decoder(c, decoders.with_windows(layer, upper_windows(c)), masks=(None,))
 
 
 @family("qwen3")
@@ -107,13 +109,13 @@ def qwen3(c: Config) -> Module:
 def with_head_norms(c: Config, *, by_sequence: bool = False) -> Module:
     """The same, whose angles may be those of each sequence."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
-    layer = decoders.layer(c, mixer.but(rope=decoders.rope(c, by_sequence=by_sequence)), decoders.gated(c))
-    return decoders.decoder(c, decoders.seeing(layer, upper_windows(c)), masks=(None,))
+    layer = decoders.layer(c, mixer.replace(rope=decoders.rope(c, by_sequence=by_sequence)), decoders.gated(c))
+    return decoders.decoder(c, decoders.with_windows(layer, upper_windows(c)), masks=(None,))
 
 
 @family("phi3")
 def phi3(c: Config) -> Module:
     """Phi-3 (arXiv 2404.14219): Llama with fused projections; all layers see a window, where a config has one."""
-    mixer = decoders.attention(c, names=("qkv_proj", "o_proj")).but(rope=decoders.rope(c, copies=True))
+    mixer = decoders.attention(c, names=("qkv_proj", "o_proj")).replace(rope=decoders.rope(c, copies=True))
     layer = decoders.layer(c, mixer, decoders.gated(c, names=FUSED), dropped=bool(c.get("resid_pdrop")))
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, lambda _: True)))
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, lambda _: True)))

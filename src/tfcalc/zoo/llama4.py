@@ -13,15 +13,15 @@ from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.shapes import copied, part
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, vision_tower
 from tfcalc.zoo.blocks.experts import AllExperts, EveryExpert, RouterOfAll, chosen
 from tfcalc.zoo.blocks.layers import FUSED, LLAMA_NAMES, stack, window
-from tfcalc.zoo.blocks.vision_language import ImageReader, tower
-from tfcalc.zoo.blocks.vision_tower import OpenTower, PixelEmbeddings, grid
+from tfcalc.zoo.blocks.vision_language import VisionLanguageModel, tower
+from tfcalc.zoo.blocks.vision_tower import InlineTower, PixelEmbeddings, grid
 
 
 class TwiceActivated(Module):
@@ -54,7 +54,7 @@ class ShuffleAdapter(Module):
         return self.network(copied(copied(x), shape), ctx)
 
 
-class Adapted(OpenTower):
+class Adapted(InlineTower):
     """A tower with an adapter behind it, which does not read the class."""
 
     adapter: ShuffleAdapter | None = None
@@ -106,7 +106,7 @@ def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
     """Queries and keys are turned, and then normed; those that are not have a factor for each place instead."""
     made = decoders.attention(c, bias=c.flag("attention_bias"))
     normed = rotates and c.flag("use_qk_norm")
-    return made.but(
+    return made.replace(
         rope=decoders.rope(c, angles="complex", in_float32=True) if rotates else None,
         norms=(Norm("qk_norm", "rmsnorm-plain", made.key_dim),) if normed else (),
         normed_last=normed,
@@ -165,7 +165,7 @@ def llama4_vision_model(c: Config) -> Module:
 
 def without_images(_c: Config, base: Module) -> Module:
     """The text alone, with its head."""
-    return cast(ImageReader, base).text
+    return cast(VisionLanguageModel, base).text
 
 
 @family(
@@ -178,7 +178,7 @@ def llama4(c: Config) -> Module:
     text, vision = c.sub("text_config", "llama4_text"), c.sub("vision_config", "llama4_vision_model")
     h = text.size("hidden_size")
     head = logits("lm_head", h, text.size("vocab_size"), tied=text.flag("tie_word_embeddings"))
-    language = WithHead("language_model", vision_tower.nested(text, "model"), head)
+    language = ModelWithHead("language_model", vision_tower.nested(text, "model"), head)
     wide = vision.size("vision_output_dim")
     map_ = Linear("multi_modal_projector.linear_1", wide, h)
-    return ImageReader("model", tower(vision, "vision_model"), (map_,), language, shuffled(vision), wide)
+    return VisionLanguageModel("model", tower(vision, "vision_model"), (map_,), language, shuffled(vision), wide)

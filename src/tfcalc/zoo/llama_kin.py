@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
@@ -43,7 +43,7 @@ class DifferentialAttention(Attention):
     Source: Ye et al. 2024 (arXiv 2410.05258), eq. 1 to 3; transformers' DiffLlamaAttention.
     """
 
-    vectors: tuple[Stored, ...] = ()
+    vectors: tuple[Parameter, ...] = ()
     group_norm: Norm | None = None
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
@@ -60,7 +60,7 @@ class DifferentialAttention(Attention):
         return transpose(reshape(x, *x.shape[:2], self.heads, self.value_dim), 1, 2)
 
 
-def _factor(of_queries: Stored, of_keys: Stored, q: Tensor) -> Tensor:
+def _factor(of_queries: Parameter, of_keys: Parameter, q: Tensor) -> Tensor:
     """The exponential of a product of two vectors, in fp32; then in the format of the queries."""
     trace = q.trace
     with trace.inside(of_queries):
@@ -90,8 +90,8 @@ def apertus(c: Config) -> Module:
 def bitnet(c: Config) -> Module:
     """BitNet b1.58 2B4T (arXiv 2504.12285): a norm before the last projection of each sub-layer too."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias"))
-    mixer = mixer.but(sub_norm=Norm("attn_sub_norm", "rmsnorm", c.size("hidden_size")))
-    ffn = decoders.gated(c).but(sub_norm=Norm("ffn_sub_norm", "rmsnorm", c.size("intermediate_size")))
+    mixer = mixer.replace(sub_norm=Norm("attn_sub_norm", "rmsnorm", c.size("hidden_size")))
+    ffn = decoders.gated(c).replace(sub_norm=Norm("ffn_sub_norm", "rmsnorm", c.size("intermediate_size")))
     return decoders.decoder(c, decoders.layer(c, mixer, ffn))
 
 
@@ -100,7 +100,7 @@ def ernie(c: Config) -> Module:
     """ERNIE 4.5 (transformers' Ernie4_5Attention): one flag for all biases."""
     bias, rope = c.flag("use_bias"), decoders.rope(c, angles="float32", by_layer=True, in_float32=True)
     return decoders.decoder(
-        c, decoders.layer(c, decoders.attention(c, bias=bias).but(rope=rope), decoders.gated(c, bias=bias))
+        c, decoders.layer(c, decoders.attention(c, bias=bias).replace(rope=rope), decoders.gated(c, bias=bias))
     )
 
 
@@ -123,7 +123,7 @@ def jais2(c: Config) -> Module:
 @family("nemotron", partial_rotary_factor=0.5)  # by __post_init__
 def nemotron(c: Config) -> Module:
     """Nemotron-4 (arXiv 2402.16819): the same with norms whose weight is the distance from 1, and a part rotated."""
-    mixer = decoders.attention(c, bias=c.flag("attention_bias")).but(rope=decoders.rope(c, copies=True))
+    mixer = decoders.attention(c, bias=c.flag("attention_bias")).replace(rope=decoders.rope(c, copies=True))
     layers = decoders.layer(c, mixer, decoders.plain(c, bias=c.flag("mlp_bias")), norm="layernorm", code="plus one")
     return decoders.decoder(c, layers, norm="layernorm", code="plus one")
 
@@ -132,7 +132,7 @@ def nemotron(c: Config) -> Module:
 def helium(c: Config) -> Module:
     """Helium (transformers' HeliumAttention): the output projection is h × h without bias, however wide heads are."""
     mixer, h = decoders.attention(c, bias=c.flag("attention_bias")), c.size("hidden_size")
-    mixer = mixer.but(output=Linear("o_proj", h, h, "O"), rope=decoders.rope(c, by_layer=True))
+    mixer = mixer.replace(output=Linear("o_proj", h, h, "O"), rope=decoders.rope(c, by_layer=True))
     return decoders.decoder(
         c, decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias")), code="helium"), code="helium"
     )
@@ -147,14 +147,14 @@ def hyperclovax(c: Config) -> Module:
         layers = decoders.layer(c, *parts, of=Sandwich, names=names)
     else:
         layers = decoders.layer(c, *parts)
-    return decoders.decoder(c, layers.but(scales=True)).but(scales=True)
+    return decoders.decoder(c, layers.replace(scales=True)).replace(scales=True)
 
 
 @family("cwm")
 def cwm(c: Config) -> Module:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
     layer = decoders.layer(c, decoders.attention(c), decoders.gated(c, bias=c.flag("mlp_bias")))
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, all_but_each_fourth)), masks=both(c))
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, all_but_each_fourth)), masks=both(c))
 
 
 def all_but_each_fourth(place: int) -> bool:
@@ -169,18 +169,20 @@ def nanochat(c: Config) -> Module:
     The last norm also runs before the first layer.
     """
     plain = "rmsnorm-plain"
-    mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms=plain).but(normed_last=True)
+    mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms=plain).replace(normed_last=True)
     layers = decoders.layer(c, mixer, decoders.plain(c, names=("fc1", "fc2")), norm=plain)
     whole = decoders.decoder(c, layers, norm=plain)
-    return whole.but(first=whole.norm)
+    return whole.replace(first=whole.norm)
 
 
 @family("granite_swa", heads=tops.CAUSAL_LM | tops.scaled_lm())
 def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
-    mixer = decoders.attention(c, bias=c.flag("attention_bias")).but(sinks=decoders.sinks(c))
-    layer = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).but(scales=True)
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, all_but_each_fourth)), masks=both(c)).but(scales=True)
+    mixer = decoders.attention(c, bias=c.flag("attention_bias")).replace(sinks=decoders.sinks(c))
+    layer = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).replace(scales=True)
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, all_but_each_fourth)), masks=both(c)).replace(
+        scales=True
+    )
 
 
 @family("hunyuan_v1_dense")
@@ -188,7 +190,7 @@ def hunyuan(c: Config) -> Module:
     """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key, once rotated."""
     names = ("query_layernorm", "key_layernorm")
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", norm_names=names)
-    return decoders.decoder(c, decoders.layer(c, mixer.but(normed_last=True), decoders.gated(c)))
+    return decoders.decoder(c, decoders.layer(c, mixer.replace(normed_last=True), decoders.gated(c)))
 
 
 @family("diffllama")
@@ -201,7 +203,7 @@ def diffllama(c: Config) -> Module:
     vectors = tuple(parameter(f"lambda_{name}", d, minor=True) for name in ("q1", "k1", "q2", "k2"))
     norm = Norm("groupnorm", "rmsnorm-plain", 2 * d, "olmo")
     plain = decoders.attention(c, bias=c.flag("attention_bias"))
-    mixer = plain.to(DifferentialAttention, vectors=vectors, group_norm=norm)
+    mixer = plain.as_type(DifferentialAttention, vectors=vectors, group_norm=norm)
     return decoders.decoder(c, decoders.layer(c, mixer, decoders.gated(c)))
 
 

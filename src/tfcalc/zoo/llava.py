@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Stored, parameter
+from tfcalc.nn.basic import Parameter, parameter
 from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 from tfcalc.zoo.blocks.vision_language import (
@@ -34,7 +34,7 @@ CLIP_LARGE = {
 }
 
 
-def _llava(c: Config, *further: Stored, tiles: Num = 1) -> Module:
+def _llava(c: Config, *further: Parameter, tiles: Num = 1) -> Module:
     """Every tile is an image of its own to the tower."""
     vision, text = subconfig(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
     sees = tower(vision, late=late(c, vision))

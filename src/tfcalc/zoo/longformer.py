@@ -28,13 +28,13 @@ from tfcalc.zoo.blocks import encoders
 from tfcalc.zoo.blocks.blocked_attention import (
     AnswerNetwork,
     BlockAttention,
-    FilledEncoder,
+    PaddedEncoder,
     SlidingAttention,
     SparseBlocks,
     Windows,
 )
 from tfcalc.zoo.blocks.encoders import BERT_TOPS, Numbered
-from tfcalc.zoo.blocks.layers import attention_windows, by_kind, stack
+from tfcalc.zoo.blocks.layers import attention_windows, one_module_per_kind, stack
 
 
 class HeadConvolution(Module):
@@ -140,11 +140,11 @@ def longformer(c: Config) -> Module:
         mixer = SlidingAttention("attention", a, d, maps, own, back, window, max(windows), marked, drops)
         return encoders.stack(c, mixer).layers[0]
 
-    return FilledEncoder(
+    return PaddedEncoder(
         "longformer",
         encoders.embeddings(c, *encoders.with_tables(c, TOKENS)),
         (),
-        Layers("encoder", (), stack(c, by_kind(layer, windows))),
+        Layers("encoder", (), stack(c, one_module_per_kind(layer, windows))),
         pooler=encoders.pooler(c, encoders.FIRST_TOKEN),
         pools=c.head in encoders.PAIRED,
         filling=Windows(max(windows)),
@@ -181,7 +181,7 @@ def big_bird(c: Config) -> Module:
     mixer = encoders.attention(c, bias=bias, of=BlockAttention, causal=c.flag("is_decoder"), blocks=blocks)
     made = encoders.bert_like("bert", c, *encoders.with_tables(c, BUFFER), pooled=(), bias=bias, mixer=mixer)
     pooler = encoders.pooler(c, BIG_BIRD_POOLED, "pooler")
-    return made.to(FilledEncoder, pooler=pooler, pools=c.head in BIG_BIRD_READ, filling=blocks)
+    return made.as_type(PaddedEncoder, pooler=pooler, pools=c.head in BIG_BIRD_READ, filling=blocks)
 
 
 # -- attention of linear cost
@@ -226,7 +226,7 @@ def nystromformer(c: Config) -> Module:
 def yoso(c: Config) -> Module:
     """Zeng et al. 2021 (arXiv 2111.09714): scores by hashing."""
     mixer = encoders.attention(c, of=HashedAttention, causal=False, dropout=False, beside=convolution(c, "conv_window"))
-    return linear_bert("yoso", c, mixer).to(HashedEncoder)
+    return linear_bert("yoso", c, mixer).as_type(HashedEncoder)
 
 
 @family("mra", heads=FURTHER_TOPS)
@@ -236,14 +236,14 @@ def mra(c: Config) -> Module:
     numbers = buffer("position_ids", 1, c.size("max_position_embeddings"))
     words = made.table
     assert isinstance(words, Embeddings)
-    return made.but(table=Numbered(words.name, words.tables, words.norm, words.dropped, numbers=numbers))
+    return made.replace(table=Numbered(words.name, words.tables, words.norm, words.dropped, numbers=numbers))
 
 
 @family("fnet", heads=BERT_TOPS)
 def fnet(c: Config) -> Module:
     """Lee-Thorp et al. 2021 (arXiv 2105.03824): a Fourier transform in the place of attention; all have the pooler."""
     h = c.size("hidden_size")
-    words = encoders.embeddings(c, *encoders.with_tables(c, BUFFER)).but(
+    words = encoders.embeddings(c, *encoders.with_tables(c, BUFFER)).replace(
         projection=Linear("projection", h, h, "", True)
     )
     mixer = Fourier("fourier", tuple(fourier_matrices(c)))

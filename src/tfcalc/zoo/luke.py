@@ -10,12 +10,12 @@ from tfcalc.configs.tops import Top, labels, logits
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import total
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Linear, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Embeddings, Positions, Segments
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.encoder import Encoder, Layers
-from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.model import ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.products import row_products
@@ -37,10 +37,10 @@ class CellSelection(Module):
     kind = "model"
 
     base: Encoder
-    factors: Stored
-    bias: Stored
-    column_factors: Stored
-    column_bias: Stored
+    factors: Parameter
+    bias: Parameter
+    column_factors: Parameter
+    column_bias: Parameter
     aggregation: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -69,7 +69,7 @@ class EntityEmbeddings(Embeddings):
         if self.widened is None:
             return super()._summed(x, ctx)
         wide = Widened("", self.tables[0], self.widened)
-        return self.but(tables=(wide, *self.tables[1:]), widened=None)._summed(x, ctx)
+        return self.replace(tables=(wide, *self.tables[1:]), widened=None)._summed(x, ctx)
 
 
 class Widened(Module):
@@ -157,7 +157,7 @@ class EntityClassifier(Module):
         return self.map(dropout(read, "classifier_dropout") if self.dropped and ctx.drops else read)
 
 
-class WithEntities(WithHead):
+class WithEntities(ModelWithHead):
     """A language model that could predict entities, too, where there are any."""
 
     entity_head: Predictions | None = None
@@ -168,9 +168,9 @@ def words_and_entities(c: Config, base: Module) -> Module:
     h, tied = c.size("hidden_size"), c.flag("tie_word_embeddings")
     words = encoders.predicted("lm_head", c, h, ("dense", "layer_norm", "decoder"), "gelu")
     shared = "decoder.bias" if tied else None
-    bias = Stored("bias", Weight("bias", (c.size("vocab_size"),), minor=True, key="", tied_to=shared))
-    decoder = words.decoder.but(tied_to=None, bias_of=None)
-    return WithEntities("", base, words.but(decoder=decoder, bias=bias), **encoders.MASKED, entity_head=entities(c))
+    bias = Parameter("bias", Weight("bias", (c.size("vocab_size"),), minor=True, key="", tied_to=shared))
+    decoder = words.decoder.replace(tied_to=None, bias_of=None)
+    return WithEntities("", base, words.replace(decoder=decoder, bias=bias), **encoders.MASKED, entity_head=entities(c))
 
 
 def entities(c: Config) -> Predictions:
@@ -275,7 +275,7 @@ def tapas(c: Config) -> Module:
     words = encoders.embeddings(c, encoders.positions(c, indices=EVERY), *tables)
     table = Tabular(words.name, words.tables, words.norm, words.dropped, kinds=len(sizes))
     read = pooled if c.number("num_aggregation_labels", least=0) else pooled[:2]
-    return encoders.bert_like("tapas", c, pooled=pooled).but(table=table, pools=c.head in read)
+    return encoders.bert_like("tapas", c, pooled=pooled).replace(table=table, pools=c.head in read)
 
 
 ROC_TOPS: dict[str, Top] = {**encoders.BERT_TOPS, "ForPreTraining": encoders.masked(encoders.PREDICTIONS)}
@@ -298,4 +298,4 @@ def roc_bert(c: Config) -> Module:
         if c.flag("concat_input")
         else None,
     )
-    return encoders.bert_like("roc_bert", c).but(table=table)
+    return encoders.bert_like("roc_bert", c).replace(table=table)

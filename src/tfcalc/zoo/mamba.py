@@ -40,7 +40,7 @@ def mamba_mixer(c: Config, norms: str = "") -> state_space.Mamba:
 
 def stacked(c: Config, mixer: Module) -> Module:
     """Layers of a norm and this mixer."""
-    made = decoders.layer(c, mixer, names=("norm",)).but(in_float32=c.flag("residual_in_fp32"))
+    made = decoders.layer(c, mixer, names=("norm",)).replace(in_float32=c.flag("residual_in_fp32"))
     return decoders.decoder(c, made, names=("backbone", "embeddings", "norm_f"))
 
 

@@ -19,6 +19,6 @@ def mellum(c: Config) -> Module:
     )
 
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
-    slides, full = (mixer.but(rope=decoders.rope(c, kind=kind, by_window=True)) for kind in (SLIDING, FULL))
+    slides, full = (mixer.replace(rope=decoders.rope(c, kind=kind, by_window=True)) for kind in (SLIDING, FULL))
     seen = windows(c, lambda _: False)
     return dense_or_sparse(c, kinds, slides, lambda: routed, seen=seen, full={"rope": full.rope})

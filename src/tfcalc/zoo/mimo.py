@@ -98,7 +98,7 @@ def laguna_experts(c: Config) -> Mixture:
     beside = decoders.gated(c, name="shared_experts", width=c.size("shared_expert_intermediate_size", least=0))
     capped, stored = bool(c.get("moe_router_logit_softcapping")), experts.frozen(c, BALANCE, "num_experts")
     made = routed(c, "num_experts", normalized=True, in_place=False, logits="float32", result="stream", capped=capped)
-    return made.but(shared=(beside,), stored=(stored,), shared_first=True)
+    return made.replace(shared=(beside,), stored=(stored,), shared_first=True)
 
 
 def laguna_attention(count: int, window: int | None, c: Config) -> Attention:

@@ -115,7 +115,7 @@ def lightning_attention(c: Config) -> LightningAttention:
 def minimax(c: Config) -> Module:
     """MiniMax-01 (arXiv 2501.08313): seven of its eight layers attend linearly."""
     seen = window(c)
-    full = decoders.attention(c, window=seen).to(KeepingAll, keeps_all=True)
+    full = decoders.attention(c, window=seen).as_type(KeepingAll, keeps_all=True)
 
     def one(kind: str) -> Module:
         mixer: Module = lightning_attention(c) if kind == LINEAR else full

@@ -108,13 +108,13 @@ def sparse_layers(c: Config) -> list[str]:
 
 def dense(name: str, width: str, c: Config) -> GatedFeedForward:
     """A network that every token goes through."""
-    return gated(name, FUSED, c.size("hidden_size"), c.size(width, least=0), ACTIVATION).to(ClippedFeedForward)
+    return gated(name, FUSED, c.size("hidden_size"), c.size(width, least=0), ACTIVATION).as_type(ClippedFeedForward)
 
 
 def mixer(kind: str, c: Config) -> Attention:
     """Attention, to what an indexer has chosen where it is sparse."""
-    made = decoders.attention(c, qk_norms="rmsnorm", code=CODE).but(rope=decoders.rope(c, copies=True))
-    return made.to(IndexedBlockAttention, indexer=None if kind == FULL else indexer(c))
+    made = decoders.attention(c, qk_norms="rmsnorm", code=CODE).replace(rope=decoders.rope(c, copies=True))
+    return made.as_type(IndexedBlockAttention, indexer=None if kind == FULL else indexer(c))
 
 
 def indexer(c: Config) -> BlockIndexer:
@@ -133,7 +133,7 @@ def mixed(c: Config) -> Mixture:
         c, beside, act=ACTIVATION, scores="sigmoid", corrected=True, normalized=True, logits="float32"
     )
     stored = experts.correction(c, experts="num_local_experts")
-    return made.but(experts=made.experts.but(clipped=True), stored=(stored,), shared_first=True, scales=True)
+    return made.replace(experts=made.experts.replace(clipped=True), stored=(stored,), shared_first=True, scales=True)
 
 
 @family("minimax_m3_vl_text")

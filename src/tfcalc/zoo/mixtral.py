@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.layers import Behind
+from tfcalc.nn.layers import NormAfterSublayer
 from tfcalc.nn.mixture import Mixture, SparseMixer
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
@@ -27,15 +27,15 @@ def mixtral(c: Config) -> Module:
 def olmoe(c: Config) -> Module:
     """OLMoE (arXiv 2409.02060): norms of whole queries and keys, as wide as heads that split the hidden size."""
     mixer = whole_norms(c, width=c.quotient("hidden_size", "num_attention_heads"))
-    mixer = mixer.but(clipped=c.get("clip_qkv") is not None)
+    mixer = mixer.replace(clipped=c.get("clip_qkv") is not None)
     return decoders.decoder(c, decoders.layer(c, mixer, of_topk(c)))
 
 
 @family("flex_olmo")
 def flex_olmo(c: Config) -> Module:
     """FlexOlmo (arXiv 2507.07024): OLMoE with OLMo 2's norms, after the sub-layers rather than before."""
-    mixer = whole_norms(c, code="olmo").but(rope=decoders.rope(c, angles="float32"))
-    layer = decoders.layer(c, mixer, of_topk(c), of=Behind, names=POST_NORM, code="olmo")
+    mixer = whole_norms(c, code="olmo").replace(rope=decoders.rope(c, angles="float32"))
+    layer = decoders.layer(c, mixer, of_topk(c), of=NormAfterSublayer, names=POST_NORM, code="olmo")
     return decoders.decoder(c, layer, code="olmo")
 
 
@@ -51,15 +51,15 @@ def whole_norms(c: Config, *, width: Num | None = None, code: str = "") -> Atten
     if width is None:
         return mixer
     q, k = mixer.norms
-    return mixer.but(norms=(q.but(width=mixer.heads * width), k.but(width=mixer.kv_heads * width)))
+    return mixer.replace(norms=(q.replace(width=mixer.heads * width), k.replace(width=mixer.kv_heads * width)))
 
 
 @family("minimax_m2")
 def minimax_m2(c: Config) -> Module:
     """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
     mixed = experts.mixture(c, scores="sigmoid", corrected=True, normalized=True, logits="float32")
-    mixed = mixed.but(stored=(experts.correction(c, "e_score_correction_bias", "num_local_experts"),))
-    mixer = whole_norms(c).but(rope=decoders.rope(c, copies=True))
+    mixed = mixed.replace(stored=(experts.correction(c, "e_score_correction_bias", "num_local_experts"),))
+    mixer = whole_norms(c).replace(rope=decoders.rope(c, copies=True))
     return decoders.decoder(c, decoders.layer(c, mixer, mixed))
 
 
@@ -78,8 +78,10 @@ def gpt_oss(c: Config) -> Module:
     Every other layer sees a window.
     """
     mixed = experts.mixture(c, router="router", bias=True, best_first=True, softmax_in="own")
-    mixed = mixed.but(experts=mixed.experts.but(clipped=True))
+    mixed = mixed.replace(experts=mixed.experts.replace(clipped=True))
     mixer = decoders.attention(c, bias=c.flag("attention_bias"))
-    mixer = mixer.but(sinks=decoders.sinks(c, "highest"), rope=decoders.rope(c, halves=True))
-    layers = decoders.seeing(decoders.layer(c, mixer, mixed, code="olmo"), windows(c, lambda place: place % 2 == 0))
+    mixer = mixer.replace(sinks=decoders.sinks(c, "highest"), rope=decoders.rope(c, halves=True))
+    layers = decoders.with_windows(
+        decoders.layer(c, mixer, mixed, code="olmo"), windows(c, lambda place: place % 2 == 0)
+    )
     return decoders.decoder(c, layers, code="olmo", masks=both(c))

@@ -12,7 +12,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.nn.attention import Attention, CrossAttention
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm, as_it_is
@@ -36,7 +36,7 @@ class GatedLayer(PreNorm):
     Source: Alayrac et al. 2022 (Flamingo, arXiv 2204.14198), section 3.1.2.
     """
 
-    gates: tuple[Stored, ...] = ()
+    gates: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -102,7 +102,7 @@ class GatedTiles(Module):
     """A vector for each tile of each shape, behind a gate."""
 
     table: ShapeTable
-    gate: Stored
+    gate: Parameter
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Added to ``x``, of b × t × n × h."""
@@ -143,7 +143,7 @@ class TiledTower(Module):
     count: Num
     taken: int
     patches: Patches
-    first: Stored
+    first: Parameter
     places: GatedPlaces
     before: GatedTiles
     behind: GatedTiles
@@ -259,7 +259,7 @@ def _text(c: Config, *, reads: bool) -> Decoder:
         return ReadingLayer("layers", (_reading(c, width, reads=reads), decoders.gated(c)), norms, gates=gates)
 
     made = decoders.decoder(c, layer, [place in crossing for place in range(c.number(LAYERS))])
-    return made.but(table=Embedding("embed_tokens", c.size("vocab_size") + RESERVED, c.size("hidden_size")))
+    return made.replace(table=Embedding("embed_tokens", c.size("vocab_size") + RESERVED, c.size("hidden_size")))
 
 
 def _crossing(c: Config) -> list[int]:
@@ -270,8 +270,10 @@ def _crossing(c: Config) -> list[int]:
 
 def _reading(c: Config, width: Num, *, reads: bool) -> Attention:
     """Queries of the text; keys and values of the image."""
-    made = decoders.attention(c, width=width, qk_norms="rmsnorm", dropout="dropout").but(name="cross_attn", rope=None)
-    return made.to(CrossAttention, causal=False, masked=False, reads=reads)
+    made = decoders.attention(c, width=width, qk_norms="rmsnorm", dropout="dropout").replace(
+        name="cross_attn", rope=None
+    )
+    return made.as_type(CrossAttention, causal=False, masked=False, reads=reads)
 
 
 @family("mllama_vision_model", architecture="MllamaVisionModel", heads={"Model": bare})
@@ -338,4 +340,4 @@ def mllama(c: Config) -> Module:
     assert isinstance(tower, TiledTower)
     to_text = Linear("multi_modal_projector", vision.size("vision_output_dim"), text.size("hidden_size"), "", True)
     reads = bool(_crossing(text))
-    return TileReader("model", tower, to_text, _text(text, reads=True).but(name="language_model"), reads)
+    return TileReader("model", tower, to_text, _text(text, reads=True).replace(name="language_model"), reads)

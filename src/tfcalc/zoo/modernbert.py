@@ -20,7 +20,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import decoders, encoders
-from tfcalc.zoo.blocks.layers import LLAMA_NAMES, SLIDING, both, by_kind, gated, multi_head, stack, windows
+from tfcalc.zoo.blocks.layers import LLAMA_NAMES, SLIDING, both, gated, multi_head, one_module_per_kind, stack, windows
 
 
 def transform(c: Config, name: str) -> Transform:
@@ -92,14 +92,14 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
     bias, a = c.flag("attention_bias"), c.size("num_attention_heads")
     mixer = multi_head(Attention, "attn", names, h, a, rope.width, bias=bias, rope=rope, causal=causal, dropout=drops)
     ffn = gated("mlp", ("Wi", "Wo"), h, f, c.word("hidden_activation"), bias=c.flag("mlp_bias"))
-    ffn = ffn.but(dropout=bool(c.get("mlp_dropout")))
+    ffn = ffn.replace(dropout=bool(c.get("mlp_dropout")))
 
     def one(kind: tuple[bool, int | None]) -> PreNorm:
         first, window = kind
         norms = None if first else a_norm("attn_norm", c), a_norm("mlp_norm", c)
-        return PreNorm("layers", (mixer.but(window=window), ffn), norms, drops, undropped=("mlp",))
+        return PreNorm("layers", (mixer.replace(window=window), ffn), norms, drops, undropped=("mlp",))
 
-    return stack(c, by_kind(one, [(place == 0, window) for place, window in enumerate(nearby(c))]))
+    return stack(c, one_module_per_kind(one, [(place == 0, window) for place, window in enumerate(nearby(c))]))
 
 
 def rope(c: Config, *, by_sequence: bool = False) -> Rope:
@@ -139,7 +139,7 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
     """Words and token types, layers named as Llama's with BERT's norms; positions are rotated into attention."""
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), decoders.head_dim(c)
     mixer = multi_head(Attention, "self_attn", LLAMA_NAMES, h, a, d, bias=bias, rope=Rope(d), causal=False)
-    mixer = mixer.but(eager=OWN_SOFTMAX, dropout=bool(c.get("attention_probs_dropout_prob")))
+    mixer = mixer.replace(eager=OWN_SOFTMAX, dropout=bool(c.get("attention_probs_dropout_prob")))
     norms = encoders.norm(c, "post_attention_layernorm"), encoders.norm(c, "post_mlp_layernorm")
     layer = PostNorm("layers", (mixer, ffn), norms, encoders.drops(c), in_line=False)
     tables = (encoders.token_types(c, indices=EVERY),) if c.number("type_vocab_size", least=0) else ()
@@ -150,7 +150,7 @@ def rotary_bert(name: str, c: Config, ffn: Module, *, bias: bool, pooled: Sequen
 def network(c: Config, *, down_bias: bool, dropped: bool = False) -> GatedFeedForward:
     """A gated network without biases, but for that of the last map."""
     made = decoders.gated(c)
-    return made.but(down=made.down.but(bias=down_bias), dropout=dropped)
+    return made.replace(down=made.down.replace(bias=down_bias), dropout=dropped)
 
 
 NOMIC_TOPS: dict[str, Top] = encoders.TASKS | encoders.lm(
@@ -209,8 +209,10 @@ ULTRABERT_TOPS: dict[str, Top] = {
 @family("ultrabert", heads=ULTRABERT_TOPS)
 def ultrabert(c: Config) -> Module:
     """Transformers' UltrabertModel: Llama that looks both ways, in two layers of three only nearby."""
-    mixer = decoders.attention(c, bias=c.flag("attention_bias"), causal=False).but(
+    mixer = decoders.attention(c, bias=c.flag("attention_bias"), causal=False).replace(
         rope=decoders.rope(c, by_window=True)
     )
     layer = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias")))
-    return decoders.decoder(c, decoders.seeing(layer, windows(c, lambda place: (place + 1) % 3 > 0)), masks=both(c)[1:])
+    return decoders.decoder(
+        c, decoders.with_windows(layer, windows(c, lambda place: (place + 1) % 3 > 0)), masks=both(c)[1:]
+    )

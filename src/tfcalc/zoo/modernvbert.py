@@ -10,7 +10,7 @@ from tfcalc.configs.tops import bare, labels, logits
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, WithTransform
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks.vision_language import patches_of, reader, text_of, tower
@@ -33,7 +33,7 @@ class Bottleneck(Module):
         return x
 
 
-class WithBottleneck(WithHead):
+class WithBottleneck(ModelWithHead):
     """A language model whose logits are made of such maps."""
 
     bottleneck: Bottleneck | None = None

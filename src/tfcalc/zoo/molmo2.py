@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.basic import Embedding
-from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.layers import NormAfterSublayer, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
 
@@ -20,7 +20,7 @@ def molmo2_text(c: Config) -> Module:
     whole = c.word("qk_norm_type", ("qwen3", "olmo")) == "olmo"
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), output_bias=False, qk_norms="rmsnorm", whole=whole)
     made = decoders.decoder(
-        c, decoders.layer(c, mixer, decoders.gated(c), of=Behind if c.flag("norm_after") else PreNorm)
+        c, decoders.layer(c, mixer, decoders.gated(c), of=NormAfterSublayer if c.flag("norm_after") else PreNorm)
     )
     rows = c.size("vocab_size") + c.size("additional_vocab_size", least=0)
-    return made.but(table=Embedding("embed_tokens", rows, c.size("hidden_size")))
+    return made.replace(table=Embedding("embed_tokens", rows, c.size("hidden_size")))

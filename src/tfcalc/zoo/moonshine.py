@@ -74,4 +74,4 @@ def _attention(c: Config, name: str = "self_attn", of: type[Attention] = Attenti
     bias, drops = c.flag("attention_bias"), bool(c.get("attention_dropout"))
     rope = decoders.rope(c, d, by_layer=True, copies=True) if of is Attention else None
     made = multi_head(of, name, LLAMA_NAMES, h, a, d, groups=g, bias=bias, output_bias=False)
-    return made.but(rope=rope, causal=causal, dropout=drops)
+    return made.replace(rope=rope, causal=causal, dropout=drops)

@@ -29,6 +29,6 @@ def moshi(c: Config) -> Module:
     """Défossez et al. 2024 (arXiv 2410.00037): Llama's layers; a row more in the table, for what begins a text."""
     h, f = c.size("hidden_size"), inner(c)
     mlp = gated("mlp", ("fc1", "fc2"), h, f, c.word("hidden_act"))
-    mixer = decoders.attention(c, names=NAMES, window=window(c)).but(rope=decoders.rope(c, by_layer=True))
+    mixer = decoders.attention(c, names=NAMES, window=window(c)).replace(rope=decoders.rope(c, by_layer=True))
     whole = decoders.decoder(c, decoders.layer(c, mixer, mlp, code=CODE), code=CODE)
-    return whole.but(table=Embedding("embed_tokens", c.size("vocab_size") + 1, h))
+    return whole.replace(table=Embedding("embed_tokens", c.size("vocab_size") + 1, h))

@@ -8,10 +8,10 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import activation, add, pointwise
 from tfcalc.ops.products import linear
@@ -19,7 +19,7 @@ from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, vision_tower
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, stack
-from tfcalc.zoo.blocks.sound import Convolution, Listener, SoundEncoder, language, writes
+from tfcalc.zoo.blocks.sound import AudioLanguageModel, Convolution, SoundEncoder, language, writes
 from tfcalc.zoo.blocks.vision_tower import nested
 
 
@@ -92,7 +92,7 @@ class Diarization(Module):
 
     model: Upsampled
     classifier: SpeakerClasses
-    silence: Stored
+    silence: Parameter
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of a clip for each sequence."""
@@ -136,13 +136,13 @@ class WithSpeakers(Module):
         return add(self.norm(heard, ctx), self.vectors(self.speaker_norm(speak, ctx), ctx))
 
 
-class TimingListener(Listener):
+class TimingListener(AudioLanguageModel):
     """A listener that also holds an encoder which tells when a word was said: it runs only where that is asked for."""
 
     times: Module | None = None
 
 
-class TimingHead(WithHead):
+class TimingHead(ModelWithHead):
     """Logits of words; what makes those of pieces of words for each fine frame is held, and asked for alone."""
 
     timing: Convolution | None = None
@@ -247,7 +247,7 @@ def _written(c: Config, base: Module) -> Module:
     """Logits of words, never tied; those of pieces of words for each finer frame are asked for alone."""
     whole, timed = writes()(c, base), times(c)
     timing = Convolution("word_timestamp_head", timed.size("hidden_size"), timed.size("vocab_size"), (1,))
-    return whole.to(TimingHead, timing=timing)
+    return whole.as_type(TimingHead, timing=timing)
 
 
 @family("nemo_speechlm", heads={"Model": bare, "ForConditionalGeneration": _written})

@@ -8,11 +8,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.nn.attention import Attention, attentions
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, mul, pointwise, residual
@@ -21,7 +21,7 @@ from tfcalc.ops.select import row_sums
 from tfcalc.ops.shapes import copied, reshape, select, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.layers import FULL, LAYERS, by_kind, stack
+from tfcalc.zoo.blocks.layers import FULL, LAYERS, one_module_per_kind, stack
 
 WORDS, VALUES = "vectors of words", "values of words"
 
@@ -32,7 +32,7 @@ class ExclusiveAttention(Attention):
     Some layers add vectors of words to the values first (``adds_values``).
     """
 
-    alpha: Stored | None = None
+    alpha: Parameter | None = None
     adds_values: bool = False
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
@@ -57,7 +57,7 @@ class ExclusiveAttention(Attention):
 class MixingLayer(PreNorm):
     """The stream and what the embeddings gave are mixed by two trained numbers, which attention reads."""
 
-    lambdas: Stored | None = None
+    lambdas: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -103,7 +103,7 @@ class PatchMaps(Module):
     down: Linear
 
 
-class Unembedded(WithHead):
+class Unembedded(ModelWithHead):
     """A language model whose logits are made of narrow vectors, to which a map leads (``narrowed``)."""
 
     narrowed: Linear | None = None
@@ -132,7 +132,7 @@ def words(c: Config, base: Module) -> Module:
 
 def vectors(c: Config, base: Module) -> Module:
     """A vector of each token, to be found by."""
-    return WithHead("", base, Linear("multi_vector_head.proj", c.size("hidden_size"), c.size("embedding_dim")))
+    return ModelWithHead("", base, Linear("multi_vector_head.proj", c.size("hidden_size"), c.size("embedding_dim")))
 
 
 TOPS: dict[str, Top] = {"Model": bare, "ForMaskedLM": words, "ForRetrieval": vectors}
@@ -148,7 +148,7 @@ def neomme(c: Config) -> Module:
     types = c.words("layer_types", count) if c.get("layer_types") else [FULL] * count
     everywhere = [place for place, kind in enumerate(types) if kind == FULL]
     ends = {*everywhere[:1], *everywhere[-1:]}
-    layers = by_kind(lambda adds: layer(c, adds_values=adds), [place in ends for place in range(count)])
+    layers = one_module_per_kind(lambda adds: layer(c, adds_values=adds), [place in ends for place in range(count)])
     width = decoders.kv_heads(c) * c.size("head_dim")
     return NeoMME(
         "model",
@@ -163,7 +163,7 @@ def neomme(c: Config) -> Module:
 
 def layer(c: Config, *, adds_values: bool) -> MixingLayer:
     """Attention and a network."""
-    subs = (attention(c).but(adds_values=adds_values), ffn(c))
+    subs = (attention(c).replace(adds_values=adds_values), ffn(c))
     return MixingLayer("layers", subs, norms(c), scales=True, lambdas=parameter("lambdas", 2))
 
 
@@ -207,4 +207,4 @@ def attention(c: Config) -> ExclusiveAttention:
     )
     gate = Linear("output_projection.gate_proj", h, a * d)
     alpha = parameter("exclusive_self_attention.alpha", a)
-    return made.to(ExclusiveAttention, gate=gate, alpha=alpha)
+    return made.as_type(ExclusiveAttention, gate=gate, alpha=alpha)

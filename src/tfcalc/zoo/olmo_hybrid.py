@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, divide, floor_div
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.layers import Behind, PreNorm
+from tfcalc.nn.layers import NormAfterSublayer, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import POST_NORM
@@ -51,8 +51,8 @@ def olmo_hybrid(c: Config) -> Module:
         if kind == LINEAR:
             return decoders.layer(c, delta_net(c), decoders.gated(c), code=CODE)
         mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", whole=True, code=CODE)
-        mixer = mixer.but(rope=decoders.rope(c, angles="float32"))
-        return decoders.layer(c, mixer, decoders.gated(c), of=Behind, names=POST_NORM, code=CODE)
+        mixer = mixer.replace(rope=decoders.rope(c, angles="float32"))
+        return decoders.layer(c, mixer, decoders.gated(c), of=NormAfterSublayer, names=POST_NORM, code=CODE)
 
     last = c.number("num_hidden_layers") - 1
     attends = range(3, last + 1, 4) or [last]

@@ -13,11 +13,11 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Positions
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.model import ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, turns_to_run
 from tfcalc.ops.convolution import map_of_pixels
@@ -88,7 +88,7 @@ class LatentDecoder(Module):
 
     kind = "decoder"
 
-    query: Stored
+    query: Parameter
     reads: PerceiverLayer
     final: Linear | None = None
 
@@ -129,8 +129,8 @@ class Perceiver(Module):
     kind = "encoder"
 
     tables: tuple[Module, ...]
-    pixels: tuple[ColourMap, Stored, Linear] | None
-    latents: Stored
+    pixels: tuple[ColourMap, Parameter, Linear] | None
+    latents: Parameter
     encoder: LatentEncoder
     decoder: LatentDecoder | None
     width: Num
@@ -180,7 +180,7 @@ class WithoutMore(Module):
         return self.base(x, ctx)
 
 
-class WithPlaces(WithHead):
+class WithPlaces(ModelWithHead):
     """A model that predicts a word for each place that there is, whichever are asked for."""
 
     def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
@@ -225,7 +225,7 @@ def perceiver(c: Config) -> Module:
     """Jaegle et al. 2021 (arXiv 2107.14795): the block of self-attention is run ``num_blocks`` times."""
     image, count = c.head == "ForImageClassificationLearned", c.number("num_self_attends_per_block")
     seen: Width = 2 * IMAGE_CHANNELS if image else "d_model"
-    thinks = perceiver_layer(THINKS, c, width="d_latents").but(times=c.size("num_blocks"))
+    thinks = perceiver_layer(THINKS, c, width="d_latents").replace(times=c.size("num_blocks"))
     turns = RepeatedStack(
         thinks.name, (thinks,) * count, c.size("num_self_attends_per_block"), times=c.size("num_blocks")
     )
@@ -250,7 +250,7 @@ def text_input(c: Config) -> tuple[Module, ...]:
     )
 
 
-def image_input(c: Config) -> tuple[ColourMap, Stored, Linear]:
+def image_input(c: Config) -> tuple[ColourMap, Parameter, Linear]:
     """A map of each pixel, and beside it one of its position."""
     e, side, name = IMAGE_CHANNELS, c.size("image_size"), "input_preprocessor"
     return (
@@ -303,7 +303,7 @@ def perceiver_layer(kind: Kind, c: Config, *, width: Width, seen: Width | None =
     of, to = (Attention, value(c, v)) if seen is None else (CrossAttention, w)
     drops = bool(c.get("attention_probs_dropout_prob"))
     mixer = multi_head(of, "attention", NAMES, w, a, d_k, value_width=d_v, source=other, out=to, bias=True)
-    mixer = mixer.but(causal=False, eager=OWN_SOFTMAX, dropout=drops)
+    mixer = mixer.replace(causal=False, eager=OWN_SOFTMAX, dropout=drops)
     ffn = network("mlp", ("dense1", "dense2"), w, value(c, kind.widening) * w, c.word("hidden_act"))
     before = encoders.norm(c, "attention.self.layernorm2", other) if seen is not None else None
     first, last = encoders.norm(c, "attention.self.layernorm1", w), encoders.norm(c, "layernorm", w)

@@ -23,7 +23,7 @@ def phi(c: Config) -> Module:
     mixer = decoders.attention(c, names=names, bias=True, qk_norms=norms, norm_names=("q_layernorm", "k_layernorm"))
     layers = decoders.layer(
         c,
-        mixer.but(rope=decoders.rope(c, copies=True)),
+        mixer.replace(rope=decoders.rope(c, copies=True)),
         decoders.plain(c, bias=True, names=("fc1", "fc2")),
         of=Parallel,
         norm="layernorm",
@@ -31,7 +31,7 @@ def phi(c: Config) -> Module:
         dropped=bool(c.get("resid_pdrop")),
     )
     whole = decoders.decoder(c, layers, norm="layernorm", names=("model", "embed_tokens", "final_layernorm"))
-    return whole.but(dropped=bool(c.get("embd_pdrop")))
+    return whole.replace(dropped=bool(c.get("embd_pdrop")))
 
 
 @family("starcoder2")
@@ -40,5 +40,5 @@ def starcoder2(c: Config) -> Module:
     bias, dropped = c.flag("use_bias"), bool(c.get("residual_dropout"))
     parts = decoders.attention(c, bias=bias), decoders.plain(c, bias=bias, names=("c_fc", "c_proj"))
     layer = decoders.layer(c, *parts, norm="layernorm", dropped=dropped)
-    whole = decoders.decoder(c, decoders.seeing(layer, windows(c, lambda _: True)), norm="layernorm")
-    return whole.but(dropped=bool(c.get("embedding_dropout")))
+    whole = decoders.decoder(c, decoders.with_windows(layer, windows(c, lambda _: True)), norm="layernorm")
+    return whole.replace(dropped=bool(c.get("embedding_dropout")))

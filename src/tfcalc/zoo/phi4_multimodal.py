@@ -11,7 +11,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Buffer, Linear, Stored, buffer, parameter
+from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.model import Decoder
@@ -69,7 +69,7 @@ class Crops(Sense):
     the ends of rows and between crops.
     """
 
-    ends: tuple[Stored, ...] = ()
+    ends: tuple[Parameter, ...] = ()
     crops: int = 1
     vectors: Num = 1
 
@@ -221,7 +221,7 @@ CROPS, LATE = 2, 1
 @family("phi4_multimodal_vision", architecture="Phi4MultimodalVisionModel", heads={"Model": bare})
 def phi4_multimodal_vision(c: Config) -> Module:
     """SigLIP with its head, though the text reads an earlier layer."""
-    return siglip_vision(c).but(pooler=pooling(c))
+    return siglip_vision(c).replace(pooler=pooling(c))
 
 
 @family("phi4_multimodal_audio", architecture="Phi4MultimodalAudioModel", heads={"Model": bare})
@@ -323,7 +323,7 @@ def _sound(c: Config) -> Sense:
     wide = audio.size("hidden_size") * audio.size("downsample_rate")
     up, down = Linear("up_proj_for_speech", wide, h, "", True), Linear("down_proj_for_speech", h, h, "", True)
     unread = (
-        up.but(name="up_proj_for_vision_speech"),
-        down.but(name="down_proj_for_vision_speech"),
+        up.replace(name="up_proj_for_vision_speech"),
+        down.replace(name="down_proj_for_vision_speech"),
     )
     return Sense("audio_embed", vision_tower.nested(audio, "encoder"), up, down, unread)

@@ -64,7 +64,7 @@ def pixtral(c: Config) -> Module:
     mixer = vision_tower.attention(
         c, name="attention", names=LLAMA_NAMES, of=AmongImages, rope=turned, bias=False, output_bias=False
     )
-    ffn = gated(c, c.size("intermediate_size"), c.word("hidden_act"), bias=False).but(name="feed_forward")
+    ffn = gated(c, c.size("intermediate_size"), c.word("hidden_act"), bias=False).replace(name="feed_forward")
     norms = vision_tower.norms(c, "attention_norm", "ffn_norm", form="rmsnorm")
     made = stack(c, PreNorm("transformer.layers", (mixer, ffn), norms))
     (first,) = vision_tower.norms(c, "ln_pre", form="rmsnorm")

@@ -16,7 +16,7 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Positions, numbered
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderStack
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, each_turn
 from tfcalc.ops.attention import attend
@@ -223,7 +223,7 @@ class NgramDecoder(Decoder):
         return [trace.view(add(rows, at), (x.shape[0], x.shape[1] * self.ngram, at.width), None)]
 
 
-class WithGuesses(WithHead):
+class WithGuesses(ModelWithHead):
     """Logits of ``ngram`` streams of guesses alone, whose words are not read.
 
     A program may copy those of the first guess (``copies_first``).
@@ -287,7 +287,7 @@ def layers(c: Config, side: str, *mixers: Module) -> Stack:
     ffn = network(
         "feed_forward", ("intermediate", "output"), h, c.size(f"{side}_ffn_dim"), c.word("activation_function")
     )
-    subs = (*mixers, ffn.but(dropout=bool(c.get("activation_dropout"))))
+    subs = (*mixers, ffn.replace(dropout=bool(c.get("activation_dropout"))))
     norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in subs)
     return layer_blocks.stack(c, PostNorm("layers", subs, norms, bool(c.get("dropout"))), depth)
 

@@ -12,7 +12,7 @@ from tfcalc.core.pairs import Pairs, in_pieces
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import contiguous, permute, reshape
@@ -87,7 +87,7 @@ def _stem(c: Config, piece: int) -> PiecesStem:
 def _tokens(c: Config, base: Module) -> Module:
     """Classes of each token: where in time a word stands."""
     bias = c.flag("token_classification_bias")
-    return WithHead("", base, Linear("score", language(c).size("hidden_size"), labels(c), "", bias))
+    return ModelWithHead("", base, Linear("score", language(c).size("hidden_size"), labels(c), "", bias))
 
 
 @family(

@@ -131,17 +131,17 @@ def joint_delta_net(c: Config) -> JointDeltaNet:
     h, parts = c.size("hidden_size"), split_delta_net(c)
     values = parts.output.fan_in
     mixed = Linear("in_proj_qkvz", h, parts.mixed[0].fan_out + values), Linear("in_proj_ba", h, 2 * parts.value_heads)
-    return parts.to(JointDeltaNet, mixed=mixed, gate=None, strengths=())
+    return parts.as_type(JointDeltaNet, mixed=mixed, gate=None, strengths=())
 
 
 def gated_attention(c: Config) -> GatedAttention:
     """The attention of the others: the map of queries makes the gate, too."""
     made = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", code=CODE)
     q, *others = made.inward
-    wide = q.but(fan_out=2 * q.fan_out)
-    return made.to(GatedAttention, inward=(wide, *others), rope=decoders.rope(c, copies=True))
+    wide = q.replace(fan_out=2 * q.fan_out)
+    return made.as_type(GatedAttention, inward=(wide, *others), rope=decoders.rope(c, copies=True))
 
 
 def attention_by_sequence(c: Config) -> GatedAttention:
     """Positions may differ from sequence to sequence."""
-    return gated_attention(c).but(rope=decoders.rope(c, by_sequence=True))
+    return gated_attention(c).replace(rope=decoders.rope(c, by_sequence=True))

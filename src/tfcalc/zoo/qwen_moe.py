@@ -52,7 +52,7 @@ def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = 
 
     def mixer(width: int | None) -> Attention:
         made = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
-        return made.but(rope=decoders.rope(c, by_sequence=by_sequence))
+        return made.replace(rope=decoders.rope(c, by_sequence=by_sequence))
 
     return decoder_with_steps(c, [seen] * c.number(LAYERS), mixer, lambda: of_topk(c, normalized=normalized))
 
@@ -69,11 +69,11 @@ def flint(c: Config) -> Module:
 
     def mixed() -> Mixture:
         made = routed(c, "num_experts", corrected=False, scales=False, in_place=False, exact=True)
-        return made.but(shared=(shared,), stored=())
+        return made.replace(shared=(shared,), stored=())
 
     def mixer(width: int | None) -> Attention:
         made = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm", window=width)
-        return made.but(
+        return made.replace(
             sinks=decoders.sinks(c, "beside"), eager=EagerCode("exact"), rope=None if width is None else made.rope
         )
 

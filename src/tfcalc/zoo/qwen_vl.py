@@ -43,7 +43,7 @@ def qwen2_5_vl_vision(c: Config) -> Module:
     full, windowed = one(None), one(_window(c))
     layers = native_resolution.tower_layers(c, *(full if place in everywhere else windowed for place in range(depth)))
     merger = native_resolution.merger(c, h, c.size("out_hidden_size"), form="rmsnorm", names=MERGED_OF_TWO)
-    return native_resolution.tower(native_resolution.patch_rows(c, h, bias=False), layers, merger).but(
+    return native_resolution.tower(native_resolution.patch_rows(c, h, bias=False), layers, merger).replace(
         sorted_by=merger.neighbours
     )
 
@@ -95,8 +95,8 @@ def qwen2_vl_text(c: Config) -> Module:
     width = c.quotient("hidden_size", "num_attention_heads")
     rope = decoders.rope(c, width, by_sequence=True)
     mixer = decoders.attention(c, bias=True, output_bias=False, width=width)
-    layer = decoders.layer(c, mixer.but(rope=rope), decoders.gated(c))
-    return decoders.decoder(c, decoders.seeing(layer, upper_windows(c)), masks=(None,))
+    layer = decoders.layer(c, mixer.replace(rope=rope), decoders.gated(c))
+    return decoders.decoder(c, decoders.with_windows(layer, upper_windows(c)), masks=(None,))
 
 
 @family("qwen3_vl_text", heads=BARE)

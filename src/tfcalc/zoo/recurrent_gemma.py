@@ -7,7 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import BlockDiagonal, Linear, Stored, parameter
+from tfcalc.nn.basic import BlockDiagonal, Linear, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -31,7 +31,7 @@ class RGLRU(Module):
     kind = "scan"
     loops = True
 
-    decay: Stored
+    decay: Parameter
     input_gate: BlockDiagonal
     recurrent_gate: BlockDiagonal
 
@@ -99,7 +99,7 @@ def attention(c: Config) -> Module:
     """Attention in a window; each layer makes its own angles."""
     bias, window = c.flag("attention_bias"), c.number("attention_window_size")
     mixer = decoders.attention(c, bias=bias, output_bias=True, window=window)
-    return mixer.but(name="temporal_block", rope=decoders.rope(c, by_layer=True, copies=True))
+    return mixer.replace(name="temporal_block", rope=decoders.rope(c, by_layer=True, copies=True))
 
 
 def block_types(c: Config) -> list[str]:
@@ -126,6 +126,6 @@ def recurrent_gemma(c: Config) -> Module:
 
     windows = (c.number("attention_window_size"),)
     names = ("model", "embed_tokens", "final_norm")
-    return decoders.decoder(c, one, block_types(c), code=CODE, names=names, masks=windows).but(
+    return decoders.decoder(c, one, block_types(c), code=CODE, names=names, masks=windows).replace(
         scales=True, scale="bfloat16"
     )

@@ -10,12 +10,12 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, beyond
 from tfcalc.core.pairs import Pairs
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings, Positions
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import FIRST, Classifier
-from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.model import ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import dropout, residual
@@ -24,7 +24,7 @@ from tfcalc.ops.shapes import cat, expand, merge_heads, reshape, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import encoders
 from tfcalc.zoo.blocks.encoders import MASKED
-from tfcalc.zoo.blocks.layers import by_kind, network, stack
+from tfcalc.zoo.blocks.layers import network, one_module_per_kind, stack
 
 
 class NeighbourAttention(Module):
@@ -124,9 +124,9 @@ PROJECTIONS = {"local": ("query", "key", "value"), "lsh": ("query_key", "value")
 def logits(c: Config, base: Module, **loss: bool) -> Module:
     """Logits of both streams together, never tied."""
     wide, vocabulary = 2 * c.size("hidden_size"), c.size("vocab_size")
-    bias = Stored("bias", Weight("lm_head.bias", (vocabulary,), minor=True, key=""))
+    bias = Parameter("bias", Weight("lm_head.bias", (vocabulary,), minor=True, key=""))
     head = Predictions("lm_head", None, None, tops.logits("decoder", wide, vocabulary), bias)
-    return WithHead("", base, head, **loss)
+    return ModelWithHead("", base, head, **loss)
 
 
 def masked(c: Config, base: Module) -> Module:
@@ -219,7 +219,7 @@ def positions(c: Config) -> Module:
 def reformer(c: Config) -> Module:
     """Kitaev et al. 2020 (arXiv 2001.04451): two streams, which the last norm and the head read side by side."""
     h, each = c.size("hidden_size"), kinds(c)
-    layers = stack(c, by_kind(lambda kind: layer(kind, c), each), count=len(each))
+    layers = stack(c, one_module_per_kind(lambda kind: layer(kind, c), each), count=len(each))
     words = Embedding("word_embeddings", c.size("vocab_size"), h)
     return Encoder(
         "reformer",

@@ -37,8 +37,8 @@ def internlm(c: Config) -> Module:
 )
 def internlm2(c: Config) -> Module:
     """InternLM2 (arXiv 2403.17297): one matrix for queries, keys and values, under names of its own."""
-    mixer = decoders.attention(c, names=("wqkv", "wo"), bias=c.flag("bias")).but(name="attention")
-    ffn = decoders.gated(c, names=("w1", "w3", "w2")).but(name="feed_forward")
+    mixer = decoders.attention(c, names=("wqkv", "wo"), bias=c.flag("bias")).replace(name="attention")
+    ffn = decoders.gated(c, names=("w1", "w3", "w2")).replace(name="feed_forward")
     layers = decoders.layer(c, mixer, ffn, names=("attention_norm", "ffn_norm"))
     return decoders.decoder(c, layers, names=("model", "tok_embeddings", "norm"))
 
@@ -93,10 +93,10 @@ def chatglm(c: Config) -> Module:
     )
     ffn = decoders.gated(c, bias=bias, names=("dense_h_to_4h", "dense_4h_to_h"))
     kind = "rmsnorm" if c.flag("rmsnorm") else "layernorm"
-    layers = decoders.layer(c, mixer, ffn, norm=kind).but(name="encoder.layers")
+    layers = decoders.layer(c, mixer, ffn, norm=kind).replace(name="encoder.layers")
     names = ("transformer", "embedding.word_embeddings", "encoder.final_layernorm")
     whole = decoders.decoder(c, layers, norm=kind, names=names)
-    return whole if c.flag("post_layer_norm") else whole.but(norm=None)
+    return whole if c.flag("post_layer_norm") else whole.replace(norm=None)
 
 
 @family("mimo", architecture="MiMoForCausalLM", like="qwen2")
@@ -114,7 +114,7 @@ def minicpm(c: Config) -> Module:
     some = c.number("num_experts", least=0)
     ffn = experts.mixture(c, experts="num_experts", names=GATED) if some else decoders.gated(c)
     layers = decoders.layer(c, decoders.attention(c, bias=c.flag("attention_bias")), ffn)
-    return decoders.decoder(c, layers.but(scales=True)).but(scales=True)
+    return decoders.decoder(c, layers.replace(scales=True)).replace(scales=True)
 
 
 @family(
@@ -144,7 +144,7 @@ def qwen(c: Config) -> Module:
     """
     bias = not c.flag("no_bias")
     width = ceil_div(c.size("intermediate_size") - 1, 2)  # half of it, rounded down
-    mixer = decoders.attention(c, names=("c_attn", "c_proj"), bias=True, output_bias=bias).but(name="attn")
+    mixer = decoders.attention(c, names=("c_attn", "c_proj"), bias=True, output_bias=bias).replace(name="attn")
     ffn = decoders.gated(c, width=width, bias=bias, names=("w2", "w1", "c_proj"))
-    layers = decoders.layer(c, mixer, ffn, names=("ln_1", "ln_2")).but(name="h")
+    layers = decoders.layer(c, mixer, ffn, names=("ln_1", "ln_2")).replace(name="h")
     return decoders.decoder(c, layers, names=("transformer", "wte", "ln_f"))

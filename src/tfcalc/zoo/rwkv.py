@@ -8,7 +8,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
@@ -22,12 +22,12 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 
 
-def shifted(x: Tensor, mixtures: Sequence[Stored], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
+def shifted(x: Tensor, mixtures: Sequence[Parameter], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
     """What each of ``maps`` makes of ``μ·x + (1 − μ)·x₋₁``, with a trained μ for each; they keep the same token."""
     cached = by_sequence(ctx.stream, TOKEN_BEFORE, x.width, 1)
     before = copied(x, name="token before")
 
-    def mixed(mixture: Stored) -> Tensor:
+    def mixed(mixture: Parameter) -> Tensor:
         mu = mixture.weight(x.trace)
         return add(mul(x, mu), mul(before, plus(mu, "1 − μ")))
 
@@ -55,10 +55,10 @@ class TimeMixing(Module):
     kind = "ssm"
     loops = True
 
-    mixtures: tuple[Stored, ...]
+    mixtures: tuple[Parameter, ...]
     maps: tuple[Linear, ...]
-    decay: Stored
-    first: Stored
+    decay: Parameter
+    first: Parameter
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -80,7 +80,7 @@ class ChannelMixing(Module):
 
     kind = "ffn"
 
-    mixtures: tuple[Stored, ...]
+    mixtures: tuple[Parameter, ...]
     key: Linear
     receptance: Linear
     value: Linear
@@ -128,7 +128,7 @@ def rwkv(c: Config) -> Module:
     return decoders.decoder(c, one, kinds, norm=NORM, names=("rwkv", "embeddings", "ln_out"))
 
 
-def mixtures(h: Num, *names: str) -> tuple[Stored, ...]:
+def mixtures(h: Num, *names: str) -> tuple[Parameter, ...]:
     """How much of a token and of the one before it each of these reads."""
     return tuple(parameter(f"time_mix_{name}", h, minor=True) for name in names)
 

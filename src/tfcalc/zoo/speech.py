@@ -18,7 +18,7 @@ from tfcalc.zoo.blocks.layers import stack
 from tfcalc.zoo.blocks.sound import (
     ALIASES,
     ALONE,
-    Listener,
+    AudioLanguageModel,
     SoundEncoder,
     language,
     listener,
@@ -73,7 +73,7 @@ def mixer(c: Config, rope: Rope, *, causal: bool) -> Attention:
     """Whisper's attention, its keys without bias, under Llama's names."""
     made = decoders.attention(c, bias=True, causal=causal)
     q, k, v = made.inward
-    return made.but(inward=(q, k.but(bias=False), v), rope=rope)
+    return made.replace(inward=(q, k.replace(bias=False), v), rope=rope)
 
 
 @family("glmasr_encoder", heads=ALONE, partial_rotary_factor=0.5)  # by __post_init__
@@ -100,10 +100,10 @@ def voxtral_realtime_encoder(c: Config) -> Module:
     ffn = decoders.gated(c)
     names = ("self_attn_layer_norm", "final_layer_norm")
     layer = decoders.layer(
-        c, mixer(c, decoders.rope(c), causal=True), ffn.but(down=ffn.down.but(bias=True)), names=names
+        c, mixer(c, decoders.rope(c), causal=True), ffn.replace(down=ffn.down.replace(bias=True)), names=names
     )
     embedder = stem(h, c.size("num_mel_bins"), "embedder")
-    early = embedder.but(first=embedder.first.but(before=2), second=embedder.second.but(before=1))
+    early = embedder.replace(first=embedder.first.replace(before=2), second=embedder.second.replace(before=1))
     return SoundEncoder("encoder", early, None, stack(c, layer), Norm("norm", "rmsnorm", h))
 
 
@@ -113,7 +113,7 @@ def voxtral_realtime_text(c: Config) -> Module:
     h = c.size("hidden_size")
     adapter = Adapter("ada_rms_norm", Linear("linear1", h, ADAPTED), Linear("linear2", ADAPTED, h))
     layer = decoders.layer(c, decoders.attention(c), decoders.gated(c), of=Conditioned)
-    return decoders.decoder(c, layer.but(adapter=adapter))
+    return decoders.decoder(c, layer.replace(adapter=adapter))
 
 
 @family("voxtral_realtime", heads=HEADS)
@@ -121,5 +121,5 @@ def voxtral_realtime(c: Config) -> Module:
     """Voxtral Realtime (transformers' VoxtralRealtimeModel): each four frames are added to a word."""
     audio, joined = c.sub("audio_config", "voxtral_realtime_encoder"), c.size("downsample_factor")
     projector = two_maps(c, audio.size("hidden_size") * joined, language(c).size("hidden_size"), bias=False)
-    ears = nested_as(audio, SoundEncoder, "audio_tower").but(per_word=joined)
-    return Listener("model", ears, projector, nested(language(c), "language_model"))
+    ears = nested_as(audio, SoundEncoder, "audio_tower").replace(per_word=joined)
+    return AudioLanguageModel("model", ears, projector, nested(language(c), "language_model"))

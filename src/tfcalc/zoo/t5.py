@@ -87,7 +87,7 @@ class LocalAttention(Attention):
         def code() -> Tensor:
             return einsum("bnd,bng->bgd", x, trace.new((b, l, count), x.dtype, "which sum"))
 
-        return self.summary_norm(trace.compose(call, code), ctx)
+        return self.summary_norm(trace.composite(call, code), ctx)
 
     def _counted(self, x: Tensor, summaries: Tensor | None, ctx: Context) -> Tensor:
         b, l, h = x.shape
@@ -155,12 +155,13 @@ class LocalStack(EncoderStack):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        mixer = next(each for each in attentions(self.layers) if isinstance(each, LocalAttention))
+        if x.trace.emits_kernels:  # biases of whole blocks, whose number is known there; they move no product
+            mixer = next(each for each in attentions(self.layers) if isinstance(each, LocalAttention))
 
-        def biases(ids: Tensor) -> Tensor:
-            return self._biases(ids, mixer, ctx)
+            def biases(ids: Tensor) -> Tensor:
+                return self._biases(ids, mixer, ctx)
 
-        ctx = ctx._replace(bias=x.trace.checkpoint(biases, x) if ctx.run.every else biases(x))
+            ctx = ctx._replace(bias=x.trace.checkpoint(biases, x) if ctx.run.every else biases(x))
         return super().forward(x, ctx)
 
     def _biases(self, ids: Tensor, mixer: LocalAttention, ctx: Context) -> Tensor:
@@ -232,7 +233,7 @@ def relative(c: Config, name: str = "relative_attention_bias") -> RelativeBias:
 
 def layer(c: Config, *subs: Module) -> PreNorm:
     """Each sub-layer has a norm before it."""
-    named = tuple(each.but(name=f"layer.{place}.{each.name}") for place, each in enumerate(subs))
+    named = tuple(each.replace(name=f"layer.{place}.{each.name}") for place, each in enumerate(subs))
     return PreNorm("block", named, tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(subs))), drops(c))
 
 
@@ -375,14 +376,14 @@ def longt5(c: Config) -> Module:
     mixer = attention(c, name, LocalAttention, causal=False, block=c.number("local_radius") + 1)
     if far:
         normed = norm(c, "global_input_layer_norm")
-        mixer = mixer.but(summarised=c.number("global_block_size"), summary_norm=normed)
+        mixer = mixer.replace(summarised=c.number("global_block_size"), summary_norm=normed)
     whole = seq2seq(c, mixer=mixer)
     assert isinstance(whole, EncoderDecoder | EncoderAlone)
     assert isinstance(whole.encoder, Decoder)
     table = f"block[0].layer.0.{name}.global_relative_attention_bias"
     everywhere = relative(c, table) if far else None
-    own = whole.encoder.to(LocalStack, near=whole.encoder.relative, far=everywhere, relative=None)
-    return whole.but(encoder=own)
+    own = whole.encoder.as_type(LocalStack, near=whole.encoder.relative, far=everywhere, relative=None)
+    return whole.replace(encoder=own)
 
 
 @family("switch_transformers", heads=UNSCALED | {"ForConditionalGeneration": generation(scaled=True)})
@@ -394,9 +395,9 @@ def switch_transformers(c: Config) -> Module:
 def _sometimes_experts(c: Config, side: str) -> list[Module]:
     """The second layer has experts, and each that is ``step`` after it."""
     dense, h, count = plain("mlp", c, c.word("dense_act_fn")), c.size("d_model"), c.size("num_experts")
-    experts = dense.to(Networks, name="experts", count=count)
+    experts = dense.as_type(Networks, name="experts", count=count)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), logits="copies", format="float32")
-    switch = Switch("mlp", router.but(result="stream"), experts, bool(c.get("router_jitter_noise")))
+    switch = Switch("mlp", router.replace(result="stream"), experts, bool(c.get("router_jitter_noise")))
     layers, some = c.number(depth(c, side)), c.number(f"num_sparse_{side}_layers", least=0)
     step = (
         c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else layers // some if some else layers

@@ -14,11 +14,11 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
 from tfcalc.nn.attention import Attention, CrossAttention
-from tfcalc.nn.basic import Embedding, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderOnly, EncoderStack
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.model import Decoder, Predictions, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.attention import rotary
@@ -30,8 +30,8 @@ from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import head_dim, kv_heads
 from tfcalc.zoo.blocks.gemma import CODE
-from tfcalc.zoo.blocks.layers import LLAMA_NAMES, both, by_kind, multi_head, stack, windows
-from tfcalc.zoo.blocks.vision_language import ImageReader, Projector, tower
+from tfcalc.zoo.blocks.layers import LLAMA_NAMES, both, multi_head, one_module_per_kind, stack, windows
+from tfcalc.zoo.blocks.vision_language import Projector, VisionLanguageModel, tower
 
 END_OF_IMAGE = "end of image"
 """What the vector of the word that ends an image is called, which two stacks may share."""
@@ -88,7 +88,7 @@ class MarkedDecoder(Decoder):
     Without one it has that of the stack which ran before.
     """
 
-    marked: Stored | None = None
+    marked: Parameter | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -126,7 +126,7 @@ class MergedDecoder(MarkedDecoder):
         return ctx._replace(masks=masks)
 
 
-class SeeingEncoder(ImageReader):
+class SeeingEncoder(VisionLanguageModel):
     """An encoder of text that reads images, too."""
 
     kind = "encoder"
@@ -184,13 +184,13 @@ def mixer(
     h, a, g, d = c.size("hidden_size"), c.size("num_attention_heads"), kv_heads(c), head_dim(c)
     made = multi_head(of, name, LLAMA_NAMES, h, a, d, groups=g, source=read, bias=c.flag("attention_bias"), **more)
     rope, caps = Rope(d) if read is None else None, c.get("attn_logit_softcapping") is not None
-    return made.but(rope=rope, capped=caps, dropout=bool(whole.get("attention_dropout")))
+    return made.replace(rope=rope, capped=caps, dropout=bool(whole.get("attention_dropout")))
 
 
 def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
     """A norm before and after each mixer of tokens, and the feed-forward network."""
     drops, subs = bool(whole.get("dropout_rate")), (*(one.name for one in mixers), "feedforward")
-    ffn = decoders.gated(c, act="hidden_activation").but(dropout=drops)
+    ffn = decoders.gated(c, act="hidden_activation").replace(dropout=drops)
     places = [f"{when}_{each}_layernorm" for each in subs for when in ("pre", "post")]
     return decoders.layer(c, *mixers, ffn, of=Sandwich, names=places, code=CODE, dropped=drops)
 
@@ -202,7 +202,7 @@ def stacked(
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
     words, last = Embedding("embed_tokens", c.size("vocab_size"), h), Norm("norm", "rmsnorm", h, CODE)
     made = of(name, words, stack(c, layers), last, **more)
-    return made.but(scales=True, scale=scale, dropped=drops, drops_output=drops)
+    return made.replace(scales=True, scale=scale, dropped=drops, drops_output=drops)
 
 
 def logits(c: Config, base: Module) -> Module:
@@ -210,14 +210,14 @@ def logits(c: Config, base: Module) -> Module:
     inner, tied = side(c, "decoder"), c.flag("tie_word_embeddings")
     made = tops.logits("out_proj", inner.size("hidden_size"), inner.size("vocab_size"), tied=tied)
     caps = inner.get("final_logit_softcapping") is not None
-    return WithHead("", base, Predictions("lm_head", None, None, made), capped=caps, shifted=False)
+    return ModelWithHead("", base, Predictions("lm_head", None, None, made), capped=caps, shifted=False)
 
 
 def scores(c: Config, base: Module) -> Module:
     """Classes of the decoder's vectors; of the encoder's, where there is no decoder."""
     inner = side(c, "decoder" if c.flag("is_encoder_decoder") else "encoder")
     made = Linear("out_proj", inner.size("hidden_size"), labels(c), "", True)
-    return WithHead("", base, Predictions("score", None, None, made))
+    return ModelWithHead("", base, Predictions("score", None, None, made))
 
 
 @family(
@@ -265,9 +265,9 @@ def t5gemma2(c: Config) -> Module:
     whole, writes = c.sub("encoder", defaults=IMAGES), side(c, "decoder")
     reads, tied = whole.sub("text_config", defaults=stack_of(c)), c.flag("tie_word_embeddings")
     text = marked(reads, c, "text_model", TextStack, Attention, causal=False)
-    text = text.but(table=text.table.but(known_as=ENCODER)) if tied else text
+    text = text.replace(table=text.table.replace(known_as=ENCODER)) if tied else text
     decoder = marked(writes, c, "decoder", MergedDecoder, MergedAttention)
-    decoder = decoder.but(table=decoder.table.but(tied_to=ENCODER), marked=None) if tied else decoder
+    decoder = decoder.replace(table=decoder.table.replace(tied_to=ENCODER), marked=None) if tied else decoder
     return EncoderDecoder("model", None, seeing(whole, reads, text), decoder)
 
 
@@ -279,10 +279,10 @@ def marked(c: Config, whole: Config, name: str, of: type[Marked], attention: typ
     def one(window: int | None) -> Module:
         made = mixer(c, whole, "self_attn", attention, **more)
         always = bool(window) or made.causal
-        made = made.but(norms=norms, window=window, rope=Rope(d, by_window=True), capped=False)
-        return layer(c, whole, made.but(always_masked=always))
+        made = made.replace(norms=norms, window=window, rope=Rope(d, by_window=True), capped=False)
+        return layer(c, whole, made.replace(always_masked=always))
 
-    layers = by_kind(one, windows(c, lambda place: (place + 1) % 6 != 0))
+    layers = one_module_per_kind(one, windows(c, lambda place: (place + 1) % 6 != 0))
     mark = parameter("embed_tokens.eoi_embedding", h)
     return stacked(c, whole, name, of, layers, "", marked=mark, masks=both(c))
 

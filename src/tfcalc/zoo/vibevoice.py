@@ -9,7 +9,7 @@ from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Module
@@ -27,10 +27,10 @@ class ConvNextLayer(Module):
 
     norm: Norm
     mixer: Convolution
-    gamma: Stored
+    gamma: Parameter
     ffn_norm: Norm
     ffn: FeedForward
-    ffn_gamma: Stored
+    ffn_gamma: Parameter
     kind: str = "layer"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -40,7 +40,7 @@ class ConvNextLayer(Module):
         made = transpose(self.ffn(self.ffn_norm(transpose(x, 1, 2), ctx), ctx), 1, 2)
         return residual(x, self._scaled(made, self.ffn_gamma), "ffn")
 
-    def _scaled(self, x: Tensor, by: Stored) -> Tensor:
+    def _scaled(self, x: Tensor, by: Parameter) -> Tensor:
         return mul(x, reshape(by.weight(x.trace), x.shape[1], 1))
 
 
@@ -139,7 +139,7 @@ def vibevoice_asr(c: Config) -> Module:
     chunk = c.number("acoustic_tokenizer_chunk_size")
     if chunk % hop:
         raise InvalidModel(f"acoustic_tokenizer_chunk_size {chunk} is no multiple of {hop}", "give whole frames")
-    ears = tuple(_codec(of, UNREAD).but(name=f"{name}_tokenizer_encoder") for name, of in encoders.items())
+    ears = tuple(_codec(of, UNREAD).replace(name=f"{name}_tokenizer_encoder") for name, of in encoders.items())
     maps = tuple(_projector(name, c, encoder) for name, encoder in encoders.items())
     return TwoEars("model", ears, Summing("multi_modal_projector", maps), nested(language(c), "language_model"))
 

@@ -7,7 +7,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Stored, parameter
+from tfcalc.nn.basic import Linear, Parameter, parameter
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
@@ -70,7 +70,7 @@ def _twice(c: Config) -> Num:
     return 2 * c.size("hidden_size")
 
 
-def scales(c: Config) -> tuple[Stored, ...]:
+def scales(c: Config) -> tuple[Parameter, ...]:
     """What multiplies the outputs of both sub-layers."""
     return tuple(parameter(f"layer_scale{place}.lambda1", c.size("hidden_size"), minor=True) for place in (1, 2))
 

@@ -22,7 +22,7 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
     """Keys have no bias."""
     made = encoder_decoders.attention(c, side, name, of, **more | {"given_ones": False})
     q, k, v = made.inward
-    return made.but(inward=(q, k.but(bias=False), v), copied=True)
+    return made.replace(inward=(q, k.replace(bias=False), v), copied=True)
 
 
 def encoder(c: Config) -> SoundEncoder:
@@ -91,4 +91,4 @@ def whisper_encoder(c: Config) -> Module:
 @family("musicflamingo_encoder", heads=ALONE, like="audioflamingo3_encoder")
 def halving_encoder(c: Config) -> Module:
     """The same with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
-    return encoder(c).but(halved=True)
+    return encoder(c).replace(halved=True)

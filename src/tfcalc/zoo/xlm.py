@@ -56,7 +56,7 @@ LM = lm_head("pred_layer.proj", bias=True, shifted=False)
 
 def of_words(c: Config, base: Module) -> Module:
     """Logits of every token, whose labels are those of the tokens."""
-    return LM(c, base).but(upcasts=False)
+    return LM(c, base).replace(upcasts=False)
 
 
 def of_sequences(c: Config, base: Module) -> Module:
@@ -105,7 +105,7 @@ def masked(c: Config, *, first: bool = False) -> MaskedDecoder:
     h, a, d = c.size("hidden_size"), c.size("num_attention_heads"), c.quotient("hidden_size", "num_attention_heads")
     drops, scores = bool(c.get("dropout")), bool(c.get("attention_dropout"))
     mixer = multi_head(Attention, "attentions", NAMES, h, a, d, bias=True, dropout=scores)
-    mixer = mixer.but(causal=c.flag("causal"), masked=False, eager=EagerCode(mask="own"))
+    mixer = mixer.replace(causal=c.flag("causal"), masked=False, eager=EagerCode(mask="own"))
     ffn = network("ffns", ("lin1", "lin2"), h, 4 * h, "gelu" if c.flag("gelu_activation") else "relu")
     norms = tuple(encoders.norm(c, name) for name in ("layer_norm1", "layer_norm2"))
     layer = MaskedLayer("(layers)", (mixer, ffn), norms, drops, first=first)

@@ -36,7 +36,7 @@ LM = lm_head("lm_loss", bias=True, shifted=False)
 
 def of_words(c: Config, base: Module) -> Module:
     """Logits of every token, whose labels are those of the tokens."""
-    return LM(c, base).but(upcasts=False)
+    return LM(c, base).replace(upcasts=False)
 
 
 @family(

@@ -141,7 +141,7 @@ def network(c: Config) -> GatedFeedForward:
 
 def language_model(c: Config, base: Module) -> Module:
     """The head is never the embedding; its logits are brought to fp32 before a tanh caps them."""
-    return tops.never_tied(c, base).but(capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
+    return tops.never_tied(c, base).replace(capped=c.get("output_logit_soft_cap") is not None, in_float32=True)
 
 
 @family("xlstm", heads={"Model": tops.bare, "ForCausalLM": language_model})

@@ -315,7 +315,7 @@ def shared_attention(c: Config) -> Attention:
             f"2·{c.path('hidden_size')} is not divisible by {c.path('num_attention_heads')}", "give attention_head_dim"
         )
     made = multi_head(Attention, "self_attn", LLAMA_NAMES, width, a, d, groups=g, out=c.size("hidden_size"))
-    return made.but(dropout=bool(c.get("attention_dropout")))
+    return made.replace(dropout=bool(c.get("attention_dropout")))
 
 
 def attention_width(c: Config) -> Num:
@@ -343,7 +343,7 @@ def decoder(
     reading = [Hybrid("layers", after, Linear("linear", h, h), *each) for each in blocks]
     made = [reading[next(places) % len(reading)] if kind == HYBRID else own for kind in kinds]
     base = decoders.decoder(c, made, names=FINAL, masks=(None,))
-    return base.to(BlockSharingDecoder, shared=tuple(shared), width=attention_width(c))
+    return base.as_type(BlockSharingDecoder, shared=tuple(shared), width=attention_width(c))
 
 
 @family("zamba", heads=HEADS)
@@ -375,7 +375,7 @@ def zamba_mixer(c: Config) -> MambaOfHeads:
         bias=c.flag("mamba_proj_bias"),
         conv_bias=c.flag("mamba_conv_bias"),
     )
-    return mixer.to(
+    return mixer.as_type(
         MambaOfHeads,
         x_proj=MapOfHeads("x_proj", width, rank + 2 * states, "x", blocks=heads),
         dt_proj=MapOfHeads("dt_proj", rank, width, "Δ", bias=True, blocks=heads),
@@ -425,12 +425,12 @@ def zamba2_block(c: Config) -> Block:
     adapters = tuple(low_rank(f"linear_{each}_adapter_list", width, width, rank) for each in letters)
     plain = shared_attention(c)
     rope = Rope(plain.key_dim) if c.flag("use_mem_rope") else None
-    attention = plain.to(AdaptedAttention, adapters=adapters, rope=rope)
+    attention = plain.as_type(AdaptedAttention, adapters=adapters, rope=rope)
     given = c.optional("intermediate_size")
     inner = 4 * h if given is None else given
     ffn = decoders.gated(c, name="feed_forward", width=inner, bias=c.flag("add_bias_linear"), names=FUSED)
     adapter = low_rank("gate_up_proj_adapter_list", h, 2 * inner, rank)
-    return shared_block(c, "shared_transformer", attention, ffn.to(AdaptedNetwork, adapters=(adapter,)))
+    return shared_block(c, "shared_transformer", attention, ffn.as_type(AdaptedNetwork, adapters=(adapter,)))
 
 
 def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:

@@ -11,10 +11,10 @@ from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Experts, Routed
+from tfcalc.nn.mixture import Experts, Routing
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
@@ -44,12 +44,12 @@ class RouterNetwork(Module):
     kind = "router"
 
     down: Linear
-    scale: Stored | None
+    scale: Parameter | None
     norm: Norm
     maps: tuple[Linear, ...]
     biases: Buffer
 
-    def sent(self, x: Tensor, experts: Experts, ctx: Context) -> Routed:
+    def route(self, x: Tensor, experts: Experts, ctx: Context) -> Routing:
         """Where each token of b × l × h goes."""
         trace, carried = x.trace, ctx.carried
         assert carried is not None
@@ -66,7 +66,7 @@ class RouterNetwork(Module):
             weights, _ = gather(softmax(logits), experts.chosen)
             weights = filled(weights, trace.new(weights.shape, "bool", "nothing is done"))
             rows = x.rows, experts.chosen
-            return Routed(reshape(weights, *rows), trace.new(rows, "int64", "experts chosen"), logits)
+            return Routing(reshape(weights, *rows), trace.new(rows, "int64", "experts chosen"), logits)
 
 
 class CarriedMixture(Module):
@@ -79,7 +79,7 @@ class CarriedMixture(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
-        sent = self.router.sent(x, self.experts, ctx)
+        sent = self.router.route(x, self.experts, ctx)
         return reshape(self.experts.routed(reshape(x, x.rows, x.width), sent, ctx), *x.shape)
 
 
@@ -97,7 +97,7 @@ class ScaledSums(PreNorm):
     These are b, a, d and c.
     """
 
-    vectors: tuple[Stored, ...] = ()
+    vectors: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -111,7 +111,7 @@ class ScaledSums(PreNorm):
 class ScaledInput(Decoder):
     """A decoder whose layers read ``(x + a)·b`` in fp32, with trained vectors; they hand something on beside it."""
 
-    vectors: tuple[Stored, ...] = ()
+    vectors: tuple[Parameter, ...] = ()
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -129,7 +129,7 @@ class ScaledInput(Decoder):
         return made.trace.to(made, "float32")
 
 
-def shifted_and_scaled(x: Tensor, a: Stored, b: Stored) -> Tensor:
+def shifted_and_scaled(x: Tensor, a: Parameter, b: Parameter) -> Tensor:
     """``(x + a)·b``."""
     return mul(add(x, a.weight(x.trace)), b.weight(x.trace))
 
@@ -146,7 +146,7 @@ class ConvolvedKeys(Attention):
     delayed: Linear | None = None
     depthwise: GroupedConvolution | None = None
     by_head: GroupedConvolution | None = None
-    temperature: Stored | None = None
+    temperature: Parameter | None = None
 
     def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
@@ -263,12 +263,12 @@ def mixture(c: Config, first: bool) -> CarriedMixture:
         ),
         experts.correction(c, "balancing_biases", "num_experts"),
     )
-    biases = router.biases.but(tensor=router.biases.tensor._replace(shape=(choices,)))
+    biases = router.biases.replace(tensor=router.biases.tensor._replace(shape=(choices,)))
     made = experts.mixture(c, experts="num_experts", width="moe_intermediate_size")
-    return CarriedMixture("mlp", router.but(biases=biases), made.experts)
+    return CarriedMixture("mlp", router.replace(biases=biases), made.experts)
 
 
-def scales(c: Config) -> tuple[Stored, ...]:
+def scales(c: Config) -> tuple[Parameter, ...]:
     """A scale and an offset of what each sub-layer adds to the stream, and of the stream itself."""
     places = ("post_attention_residual_scale", "post_mlp_residual_scale")
     vectors = ("hidden_states_scale", "hidden_states_bias", "residual_scale", "residual_bias")
@@ -291,4 +291,4 @@ def zaya(c: Config) -> Module:
     kinds = [(c.number("sliding_window") if kind == WINDOW else None, place == 0) for place, kind in enumerate(types)]
     made = decoders.decoder(c, one, kinds)
     inputs = tuple(parameter(f"input_hidden_states_{kind}", h, minor=True) for kind in ("scale", "bias"))
-    return made.to(ScaledInput, vectors=inputs, norm=InWeightsFormat("norm", "rmsnorm", h))
+    return made.as_type(ScaledInput, vectors=inputs, norm=InWeightsFormat("norm", "rmsnorm", h))

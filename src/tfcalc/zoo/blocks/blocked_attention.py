@@ -164,7 +164,7 @@ class Windows(NamedTuple):
         return more
 
 
-class FilledEncoder(Encoder):
+class PaddedEncoder(Encoder):
     """An encoder that runs on longer sequences than it is given (``filling``), except where it decodes."""
 
     filling: Filling | None = None
@@ -180,7 +180,7 @@ class FilledEncoder(Encoder):
         return narrow(made, length), pooled
 
 
-class FilledStack(EncoderStack):
+class PaddedStack(EncoderStack):
     """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given.
 
     Words may be added in ``front`` of what is made of them and their positions, or else behind that.

@@ -9,14 +9,14 @@ from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Embedding, Norm, Stored, buffer, parameter
+from tfcalc.nn.basic import Embedding, Norm, Parameter, buffer, parameter
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.zoo.blocks import layers
-from tfcalc.zoo.blocks.layers import LLAMA_NAMES, Kind, by_kind, multi_head, network, stack
+from tfcalc.zoo.blocks.layers import LLAMA_NAMES, Kind, multi_head, network, one_module_per_kind, stack
 
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Sinks
@@ -157,7 +157,7 @@ LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weigh
 """The trained scalars of an activation, and its buffers."""
 
 
-def learned(kind: str, name: str) -> tuple[Stored, ...]:
+def learned(kind: str, name: str) -> tuple[Parameter, ...]:
     """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
     weights, buffers = LEARNED.get(kind, ((), ()))
     trained = (parameter(f"{name}.{each}", 1, minor=True) for each in weights)
@@ -178,15 +178,15 @@ def layer(
     return of("layers", subs, norms, dropped)
 
 
-def seeing(layer: PreNorm, windows: Sequence[int | None], **full: Any) -> list[Module]:
+def with_windows(layer: PreNorm, windows: Sequence[int | None], **full: Any) -> list[Module]:
     """A layer for each of these windows, whose attention sees it; where that sees everything, it is as in ``full``."""
     mixer, *others = layer.subs
 
     def one(window: int | None) -> Module:
         own = full if window is None else {}
-        return layer.but(subs=(mixer.but(window=window, **own), *others))
+        return layer.replace(subs=(mixer.replace(window=window, **own), *others))
 
-    return by_kind(one, windows)
+    return one_module_per_kind(one, windows)
 
 
 def decoder(
@@ -207,5 +207,5 @@ def decoder(
     The program makes ``masks`` for these windows, whether a layer has them or not.
     """
     h, (whole, table, last) = c.size("hidden_size"), names
-    made = stack(c, of if isinstance(of, Module | Sequence) else by_kind(of, kinds), count=count)
+    made = stack(c, of if isinstance(of, Module | Sequence) else one_module_per_kind(of, kinds), count=count)
     return Decoder(whole, Embedding(table, c.size("vocab_size"), h), made, Norm(last, norm, h, code), masks=masks)

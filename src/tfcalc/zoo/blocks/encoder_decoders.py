@@ -15,7 +15,7 @@ from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, WithB
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import Headed, SentenceHead
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import layers as layer_blocks
@@ -182,7 +182,7 @@ def generation(*, rows: str = "vocab_size", bias: bool = True) -> Top:
     def top(c: Config, base: Module) -> Module:
         head = logits(c, rows)
         if not bias:
-            return WithHead("", base, head, **MASKED)
+            return ModelWithHead("", base, head, **MASKED)
         held = buffer("final_logits_bias", c.size(rows))
         return WithBias("", base, head, bias=held, **MASKED)
 

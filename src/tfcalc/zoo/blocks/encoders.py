@@ -19,7 +19,7 @@ from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import FIRST, POOLED, TOKENS, Classifier, PreTraining, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
-from tfcalc.nn.model import Predictions, WithHead
+from tfcalc.nn.model import ModelWithHead, Predictions
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, filled, quotient, scaled
@@ -298,17 +298,17 @@ def predicted(
 
 def masked(make: Make) -> Top:
     """A model that predicts the tokens that it reads, some of which are masked."""
-    return lambda c, base: WithHead("", base, make(c), **MASKED)
+    return lambda c, base: ModelWithHead("", base, make(c), **MASKED)
 
 
 def masked_upcast(make: Make) -> Top:
     """The same with a loss of logits in fp32 (transformers' ``loss_function``)."""
-    return lambda c, base: WithHead("", base, make(c), shifted=False)
+    return lambda c, base: ModelWithHead("", base, make(c), shifted=False)
 
 
 def causal(make: Make) -> Top:
     """A model that predicts the next tokens."""
-    return lambda c, base: WithHead("", base, make(c))
+    return lambda c, base: ModelWithHead("", base, make(c))
 
 
 def lm(make: Make) -> dict[str, Top]:

@@ -11,7 +11,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Linear, Stored, buffer
+from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
@@ -168,9 +168,9 @@ def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: s
     return buffer(name, c.size(experts))
 
 
-def frozen(c: Config, name: str, experts: str) -> Stored:
+def frozen(c: Config, name: str, experts: str) -> Parameter:
     """The same, as a parameter that is not trained."""
-    return Stored(name, Weight(name, (c.size(experts),), minor=True, key="", frozen=True))
+    return Parameter(name, Weight(name, (c.size(experts),), minor=True, key="", frozen=True))
 
 
 def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
@@ -208,7 +208,7 @@ def dense_or_sparse(
 
     def one(kind: tuple[int | None, str]) -> PreNorm:
         window, mlp = kind
-        looks = mixer.but(window=window, **(full or {}) if window is None else {})
+        looks = mixer.replace(window=window, **(full or {}) if window is None else {})
         return decoders.layer(c, looks, mixed() if mlp == "sparse" else decoders.gated(c, bias=bias), code=code, **how)
 
     all_kinds = list(zip(seen or [None] * len(kinds), kinds, strict=True))
@@ -232,7 +232,7 @@ def routed(
     if "normalized" not in routing:
         routing["normalized"] = bool(c.get("norm_topk_prob"))
     mixed = mixture(c, *beside, experts=count, width="moe_intermediate_size", **routing)
-    return mixed.but(stored=(correction(c, experts=count),))
+    return mixed.replace(stored=(correction(c, experts=count),))
 
 
 def sparse_steps(c: Config) -> list[bool]:
@@ -255,4 +255,6 @@ def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
 def with_shared(c: Config, mixed: Mixture) -> Mixture:
     """Beside them a shared expert, which runs first."""
     shared = decoders.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
-    return mixed.but(shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True)
+    return mixed.replace(
+        shared=(shared,), gate=Linear("shared_expert_gate", c.size("hidden_size"), 1), shared_first=True
+    )

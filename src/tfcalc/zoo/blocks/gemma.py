@@ -8,10 +8,10 @@ from tfcalc.configs import tops
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Stored
+from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.mixture import Mixture, Routed
+from tfcalc.nn.mixture import Mixture, Routing
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary_alone
@@ -148,23 +148,23 @@ class ScaledRouting(Mixture):
     """
 
     reads: Norm | None = None
-    scale: Stored | None = None
-    expert_scale: Stored | None = None
+    scale: Parameter | None = None
+    expert_scale: Parameter | None = None
 
-    def sent(self, x: Tensor, ctx: Context) -> Routed:
+    def route(self, x: Tensor, ctx: Context) -> Routing:
         """Where each row goes."""
         assert self.reads is not None
         assert self.scale is not None
         assert self.expert_scale is not None
         with x.trace.inside(self):
             x = scaled(mul(self.reads(x, ctx), self.scale.weight(x.trace)))
-            sent = self.router.sent(x, ctx)
+            sent = self.router.route(x, ctx)
             if sent.chosen is None:
                 return sent
             picked = index(self.expert_scale.weight(x.trace), sent.chosen, sent.chosen.shape)
             return sent._replace(weights=mul(sent.weights, picked))
 
-    def made(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def made(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """What the experts make of rows."""
         with x.trace.inside(self):
             return self.experts.routed(x, sent, ctx)
@@ -201,6 +201,6 @@ class Beside(Sandwich):
     def _with_experts(self, moe: ScaledRouting, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
         first, last, before = self.moe_norms
         made, rows = first(made, ctx), reshape(x, x.rows, x.width)
-        sent = moe.sent(rows, ctx)
+        sent = moe.route(rows, ctx)
         routed = reshape(moe.made(before(rows, ctx), sent, ctx), *x.shape)
         return residual(made, last(routed, ctx), moe.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Stored, parameter
+from tfcalc.nn.basic import Linear, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
@@ -48,8 +48,8 @@ class HyperHead(Module):
     kind = "hyper_connection"
 
     fn: FloatLinear
-    base: Stored
-    scale: Stored
+    base: Parameter
+    scale: Parameter
     streams: Num
     behind: bool = False
 
@@ -207,4 +207,4 @@ def decoder(
 ) -> HyperDecoder:
     """A decoder with layers by their ``kinds``, and a head that makes one stream of all."""
     head = _made(c, "hc_head", "hc_", HyperHead, c.size("hc_mult"), 1, behind=behind)
-    return decoders.decoder(c, layers, kinds, code=norm).to(HyperDecoder, head=head)
+    return decoders.decoder(c, layers, kinds, code=norm).as_type(HyperDecoder, head=head)

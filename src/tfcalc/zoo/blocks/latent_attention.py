@@ -157,14 +157,14 @@ def latent_of(c: Config, a: Num, q_rank: Num | None, rank: Num, key: tuple[Num, 
     maps.append(Linear("kv_b_proj", rank, a * (nope + d_v), "UKV"))
     output = Linear("o_proj", a * d_v, h, "O", bias)
     made = LatentModule("self_attn", a, a, nope + rope, d_v, tuple(maps), norms, output, kv_rank=rank, nope_dim=nope)
-    return made.but(rope=Rope(rope, pairs=bool(c.get("rope_interleave"))), dropout=bool(c.get("attention_dropout")))
+    return made.replace(rope=Rope(rope, pairs=bool(c.get("rope_interleave"))), dropout=bool(c.get("attention_dropout")))
 
 
 def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, **routing: Any) -> Mixture:
     """Routed experts and a shared one, which is as wide as ``n_shared_experts`` of them."""
     common = decoders.gated(c, name="shared_experts", width=shared(c), bias=bias)
     if corrected:
-        return routed(c, **routing).but(shared=(common,))
+        return routed(c, **routing).replace(shared=(common,))
     return mixture(c, common, experts="n_routed_experts", width="moe_intermediate_size", **routing)
 
 
@@ -174,7 +174,7 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
     made = latent_module(c)
     rope = Rope(c.size("qk_rope_head_dim", least=0), pairs=True)
     chooser = index_module(c) if chooses else None
-    return made.to(SparseLatentAttention, indexer=chooser, always_masked=True, rope=rope)
+    return made.as_type(SparseLatentAttention, indexer=chooser, always_masked=True, rope=rope)
 
 
 def index_module(c: Config, rank: Num | None = None, rope: Num | None = None) -> Indexer:

@@ -57,7 +57,7 @@ def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
     return (None,) if width is None else (None, width)
 
 
-def unturned(c: Config) -> dict[str, None]:
+def no_rope_if_global(c: Config) -> dict[str, None]:
     """EXAONE's layers that see everything: where a config has a window, they know no positions."""
     return {} if c.get("sliding_window") is None else {"rope": None}
 
@@ -132,7 +132,7 @@ def gated(
     return GatedFeedForward(name, gate, up, Linear(down, f, h, "2", bias), act, **more)
 
 
-def by_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Module]:
+def one_module_per_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Module]:
     """A layer for each of these ``kinds``, in their order; those of one kind are one module.
 
     Raises InvalidModel where there are too many kinds.

@@ -16,7 +16,7 @@ from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.shapes import expand
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks.encoders import attention, drops, network, norm
-from tfcalc.zoo.blocks.layers import LAYERS, by_kind, stack
+from tfcalc.zoo.blocks.layers import LAYERS, one_module_per_kind, stack
 
 
 class Asking(CrossAttention):
@@ -112,7 +112,7 @@ def reader(c: Config, *, shared: bool = False) -> QueryReader:
     """The same; ``shared`` are queries that are one batch for all that is read, up to the first cross-attention."""
     step = c.number("cross_attention_frequency")
     kinds = [(place % step == 0, shared and place == 0) for place in range(c.number(LAYERS))]
-    layers = stack(c, by_kind(lambda kind: _query_layer(c, reads=kind[0], shared=kind[1]), kinds))
+    layers = stack(c, one_module_per_kind(lambda kind: _query_layer(c, reads=kind[0], shared=kind[1]), kinds))
     return QueryReader("qformer", norm(c, "layernorm"), Layers("encoder", (), layers), drops(c))
 
 
@@ -129,7 +129,7 @@ def _reading(c: Config) -> Attention:
     """Keys and values are made of vectors of the encoder's width."""
     made = attention(c, name="crossattention", names=NAMES, of=Asking)
     q, *others = made.inward
-    return made.but(inward=(q, *(each.but(fan_in=c.size("encoder_hidden_size")) for each in others)))
+    return made.replace(inward=(q, *(each.replace(fan_in=c.size("encoder_hidden_size")) for each in others)))
 
 
 def _network(c: Config, inward: str, outward: str) -> Module:

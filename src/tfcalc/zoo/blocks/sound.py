@@ -19,14 +19,14 @@ from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Sines, numbered
 from tfcalc.nn.encoder import through
 from tfcalc.nn.encoder_decoder import EncoderDecoder
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.einsum import einsum
@@ -66,7 +66,7 @@ class Convolution(Module):
         """At so many places of each axis behind the channels."""
         weight, bias, *_ = *self.weights(x.trace), None
         assert weight is not None
-        if self.before:
+        if x.trace.emits_kernels and self.before:  # a number there, and maybe an array where zeros count for nothing
             x = pad(x, 2, x.shape[2] + self.before)
         return convolution(x, weight, bias, *places)
 
@@ -218,7 +218,7 @@ class SoundProjector(Module):
         return x if self.norm is None else self.norm(x, ctx)
 
 
-class Listener(Module):
+class AudioLanguageModel(Module):
     """A language model that reads vectors of sound in the places of some of its words.
 
     Where it is counted, a clip goes with each sequence. What is trained on a tape is text alone, of which the encoder
@@ -263,7 +263,7 @@ class Summing(Module):
 
 
 class TwoEars(Module):
-    """A language model that hears with several encoders, which are not trained; see :class:`Listener`."""
+    """A language model that hears with several encoders, which are not trained; see :class:`AudioLanguageModel`."""
 
     kind = "listener"
 
@@ -296,7 +296,7 @@ class ClipClassifier(Module):
     kind = "model"
 
     encoder: SoundEncoder
-    mix: Stored | None
+    mix: Parameter | None
     projector: Linear
     classifier: Linear
 
@@ -356,7 +356,7 @@ class GatedByHalf(Module):
 
     norm: Norm
     gate: Convolution
-    biases: tuple[Stored, Stored]
+    biases: tuple[Parameter, Parameter]
     opens: str
     over_time: Convolution
     across: Convolution
@@ -445,7 +445,7 @@ class InBlocks(Attention):
 
     context: int = 1
     pre_norm: Norm | None = None
-    distances: Stored | None = None
+    distances: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of b × n × h."""
@@ -601,21 +601,21 @@ def two_maps(
     return SoundProjector("multi_modal_projector", maps, c.word(act))
 
 
-def listener(c: Config, audio: Config, projector: SoundProjector) -> Listener:
+def listener(c: Config, audio: Config, projector: SoundProjector) -> AudioLanguageModel:
     """An encoder of sound, a projector of its frames, and the language model that reads them among its words."""
-    return Listener("model", nested(audio, "audio_tower"), projector, nested(language(c), "language_model"))
+    return AudioLanguageModel("model", nested(audio, "audio_tower"), projector, nested(language(c), "language_model"))
 
 
-def writes(*, tied: bool = False, **loss: bool) -> Callable[[Config, Module], WithHead]:
+def writes(*, tied: bool = False, **loss: bool) -> Callable[[Config, Module], ModelWithHead]:
     """Logits of the language model's vectors; ``tie_word_embeddings`` of the whole may not be heeded.
 
     ``loss`` says of what copies of the logits it is made.
     """
 
-    def top(c: Config, base: Module) -> WithHead:
+    def top(c: Config, base: Module) -> ModelWithHead:
         text, shared = language(c), tied and c.flag("tie_word_embeddings")
         head = logits("lm_head", text.size("hidden_size"), text.size("vocab_size"), tied=shared)
-        return WithHead("", base, head, **loss)
+        return ModelWithHead("", base, head, **loss)
 
     return top
 

@@ -10,7 +10,7 @@ from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.basic import Linear, Norm, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops import recurrences
@@ -99,8 +99,8 @@ class Mamba(Module):
     x_proj: Linear
     norms: tuple[Norm, ...]
     dt_proj: Linear
-    A_log: Stored
-    D: Stored
+    A_log: Parameter
+    D: Parameter
     out_proj: Linear
     rank: Num
     states: Num
@@ -167,9 +167,9 @@ class Mamba2(Module):
     in_proj: Linear
     conv1d: ShortConvolution
     activation: str
-    dt_bias: Stored
-    A_log: Stored
-    D: Stored
+    dt_bias: Parameter
+    A_log: Parameter
+    D: Parameter
     norm: tuple[Norm, ...]
     out_proj: Linear
     heads: Num
@@ -234,8 +234,8 @@ class GatedDeltaNet(Module):
     strengths: tuple[Linear, ...]
     conv1d: ShortConvolution
     activation: str
-    dt_bias: Stored
-    A_log: Stored
+    dt_bias: Parameter
+    A_log: Parameter
     norm: Norm
     output: Linear
     key_heads: Num

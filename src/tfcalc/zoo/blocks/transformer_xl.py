@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Embedding, Linear, Stored
+from tfcalc.nn.basic import Embedding, Linear, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
@@ -61,8 +61,8 @@ class RelativeAttention(Module):
 
     maps: tuple[HeadMap, HeadMap, HeadMap]
     distances: HeadMap
-    biases: tuple[Stored, Stored, Stored]
-    segments: Stored
+    biases: tuple[Parameter, Parameter, Parameter]
+    segments: Parameter
     output: HeadMap
     causal: bool = False
     dropout: bool = False
@@ -104,7 +104,7 @@ class XLNet(Module):
     kind = "decoder"
 
     table: Embedding
-    guessed: Stored
+    guessed: Parameter
     layers: Stack
     causal: bool = False
     dropped: bool = False

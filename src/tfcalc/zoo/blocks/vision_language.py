@@ -8,10 +8,10 @@ from tfcalc.configs.config import MOST_LAYERS, Config
 from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.core.number import Num, floor_div, product
-from tfcalc.nn.basic import Linear, Stored
+from tfcalc.nn.basic import Linear, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import mul
@@ -66,7 +66,7 @@ class PatchMerger(Linear):
         return super().forward(reshape(x, ctx.run.beside(self.merged).tokens, self.fan_in))
 
 
-class ImageReader(Module):
+class VisionLanguageModel(Module):
     """A tower, what is ``between`` it and the text, and the text model.
 
     Of each image ``vectors`` are taken, of this ``width``; so many that lie ``together`` become one. Where images are
@@ -107,11 +107,11 @@ class ImageReader(Module):
         ctx = ctx._replace(run=run)
         made, ctx = reshape(self.tower(x, ctx), rows, self.width), ctx._replace(stream=images)
         for each in self.between:
-            if not isinstance(each, Stored):
+            if not isinstance(each, Parameter):
                 made = each(made, ctx)
 
 
-class PatchReader(ImageReader):
+class PatchReader(VisionLanguageModel):
     """A model that has no tower but a single map of each patch's pixels."""
 
     kind = "decoder"
@@ -191,7 +191,7 @@ def conditional(text: Text, *, tied: Tied = outer, cap: str = "") -> Top:
         language = text(c)
         shared = tied(c, language)
         head = logits("lm_head", language.size("hidden_size"), language.size("vocab_size"), tied=shared)
-        return WithHead("", base, head, capped=bool(cap) and language.get(cap) is not None)
+        return ModelWithHead("", base, head, capped=bool(cap) and language.get(cap) is not None)
 
     return top
 
@@ -200,7 +200,7 @@ def classifier(text: Text, name: str = "score", *, bias: bool = False) -> Top:
     """Classes of the text model's vectors."""
 
     def top(c: Config, base: Module) -> Module:
-        return WithHead("", base, Linear(name, text(c).size("hidden_size"), labels(c), "", bias))
+        return ModelWithHead("", base, Linear(name, text(c).size("hidden_size"), labels(c), "", bias))
 
     return top
 
@@ -232,9 +232,11 @@ def reader(
     name: str = "language_model",
     together: Num = 1,
     tiles: Num = 1,
-) -> ImageReader:
-    """A tower, what is ``between`` it and the text, and the text model; see :class:`ImageReader`."""
-    return ImageReader("model", tower, between, vision_tower.nested(text, name), vectors, width, together, tiles)
+) -> VisionLanguageModel:
+    """A tower, what is ``between`` it and the text, and the text model; see :class:`VisionLanguageModel`."""
+    return VisionLanguageModel(
+        "model", tower, between, vision_tower.nested(text, name), vectors, width, together, tiles
+    )
 
 
 def patches_of(vision: Config) -> Num | None:
@@ -245,12 +247,12 @@ def patches_of(vision: Config) -> Num | None:
 def tower(vision: Config, name: str = "vision_tower", late: Num = 0) -> Module:
     """A tower of which every vector is read, as it is so many (``late``) layers before the end, and nothing else."""
     made = vision_tower.nested_as(vision, Tower, name)
-    return made.but(pools=False, layers=_without_late(made.layers, late))
+    return made.replace(pools=False, layers=_without_late(made.layers, late))
 
 
 def _without_late(layers: Layers | Stack, late: Num) -> Layers | Stack:
     if isinstance(layers, Layers):
-        return layers.but(layers=_without_late(layers.layers, late))
+        return layers.replace(layers=_without_late(layers.layers, late))
     return ReadEarly(layers.name, layers.layers, layers.count, late) if late else layers
 
 

@@ -14,7 +14,7 @@ from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, floor_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Linear, Norm, PositionVectors, Stored, parameter
+from tfcalc.nn.basic import Linear, Norm, Parameter, PositionVectors, parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.encoder import Layers, through
@@ -90,10 +90,10 @@ class ImageEmbeddings(Module):
 
     kind = "embedding"
 
-    tokens: tuple[Stored, ...]
+    tokens: tuple[Parameter, ...]
     patches: Module
     positions: Module | None
-    unread: tuple[Stored, ...] = ()
+    unread: tuple[Parameter, ...] = ()
     dropped: bool = False
     of_patches: bool = False
 
@@ -115,7 +115,7 @@ class ImageEmbeddings(Module):
         return beside(parts, (b, ctx.stream.length, h))
 
 
-def _rows(token: Stored) -> tuple[Num, ...]:
+def _rows(token: Parameter) -> tuple[Num, ...]:
     """How many vectors it is."""
     shape = token.tensor.shape
     return shape[:-1] or (1,)
@@ -217,7 +217,7 @@ class Tower(Module):
         return self.norm(first(x), ctx) if self.alone and self.norm is not None else first(x)
 
 
-class OpenTower(Tower):
+class InlineTower(Tower):
     """One whose embeddings are no module of their own."""
 
     @property
@@ -337,7 +337,7 @@ class WindowedAttention(Attention):
     causal: bool = False
     windows: Num | None = None
     patches: Num = 1
-    position_table: Stored | None = None
+    position_table: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of all patches of an image, window by window."""
@@ -366,7 +366,7 @@ class AlongSides(WindowedAttention):
     """
 
     sides: tuple[Num, ...] = ()
-    tables: tuple[Stored, ...] = ()
+    tables: tuple[Parameter, ...] = ()
 
     def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         for table, side in zip(self.tables, self.sides, strict=True):
@@ -374,7 +374,7 @@ class AlongSides(WindowedAttention):
         return super()._attended(q, k, v, ctx, name)
 
 
-def _along(q: Tensor, table: Stored, side: Num, keys: Num) -> Tensor:
+def _along(q: Tensor, table: Parameter, side: Num, keys: Num) -> Tensor:
     """``Q Rᵀ``: each head's query with a vector for each distance along a side, ``2·t·r·a·d`` FLOPs."""
     trace, (b, a, l, d) = q.trace, q.shape
     places = trace.new((side, side), "int64", "distances")
@@ -398,7 +398,7 @@ class LayerScale(PreNorm):
     Source: Touvron et al. 2021 (CaiT, arXiv 2103.17239), eq. 4.
     """
 
-    scalers: tuple[Stored, ...] = ()
+    scalers: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
@@ -464,7 +464,7 @@ def positions(c: Config, name: str, further: int = 0, *, looked_up: str = "") ->
 
 def embeddings(
     c: Config,
-    tokens: Sequence[Stored] | Sequence[str],
+    tokens: Sequence[Parameter] | Sequence[str],
     patches: Module,
     positions: Module | None,
     unread: Sequence[str] = (),
@@ -536,7 +536,7 @@ def reconstruction(c: Config, base: Module) -> Module:
 
 def nested(c: Config, name: str) -> Module:
     """The base model of a nested config, under the name that the whole gives it."""
-    return find(c.model_type).base(c).but(name=name)
+    return find(c.model_type).base(c).replace(name=name)
 
 
 def nested_as(c: Config, kind: type[M], name: str) -> M:
