@@ -12,7 +12,7 @@ from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul
 from tfcalc.core.recomputation import as_run
 from tfcalc.nn.context import Context
 from tfcalc.nn.counted import counted_on
-from tfcalc.nn.frames import Convolution
+from tfcalc.zoo.blocks.sound import Convolution
 
 GEMMA = {
     "model_type": "gemma2",

@@ -10,14 +10,13 @@ from tests.conftest import recorded
 from tfcalc import Transformer, Workload, flops
 from tfcalc.core.component import Component
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.classic import Layer
 from tfcalc.nn.context import Context, Memory
-from tfcalc.nn.cross_attention import CrossAttention
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Module
 from tfcalc.tape.counting import Counting
+from tfcalc.zoo.classic import Layer
 
 ROWS = recorded("modules.public.jsonl")
 

@@ -1,6 +1,6 @@
 """families.jsonl, the index of the families and what transformers declares: ``python -m tools.defaults [--write]``.
 
-For every model type that a module of ``families/`` registers, or that it reads nested in another, the fields that are
+For every model type that a module of ``zoo/`` registers, or that it reads nested in another, the fields that are
 read, with their other names and defaults in transformers' config class: what a class makes of other fields
 (``__post_init__``) is the family's to know. Which fields are read is seen by building the model with every head, at its
 defaults and at random configs, and the presets. Then the class that transformers' Auto classes make, if the family has
@@ -34,7 +34,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload
 
-FOLDER = Path(family.__file__).parents[1] / "families"
+FOLDER = Path(family.__file__).parents[1] / "zoo"
 DRAWS = 20
 AUTO = (
     "FOR_SEQ_TO_SEQ_CAUSAL_LM_",
@@ -51,11 +51,11 @@ RUNS = (Workload(), Workload(attention="causal"), Workload(phase="train"), Workl
 
 
 def registered() -> dict[str, str]:
-    """All model types that the modules of families/ register, with the module of each."""
+    """All model types that the modules of zoo/ register, with the module of each."""
     for path in sorted(FOLDER.glob("*.py")):
-        import_module(f"tfcalc.families.{path.stem}")
+        import_module(f"tfcalc.zoo.{path.stem}")
     modules = {name: one.base.__module__.rpartition(".") for name, one in sorted(FAMILIES.items())}
-    return {name: module for name, (package, _, module) in modules.items() if package == "tfcalc.families"}
+    return {name: module for name, (package, _, module) in modules.items() if package == "tfcalc.zoo"}
 
 
 @cache

@@ -38,11 +38,11 @@ from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.core.notation import write
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
-from tfcalc.families.transformer import POSITIONS, TABLES, Transformer
-from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.report import polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import POSITIONS, TABLES, Transformer
+from tfcalc.zoo.transformer_check import FOR_DISTANCES
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
 from tools.docs_budgets import TABLES_OF_BUDGETS

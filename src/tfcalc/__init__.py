@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.exercises import quiz
-    from tfcalc.families.transformer import Transformer
     from tfcalc.plans import Serving, Training, training_preset
     from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
+    from tfcalc.zoo.transformer import Transformer
 
 _HOME = {
     "Comparison": "analysis.side_by_side",
@@ -60,7 +60,7 @@ _HOME = {
     "fits": "answers.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
-    "Transformer": "families.transformer",
+    "Transformer": "zoo.transformer",
     "Unavailable": "errors",
     "UsageError": "errors",
     "Workload": "workload",

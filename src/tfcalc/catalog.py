@@ -15,7 +15,7 @@ from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
 FOLDER = Path(__file__).parent / "models"
 INDEX = FOLDER / "index.jsonl"
@@ -66,7 +66,7 @@ class Preset(NamedTuple):
         """Build the model; ``treat_as`` is the ``model_type`` to read its config as, if not its own."""
         if self.config or treat_as:
             return from_config(self.config, name=self.name, treat_as=treat_as, dtype_note=self.dtype_note)
-        from tfcalc.families.transformer import Transformer
+        from tfcalc.zoo.transformer import Transformer
 
         return Transformer(**self.fields)
 

@@ -22,7 +22,7 @@ def tree(model: Model, workload: Workload | None = None, *, general: bool = Fals
     """Return the component tree with a sympy symbol for every size: its measures are sympy expressions.
 
     >>> from tfcalc.core.measure import params
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> tree(Transformer()).total(params).expand()
     28*h**2*n + 32*h*n + 4*h
     """

@@ -17,8 +17,8 @@ from tfcalc import Transformer, Workload, flops, formula, params
 from tfcalc.core.notation import ASCII, write
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import Floor, Minimum, Polynomial, symbols
-from tfcalc.families.transformer import PATTERNS
 from tfcalc.symbolic import sympy_symbol, to_sympy
+from tfcalc.zoo.transformer import PATTERNS
 
 SEES: dict[str, Callable[[int, int, int], bool]] = {
     "local": lambda i, j, k: abs(i - j) <= k,

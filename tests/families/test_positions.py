@@ -10,7 +10,7 @@ from tfcalc import Transformer, Workload, formula, memory, params
 from tfcalc.core.component import Measure
 from tfcalc.core.measure import buffer_elements, elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.errors import InvalidModel
-from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS
+from tfcalc.zoo.transformer import INSIDE_ATTENTION, POSITIONS
 
 H, A, N, V, D, B, T = 24, 4, 3, 50, 5, 6, 40
 WIDTH = H // A

@@ -18,9 +18,9 @@ from tfcalc.cli.commands import command
 from tfcalc.cli.main import main
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.conventions import Conventions
-from tfcalc.families.transformer import Transformer
 from tfcalc.plans import Serving, Training
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 BASES = {
     "params": [

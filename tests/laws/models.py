@@ -8,18 +8,10 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tfcalc import Transformer, Workload
-from tfcalc.families.transformer import (
-    FINAL_NORMS,
-    INSIDE_ATTENTION,
-    KINDS,
-    OUTPUT_HEADS,
-    PATTERNS,
-    POSITIONS,
-    TABLES,
-)
-from tfcalc.families.transformer_check import FOR_DISTANCES
 from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import KERNELS, PAIRS, PHASES
+from tfcalc.zoo.transformer import FINAL_NORMS, INSIDE_ATTENTION, KINDS, OUTPUT_HEADS, PATTERNS, POSITIONS, TABLES
+from tfcalc.zoo.transformer_check import FOR_DISTANCES
 
 
 def sizes(largest: int = 64) -> st.SearchStrategy[int]:

@@ -30,7 +30,20 @@ DRAWN = 6
 """Configs of each model type, beside its defaults."""
 DIGITS = 8
 REFUSED = "refused"
-CLASSES: dict[str, str] = {}
+CLASSES: dict[str, str] = {
+    "AudioLanguageModel": "Listener",
+    "InlineDecoder": "OpenDecoder",
+    "InlineTower": "OpenTower",
+    "ModelWithHead": "ModelWithHead",
+    "NormAfterSublayer": "Behind",
+    "PaddedEncoder": "FilledEncoder",
+    "PaddedStack": "FilledStack",
+    "Parameter": "Stored",
+    "PreNormSharedNorm": "PreNormBeside",
+    "Replicated": "Several",
+    "Routing": "Routing",
+    "VisionLanguageModel": "ImageReader",
+}
 """Of a class that was renamed: its name today, and the one that was recorded."""
 FIELDS: dict[str, str] = {}
 """Of a field that was renamed, ``Class.field`` of today and the field's name that was recorded."""

@@ -10,9 +10,9 @@ import pytest
 
 from tfcalc import Transformer, Workload
 from tfcalc.core.component import Component
-from tfcalc.families import textbook
 from tfcalc.nn.counted import counted
 from tfcalc.symbols import with_symbols
+from tfcalc.zoo import textbook
 
 TABLES = (
     {"positions": "none"},

@@ -12,7 +12,7 @@ from tfcalc.catalog import load
 from tfcalc.cli.commands import command
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.families.transformer import Transformer
+from tfcalc.zoo.transformer import Transformer
 
 SOUGHT = ("n_layers", "encoder_layers", "decoder_layers", "d_model", "d_ff", "vocab_size")
 

@@ -16,7 +16,6 @@ from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
 from tfcalc.core.cost import Cached, Elementwise
-from tfcalc.families import kit
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -31,6 +30,7 @@ from tfcalc.tape.call import Call, Leaf, MatMul
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
+from tfcalc.zoo.blocks import decoders as kit
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = pytest.mark.torch
@@ -107,7 +107,7 @@ def pairs(c: Config) -> Module:
         maps = (Linear(f"{name}_q", h, a * d, "Q"),)
         return kind(name, a, g, d, d, maps, (), Linear(f"{name}_o", a * d, h, "O"), gate=Linear(f"{name}_g", h, a * d))
 
-    subs = (reader("first", Gated), kit.gated(c), reader("second", Reading), kit.gated(c).but(name="mlp_2"))
+    subs = (reader("first", Gated), kit.gated(c), reader("second", Reading), kit.gated(c).replace(name="mlp_2"))
     norms = tuple(Norm(f"norm_{place}", "rmsnorm", h) for place in range(4))
     keys, values = Linear("keys", h, g * d, "K"), Linear("values", h, g * d, "V")
     return kit.decoder(c, Pair("layers", subs, norms, keys=keys, values=values))
@@ -147,7 +147,7 @@ class Memory(Module):
             leaf=Leaf("memory", "scan"),
             saves_result=True,
         )
-        made = x.trace.compose(call, lambda: self._read(q, k, v, decay))
+        made = x.trace.composite(call, lambda: self._read(q, k, v, decay))
         return self.output(reshape(made, *x.shape[:2], self.heads * d))
 
     def _read(self, q: Tensor, k: Tensor, v: Tensor, decay: Tensor) -> Tensor:

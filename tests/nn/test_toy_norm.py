@@ -19,10 +19,8 @@ from tfcalc.core.cost import Cost, Elementwise
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.tensors import tensors
-from tfcalc.families import kit
-from tfcalc.families.windows import both, windows
 from tfcalc.nn.context import Context
-from tfcalc.nn.layers import Behind
+from tfcalc.nn.layers import NormAfterSublayer
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, mul, shifted
 from tfcalc.ops.rows import inverse_rms
@@ -31,6 +29,8 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
+from tfcalc.zoo.blocks import decoders as kit
+from tfcalc.zoo.blocks.layers import both, windows
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytest.importorskip("transformers")
@@ -83,7 +83,7 @@ class GroupedNorm(Module):
         # square, sum, times 1/rms, times 1 + γ, plus β; backward: g·(1 + γ), x̂, its mean (2), dx (3), dγ (2), dβ
         work = (Elementwise("grouped rmsnorm", x.elements, forward=5, backward=10),)
         call = Call("grouped rmsnorm", (x, weight, bias), x.shape, x.dtype, elementwise=work, saves_result=True)
-        return x.trace.compose(call, lambda: self._kernels(x, weight, bias))
+        return x.trace.composite(call, lambda: self._kernels(x, weight, bias))
 
     def _kernels(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         trace, shape, dtype = x.trace, x.shape, x.dtype
@@ -105,10 +105,10 @@ def toy_grouped(c: Config) -> Module:
 
     def layer(window: int | None) -> Module:
         norms = norm("post_attention_layernorm"), norm("post_feedforward_layernorm")
-        return Behind("layers", (kit.attention(c, window=window), kit.gated(c)), norms)
+        return NormAfterSublayer("layers", (kit.attention(c, window=window), kit.gated(c)), norms)
 
     every_third = windows(c, lambda place: place % 3 == 2)
-    return kit.decoder(c, layer, every_third, masks=both(c)).but(norm=norm("norm"))
+    return kit.decoder(c, layer, every_third, masks=both(c)).replace(norm=norm("norm"))
 
 
 # --- the same mathematics in PyTorch

@@ -16,7 +16,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import elementwise_flops, matmul_flops, params
 from tfcalc.nn.counted import counted
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
@@ -31,10 +31,10 @@ def published(row: dict[str, Any]) -> Module:
     model = load(NAMES.get(row["model"], row["model"])).module()
     if row["model"] != "gpt-2":
         return model
-    assert isinstance(model, WithHead)
+    assert isinstance(model, ModelWithHead)
     assert isinstance(model.base, Decoder)
-    model = model.but(base=model.base.but(added=()))
-    return model.but(head=model.output.but(tied_to=None)) if row["untied"] else model
+    model = model.replace(base=model.base.replace(added=()))
+    return model.replace(head=model.output.replace(tied_to=None)) if row["untied"] else model
 
 
 def held(module: Module, at: Layout) -> Component:
@@ -51,7 +51,7 @@ def test_each_rank_holds_what_megatron_core_builds_there(row: dict[str, Any]) ->
 @pytest.mark.parametrize("row", RANKS, ids=lambda row: "-".join(str(value) for value in row.values()))
 def test_a_vocabulary_is_filled_up_as_megatron_fills_it_up(row: dict[str, Any]) -> None:
     module = published(row)
-    assert isinstance(module, WithHead)
+    assert isinstance(module, ModelWithHead)
     assert Layout(tp=row["tp"]).share_of_words(module.output.fan_out) * row["tp"] == row["padded_vocab"]
 
 
@@ -113,7 +113,7 @@ def test_chunks_of_a_stage_stand_apart() -> None:
     """Megatron-core: chunk j of rank r has layers j·n/v + r·n/(pv) and those behind it; SmolLM3's fourth are apart."""
     config = {"model_type": "smollm3", "num_hidden_layers": 16, "no_rope_layer_interval": 4}
     module = HFModel(config).module()
-    assert isinstance(module, WithHead)
+    assert isinstance(module, ModelWithHead)
     assert isinstance(module.base, Decoder)
     rotated = [layer.subs[0].rope is not None for layer in module.base.layers.layers]  # type: ignore[attr-defined]
     for stage in (0, 1):

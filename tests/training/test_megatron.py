@@ -16,17 +16,17 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import divide
 from tfcalc.core.polynomial import symbols
-from tfcalc.families.transformer import Transformer
 from tfcalc.model import Model
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device as piece_of
+from tfcalc.zoo.transformer import Transformer
 
 GIB = 2**30
 S, V, T = 2048, 51200, 8  # section 6: sequence length, vocabulary and tensor parallel size of all four models
@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
         base = Decoder("model", words, stack, Norm("final_norm", "layernorm", h) if self.final_norm else None)
         if self.vocab_size is None:
             return base
-        return WithHead("GPT", base, Linear("output", h, self.vocab_size, "vocab", kind="output"))
+        return ModelWithHead("GPT", base, Linear("output", h, self.vocab_size, "vocab", kind="output"))
 
 
 def activations(

@@ -20,9 +20,9 @@ from hypothesis import strategies as st  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from tests.examples import examples  # noqa: E402
-from tfcalc.families.transformer import POSITIONS  # noqa: E402
 from tfcalc.verify.count import NOT_BUILT, verify  # noqa: E402
 from tfcalc.verify.reference import build  # noqa: E402
+from tfcalc.zoo.transformer import POSITIONS  # noqa: E402
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "torch.nn.Transformer()": {},

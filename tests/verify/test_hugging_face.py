@@ -34,9 +34,9 @@ def test_a_config_agrees_with_transformers(tfcalc: Program, tmp_path: Path) -> N
 
 
 def test_a_leaf_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tfcalc.families import layers
     from tfcalc.nn.basic import Linear
     from tfcalc.verify.count import verify
+    from tfcalc.zoo.blocks import layers
 
     def wrong(name: str, fan_in: Any, fan_out: Any, *rest: Any) -> Linear:
         return Linear(name, fan_in, fan_out + (name.startswith(("gate", "up", "down"))), *rest)

@@ -9,7 +9,7 @@ import pytest
 from tfcalc import Transformer, Workload
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.core.measure import params as count
-from tfcalc.families.transformer import INSIDE_ATTENTION
+from tfcalc.zoo.transformer import INSIDE_ATTENTION
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]

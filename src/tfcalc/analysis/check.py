@@ -303,7 +303,7 @@ def check(
     >>> print(check("mha", "3h² + 4h").verdict())
     no: 4h² + 4h is h² more; h² is W_O
     """
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     model = Transformer() if model is None else model
     run = asked_run(model, workload) if hasattr(model, "tree") else workload

@@ -80,7 +80,7 @@ class Facts(NamedTuple):
 def facts(model: Model, tree: Component) -> Facts:
     """The sizes of ``model``; ``tree`` is its own, where experts are counted, and decoding the heads in the cache.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> from tfcalc.workload import Workload
     >>> facts(Transformer(), Transformer().tree(Workload())).in_words()
     'encoder-decoder, 6 + 6 layers, hidden 512, 8 heads of 64, FFN 2,048, fp32'

@@ -206,7 +206,7 @@ def formulas(
     >>> found["encoder-layer"].forms.params.at({"h": 512}), f"{found['encoder-layer'].error.fraction:.2%}"
     (3152384, '0.21%')
     """
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)

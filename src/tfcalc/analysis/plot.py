@@ -203,7 +203,7 @@ def plot(
         InvalidModel: there is no such model at one of the values.
         UsageError: a size or a part is not known, the size changes nothing, or there are too many values.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> grown = plot(Transformer(kind="encoder"), "seq_len", [512, 8192], ["attention", "ffn"])
     >>> grown.crossings[0].at, grown.parts["ffn"][0]
     (1024, 12884901888)

@@ -67,7 +67,7 @@ class Unlike(Exception):
 def shape_of(root: Component, run: Workload) -> tuple[Shape, dict[str, str]]:
     """The sizes of a model's tree, and in what it differs from GPT-2, each in words.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> tree = Transformer(kind="decoder", n_kv_heads=2, vocab_size=100, positions="none").tree(Workload())
     >>> shape_of(tree, Workload())[1]
     {'grouped': 'grouped-query heads (2 for 8)'}

@@ -16,7 +16,6 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.tensors import LAYERS
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.model import Model
 from tfcalc.nn.counted import counted_by
 from tfcalc.report.shapes import Axes, Made, MatrixProduct, Shapes
@@ -25,6 +24,7 @@ from tfcalc.tape.shaping import Multiplied, Result, Shaping
 from tfcalc.tape.tensor import Shape
 from tfcalc.tape.trace import Group
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 
 def shapes(

@@ -67,7 +67,7 @@ def six_nd(params: int, tokens: int) -> int:
 def counted(root: Component, of: Measure = active_params) -> Counted:
     """N in its two definitions; of experts, those that are active.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> from tfcalc.workload import Workload
     >>> counted(Transformer(kind="encoder", vocab_size=1000, positions="none").tree(Workload()))
     Counted(every=19939328, without_embeddings=19427328)

@@ -162,7 +162,7 @@ def with_some_vocabulary(model: Model, target: str) -> Model:
 def find(root: Node, target: str) -> Node:
     """The first node that ``target`` names. Raises UsageError with the nearest names where there is none.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> from tfcalc.workload import Workload
     >>> find(Transformer().tree(Workload()).root(), "cross-mha").path
     'core.decoder.layer.cross_attention'

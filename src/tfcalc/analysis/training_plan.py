@@ -11,8 +11,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
-from tfcalc.families.transformer import Transformer
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.serving.weight_formats import PLAIN, format_named
 from tfcalc.tape.numerics import Numerics
@@ -22,6 +21,7 @@ from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import packed
 from tfcalc.training.precisions import Precision, precision
 from tfcalc.training.sharding import Placement
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -160,7 +160,7 @@ def check_code(model: Model, run: Workload, plan: Training) -> None:
     if plan.loss != "auto":
         if not isinstance(model, HFModel) or plan.backend == MEGATRON:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
-        if not any(isinstance(each, WithHead) for each in model.module().all_of()):
+        if not any(isinstance(each, ModelWithHead) for each in model.module().all_of()):
             raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
     if plan.compile:
         why = _not_compiled(model, run, plan)

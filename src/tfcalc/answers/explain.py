@@ -18,11 +18,11 @@ from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
 from tfcalc.core.items import steps as forward_steps
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
-from tfcalc.families.transformer import Transformer
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.opened import open_answer
 from tfcalc.report.paths import dotted
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -86,7 +86,7 @@ def fits(
         InvalidModel: as in :func:`memory`.
         UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
     >>> found.fits, found.headroom
     (False, -76562176)

@@ -181,7 +181,7 @@ def compare_conventions(model: Model, workload: Workload | None = None) -> Flops
     formula is not about the model, its row has the reason and no number. Raises UsageError for another phase, and
     InvalidModel as :func:`~tfcalc.flops`.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> gpt = Transformer(kind="decoder", vocab_size=1000, positions="none")
     >>> found = compare_conventions(gpt, Workload(phase="train"))
     >>> found.row("Megatron-LM").flops == found.exact_flops

@@ -266,7 +266,7 @@ def flops_of_run(
     :func:`~tfcalc.flops`, UsageError for tokens that are none, or a workload that is no training step.
 
     >>> from tfcalc.answers.flops import flops
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> flops_of_run(Transformer(), 5120, Workload(phase="train")).answer == 10 * flops(
     ...     Transformer(), Workload(phase="train")
     ... ).answer

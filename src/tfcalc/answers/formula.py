@@ -85,7 +85,7 @@ def formula(
     >>> print(formula("ffn", general=True), "|", formula("core", "time"))
     2hf + h + f | O(n(lh² + l²h))
     """
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)

@@ -551,7 +551,7 @@ def memory(
 
     At rest nothing runs: no gradients, activations or cache. A tied weight is stored once, buffers in 16 bits or more.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> memory(Transformer()).answer
     176562176
     """

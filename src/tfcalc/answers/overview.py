@@ -509,7 +509,7 @@ def overview(
     Raises:
         InvalidModel: the model, or the model on this workload, makes no sense.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> found = overview(Transformer())
     >>> found.answer, found.weights["fp32"]
     (44140544, 176562176)

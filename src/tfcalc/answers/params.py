@@ -266,7 +266,7 @@ def params(
         InvalidModel: no model has these sizes.
         UsageError: a field of ``training`` that changes no parameters.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> params(Transformer()).answer
     44140544
     >>> import tfcalc

@@ -189,7 +189,7 @@ def utilisation(
     MFU leaves out recomputation, HFU counts all that ``workload`` runs. Raises UsageError for a rate, a peak or
     a number of GPUs that is not above 0, and InvalidModel as :func:`~tfcalc.flops`.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> used = utilisation(Transformer(), 100_000, Machines(peak=312e12))
     >>> used.model_share == used.model_flops_of_token * 100_000 / 312_000_000_000_000
     True

@@ -66,7 +66,7 @@ def sweep(
         UsageError: a name is not a size, or changes nothing of what is asked; points are none or too many.
         Unavailable: numpy is not installed.
 
-    >>> from tfcalc.families.transformer import Transformer
+    >>> from tfcalc.zoo.transformer import Transformer
     >>> swept = sweep(Transformer(), d_model=[512, 1024], n_layers=6)
     >>> swept.values.tolist(), swept.unit
     ([44140544, 176361472], 'params')

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from tfcalc.core.number import floor_div
 from tfcalc.nn.context import Context
-from tfcalc.nn.filled import BlockAttention
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.products import matmul
@@ -14,6 +13,7 @@ from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import cat, part, reshape, select, split, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.blocked_attention import BlockAttention
 
 
 def block_sparse(mixer: BlockAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

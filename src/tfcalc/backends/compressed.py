@@ -5,9 +5,8 @@ from __future__ import annotations
 from tfcalc.backends.rotation import key, rotated
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
-from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
 from tfcalc.nn.context import Context
-from tfcalc.nn.rope import Rope
+from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import written
 from tfcalc.ops.products import matmul
@@ -16,6 +15,7 @@ from tfcalc.ops.select import masked_fill
 from tfcalc.ops.shapes import expand, part, reshape, split, transpose, unsqueeze
 from tfcalc.ops.streams import sums
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.deepseek_v4 import CompressedAttention, CompressedIndexer, Compressor
 
 KEYS = 2
 """Number of tensors that keys are computed from: values and gates."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.delta import GatedDeltaNet
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, loop
@@ -15,6 +14,7 @@ from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.state_space import GatedDeltaNet
 
 
 def gated_delta(

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context
-from tfcalc.nn.mixture import CappedExperts, Experts, PlainExperts, Routed
-from tfcalc.nn.shortcut import IdleExperts
-from tfcalc.nn.switch import Networks
+from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts, Routing
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul
@@ -22,12 +20,13 @@ from tfcalc.ops.select import index
 from tfcalc.ops.shapes import copied, reshape, split, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.latent import IdleExperts
 
 Products = Callable[[Linear, Tensor], Tensor]
 """Function that applies one linear map of the experts to all rows."""
 
 
-def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def grouped(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Run experts on rows sorted by expert, and restore the order; both permutations are saved."""
     trace, pairs = x.trace, _pairs(sent)
     sorted_, order = _places(x, pairs, "sorted experts"), _places(x, pairs, "order")
@@ -50,7 +49,7 @@ def grouped(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
-def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def batched(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Multiply each row with a copy of its expert's matrix; these copies are saved."""
     trace, pairs, chosen = x.trace, _pairs(sent), sent.chosen
     assert chosen is not None
@@ -70,7 +69,7 @@ def batched(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.to(summed(made, x.rows), x.dtype)
 
 
-def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def every(experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Run Llama 4's experts: each reads a copy of all tokens, times their weights."""
     trace, count = x.trace, experts.count
     rows = copied(x, (count * x.rows, x.width), "repeat")
@@ -85,7 +84,7 @@ def every(experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
     return trace.call(Call("sum", (made,), x.shape, made.dtype))
 
 
-def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def networks(experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Run experts that are modules of their own in a Python loop, as if all rows were one expert's.
 
     The indices of tokens are two numbers per pair of token and expert, in one tensor (torch.where).
@@ -108,7 +107,7 @@ def networks(experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor
     return added_to_rows(trace.to(made, x.dtype), places, x.rows)
 
 
-def some_idle(experts: IdleExperts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Run experts of which some return their input (zero-computation experts), with an equal share of tokens."""
     trace, pairs = x.trace, _pairs(sent)
     busy = floor_div(pairs * experts.down.count, experts.up.count)
@@ -168,7 +167,7 @@ def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Te
         return [rows.trace.weight(tensor, experts.count) for tensor in map_.held().weights]
 
 
-def _pairs(sent: Routed) -> Num:
+def _pairs(sent: Routing) -> Num:
     """Return the number of pairs of a token and an expert."""
     assert sent.chosen is not None
     return sent.chosen.elements

@@ -6,7 +6,6 @@ from tfcalc.backends.delta import chunked, of_length_one
 from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, scaled, shifted
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, growing, loop
@@ -15,6 +14,7 @@ from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.zoo.kimi_linear import ForgetGate, KimiDelta
 
 
 def forgetting(gate: ForgetGate, ctx: Context, x: Tensor) -> Tensor:

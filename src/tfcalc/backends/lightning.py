@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.context import Context
-from tfcalc.nn.lightning import LightningAttention
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import part, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.minimax import LightningAttention
 
 
 def lightning(mixer: LightningAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

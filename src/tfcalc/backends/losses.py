@@ -7,7 +7,7 @@ from typing import Protocol
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.products import linear as product
@@ -34,7 +34,7 @@ class LossCode(Protocol):
         """Compute the loss of these logits."""
         ...
 
-    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+    def labels(self, model: ModelWithHead, ids: Tensor) -> Tensor:
         """Return the labels."""
         ...
 
@@ -50,7 +50,7 @@ def in_chunks(length: Num) -> list[Num]:
     return [floor_div(length + more, CHUNKS) for more in reversed(range(CHUNKS))]
 
 
-def chunked(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def chunked(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Compute all logits in chunks of tokens; each chunk's loss is computed from its own copy in fp32.
 
     Source: torchtune's TransformerDecoder.chunked_output and CEWithChunkedOutputLoss (torchtune/modules/transformer.py
@@ -67,7 +67,7 @@ def chunked(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Contex
     return _summed(losses)
 
 
-def linear(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def linear(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Select vectors of tokens that have labels; compute logits and loss of each chunk of these.
 
     All tokens are assumed to have labels.
@@ -83,7 +83,7 @@ def linear(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context
     return _summed([_loss(code, model, model.logits(chunk, ctx), targets) for chunk in chunks])
 
 
-def checkpointed(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def checkpointed(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Select tokens that have labels; compute the logits of 256 at a time in forward, and recompute them in backward.
 
     All tokens are assumed to have labels. At most three whole chunks run: further ones add nothing to the peak. TRL's
@@ -108,7 +108,7 @@ def checkpointed(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: C
     return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
-def _loss(code: LossCode, model: WithHead, logits: Tensor, targets: Tensor) -> Tensor:
+def _loss(code: LossCode, model: ModelWithHead, logits: Tensor, targets: Tensor) -> Tensor:
     """Compute the sum of the losses of these rows."""
     return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets))
 
@@ -121,7 +121,7 @@ def _summed(losses: list[Tensor]) -> Tensor:
     return total
 
 
-def fused(code: LossCode, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+def fused(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
     """Compute the loss of ``x W + b`` in one kernel: saves no logits but the gradients of x, W and b, made in forward.
 
     It computes logits of a few rows at a time, which are about as large as x.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.mamba2 import Mamba2
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.shapes import cat, contiguous, copied, pad, part, permute, reshape, select, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.zoo.blocks.state_space import Mamba2
 
 
 def state_space(mixer: Mamba2, ctx: Context, x: Tensor, b: Tensor, c: Tensor, step: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.core.number import Num, floor_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.context import Context
-from tfcalc.nn.mlstm import MatrixLSTM
 from tfcalc.ops.elementwise import add, filled, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import matmul
@@ -13,6 +12,7 @@ from tfcalc.ops.rows import highest
 from tfcalc.ops.select import row_sums
 from tfcalc.ops.shapes import cat, contiguous, copied, narrow, part, reshape, select, stack, transpose, unsqueeze
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.xlstm import MatrixLSTM
 
 
 def matrix_lstm(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.nn.context import Context
-from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.positions import RelativeBias
 from tfcalc.ops.shapes import contiguous
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter

@@ -6,7 +6,7 @@ from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.nn.rope import Rope
+from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, mul, scaled
 from tfcalc.ops.shapes import cat, copied, part, reshape, split, stack, transpose
 from tfcalc.tape.call import Call

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.backends.activations import activation
-from tfcalc.nn.every_expert import RouterOfAll
-from tfcalc.nn.mixture import Routed, Router, SparseMixer
-from tfcalc.nn.weighed_shared import RouterOfShared
+from tfcalc.nn.mixture import Router, Routing, SparseMixer
 from tfcalc.ops.elementwise import add, pointwise, scaled, widest
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import log_sum_exp, softmax
@@ -14,9 +12,11 @@ from tfcalc.ops.shapes import cat, part
 from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.experts import RouterOfAll
+from tfcalc.zoo.inkling import RouterOfShared
 
 
-def routed(router: Router, x: Tensor) -> Routed:
+def routed(router: Router, x: Tensor) -> Routing:
     """Return the weights and the indices of each token's experts."""
     trace = x.trace
     assert isinstance(trace, Interpreter)
@@ -37,7 +37,7 @@ def routed(router: Router, x: Tensor) -> Routed:
     return routing._replace(weights=trace.to(routing.weights, formats[router.result]))
 
 
-def _of_scores(router: Router, x: Tensor) -> Routed:
+def _of_scores(router: Router, x: Tensor) -> Routing:
     """Take the largest of all scores, or, with a correction bias, gather those of the experts that it chose."""
     logits = _logits(router, x)
     scores = softmax(logits, "float32") if router.scores == "softmax" else activation(router.scores, logits)
@@ -46,16 +46,16 @@ def _of_scores(router: Router, x: Tensor) -> Routed:
     weights, chosen = (gather if router.corrected else topk)(scores, router.chosen)
     if router.normalized:
         weights = _normalized(router, weights)
-    return Routed(scaled(weights) if router.scales else weights, chosen, logits)
+    return Routing(scaled(weights) if router.scales else weights, chosen, logits)
 
 
-def _of_best(router: Router, x: Tensor) -> Routed:
+def _of_best(router: Router, x: Tensor) -> Routing:
     """Take the largest logits, then their softmax or sigmoid."""
     logits = _logits(router, x)
     best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
     formats = {"": None, "own": best.dtype, "float32": "float32"}
     weights = softmax(best, formats[router.softmax_in]) if router.scores == "softmax" else pointwise("sigmoid", best)
-    return Routed(_normalized(router, weights) if router.normalized else weights, chosen, logits)
+    return Routing(_normalized(router, weights) if router.normalized else weights, chosen, logits)
 
 
 def _logits(router: Router, x: Tensor) -> Tensor:
@@ -85,32 +85,32 @@ def _divided(x: Tensor, total: Tensor) -> Tensor:
     return x.trace.call(Call("div", (x, total), x.shape, widest(x.dtype, total.dtype), saves=(x, total)))
 
 
-def _of_all(router: RouterOfAll, x: Tensor) -> Routed:
+def _of_all(router: RouterOfAll, x: Tensor) -> Routing:
     """Llama 4's router: scores that are not among the largest are 0."""
     trace, logits = x.trace, router.forward(x)
     best, chosen = topk(logits, router.chosen)
     scores = trace.call(Call("scatter_", (best,), logits.shape, logits.dtype, saves=(chosen,)))
-    return Routed(trace.to(pointwise("sigmoid", trace.to(scores, "float32")), logits.dtype), chosen, logits)
+    return Routing(trace.to(pointwise("sigmoid", trace.to(scores, "float32")), logits.dtype), chosen, logits)
 
 
-def _with_shared(router: RouterOfShared, x: Tensor) -> Routed:
+def _with_shared(router: RouterOfShared, x: Tensor) -> Routing:
     """Inkling's router: selects without a gradient; the logarithms of scores are normalized by their sum."""
     logits = _logits(router, x)
     with x.trace.without_gradients():
         pointwise("sigmoid", logits)
     weights, chosen = gather(part(logits, 1, router.fan_out - router.shared), router.chosen)
     best = pointwise("logsigmoid", cat([weights, part(logits, 1, router.shared)]))
-    return Routed(pointwise("exp", add(best, log_sum_exp(best))), chosen, logits)
+    return Routing(pointwise("exp", add(best, log_sum_exp(best))), chosen, logits)
 
 
-def _drawn_twice(router: SparseMixer, x: Tensor) -> Routed:
+def _drawn_twice(router: SparseMixer, x: Tensor) -> Routing:
     """Route by transformers' ``sparsemixer`` (Phi-3.5-MoE)."""
     trace, logits = x.trace, router.forward(x)
     first, place = _drawn(logits)
     others = trace.call(Call("scatter", (logits,), logits.shape, logits.dtype, saves=(place,)))
     second, _ = _drawn(others)
     chosen = trace.new((*logits.shape[:-1], router.chosen), "int64", "experts chosen")
-    return Routed(cat([first, second]), chosen, logits)
+    return Routing(cat([first, second]), chosen, logits)
 
 
 def _drawn(scores: Tensor) -> tuple[Tensor, Tensor]:

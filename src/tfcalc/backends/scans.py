@@ -13,27 +13,24 @@ from tfcalc.backends.mamba2 import state_space
 from tfcalc.backends.mlstm import matrix_lstm
 from tfcalc.backends.sliding import sliding
 from tfcalc.core.traced import value_of
-from tfcalc.nn.compressed import CompressedAttention, CompressedIndexer, Compressor
 from tfcalc.nn.context import Context
-from tfcalc.nn.delta import GatedDeltaNet, JointDeltaNet
-from tfcalc.nn.filled import BlockAttention
-from tfcalc.nn.griffin import RGLRU
-from tfcalc.nn.kimi_delta import ForgetGate, KimiDelta
-from tfcalc.nn.lightning import LightningAttention
-from tfcalc.nn.mamba import Mamba
-from tfcalc.nn.mamba2 import Mamba2
-from tfcalc.nn.mamba_heads import MambaOfHeads
-from tfcalc.nn.mlstm import MatrixLSTM
 from tfcalc.nn.module import Module
-from tfcalc.nn.multiplied import MultipliedMamba2
-from tfcalc.nn.rwkv import TimeMixing
-from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import cat, contiguous, reshape, select, stack, transpose, unsqueeze
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Tensor
+from tfcalc.zoo.blocks.blocked_attention import BlockAttention, SlidingAttention
+from tfcalc.zoo.blocks.state_space import GatedDeltaNet, JointDeltaNet, Mamba, Mamba2
+from tfcalc.zoo.deepseek_v4 import CompressedAttention, CompressedIndexer, Compressor
+from tfcalc.zoo.hybrid import MultipliedMamba2
+from tfcalc.zoo.kimi_linear import ForgetGate, KimiDelta
+from tfcalc.zoo.minimax import LightningAttention
+from tfcalc.zoo.recurrent_gemma import RGLRU
+from tfcalc.zoo.rwkv import TimeMixing
+from tfcalc.zoo.xlstm import MatrixLSTM
+from tfcalc.zoo.zamba import MambaOfHeads
 
 
 def decay(log: Tensor) -> Tensor:

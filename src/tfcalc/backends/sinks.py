@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.sinks import Sinks
+from tfcalc.nn.attention import Sinks
 from tfcalc.ops.elementwise import add, pointwise
 from tfcalc.ops.rows import log_sum_exp, softmax
 from tfcalc.ops.shapes import cat, expand, reshape

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.context import Context
-from tfcalc.nn.sliding import SlidingAttention
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import dropout, filled, scaled
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import copied, pad, reshape, transpose
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
+from tfcalc.zoo.blocks.blocked_attention import SlidingAttention
 
 
 def sliding(mixer: SlidingAttention, ctx: Context, q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -14,7 +14,6 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num, divide, total
 from tfcalc.errors import InvalidModel
-from tfcalc.families.transformer import Transformer
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
@@ -26,6 +25,7 @@ from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.numerics import padded
 from tfcalc.tape.tensor import Tensor
 from tfcalc.tape.trace import Trace
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -158,4 +158,4 @@ def _attended(attention: Attention, q: Tensor, k: Tensor, v: Tensor, ctx: Contex
         return fused_attention(q, k, v, q.rows, FLASH_STATE, like_queries=True)
     if ctx.run.kernel == "efficient":
         return fused_attention(q, k, v, q.shape[0] * padded(q.shape[2]) * q.shape[1], EFFICIENT_STATE)
-    return math(q, k, v, None, attention.but(causal=False), ctx)
+    return math(q, k, v, None, attention.replace(causal=False), ctx)

@@ -15,7 +15,7 @@ from tfcalc.core.number import Num, divide, same
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.ops.attention import by_token
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
@@ -60,11 +60,11 @@ class Torchtune(Transformers):
         k, v = _for_heads(k, q.shape[1]), _for_heads(v, q.shape[1])
         return attention.attended(q, k, v, block, ctx)
 
-    def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
+    def logits(self, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
         """Return the logits in fp32: the model itself casts them (``self.output(h).float()``)."""
         return x.trace.to(super().logits(model, x, ctx), "float32")
 
-    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+    def labels(self, model: ModelWithHead, ids: Tensor) -> Tensor:
         """Return the labels that come with the batch."""
         return ids
 

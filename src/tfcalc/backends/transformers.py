@@ -12,7 +12,7 @@ from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.context import Context
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.loss import compiled_cross_entropy, cross_entropy, nll_of_softmax
@@ -26,9 +26,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
-    from tfcalc.nn.mixture import Experts, Routed, Router
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.switch import Networks
+    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Transformers:
@@ -115,17 +114,17 @@ class Transformers:
 
         return relative.shared(table, ctx, ids)
 
-    def route(self, router: Router, x: Tensor) -> Routed:
+    def route(self, router: Router, x: Tensor) -> Routing:
         """Run a router by its family's code."""
         from tfcalc.backends import routers
 
         return routers.routed(router, x)
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Run experts by the requested ``experts_implementation``, unless the family has its own."""
         from tfcalc.backends.experts import EXPERTS, every, some_idle
-        from tfcalc.nn.every_expert import AllExperts
-        from tfcalc.nn.shortcut import IdleExperts
+        from tfcalc.zoo.blocks.experts import AllExperts
+        from tfcalc.zoo.latent import IdleExperts
 
         if isinstance(experts, AllExperts):
             return every(experts, x, sent, ctx)
@@ -133,7 +132,7 @@ class Transformers:
             return some_idle(experts, x, sent, ctx)
         return EXPERTS[self.experts_by](experts, x, sent, ctx)
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Run experts that are modules of their own, one after another."""
         from tfcalc.backends.experts import networks
 
@@ -145,7 +144,7 @@ class Transformers:
 
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """Compute logits and loss at once, or by the chunked or fused loss that was requested."""
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES
@@ -157,11 +156,11 @@ class Transformers:
         x.trace.loss_ends()
         return loss
 
-    def logits(self, model: WithHead, x: Tensor, ctx: Context) -> Tensor:
+    def logits(self, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
         """Return the logits in the model's format."""
         return model.logits(x, ctx)
 
-    def _loss(self, logits: Tensor, model: WithHead, ids: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, model: ModelWithHead, ids: Tensor) -> Tensor:
         self.begin_loss(logits.trace)
         if model.cuts:
             logits = contiguous(part(logits, 1, ids.shape[1] - 1))
@@ -186,7 +185,7 @@ class Transformers:
         assert isinstance(trace, Interpreter)
         trace.tape.tracker.begin("loss")
 
-    def labels(self, model: WithHead, ids: Tensor) -> Tensor:
+    def labels(self, model: ModelWithHead, ids: Tensor) -> Tensor:
         """Return the labels: the tokens, or the next tokens (padded and shifted; a view if there is one sequence)."""
         if model.cuts or not model.shifted:
             return ids

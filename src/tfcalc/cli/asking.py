@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.cli.options import Option
     from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
     from tfcalc.report.opening import Openable
+    from tfcalc.zoo.transformer import Transformer
 
 MODEL = "model"
 
@@ -80,7 +80,7 @@ class Asker:
 
     def _built(self, source: Source, read_as: str) -> Transformer | HFModel:
         from tfcalc.catalog import from_config, preset
-        from tfcalc.families.transformer import Transformer
+        from tfcalc.zoo.transformer import Transformer
 
         if source.fields is None:
             named = source.entry.preset

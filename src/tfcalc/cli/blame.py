@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.options import MODEL_FIELDS, RUN, plans
 from tfcalc.cli.settings import FILE, FLAG
 from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.printable import quoted
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Given, Settings

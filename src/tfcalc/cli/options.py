@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Text, facet
-from tfcalc.families.transformer import Transformer
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 
 class Option(NamedTuple):

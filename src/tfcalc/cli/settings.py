@@ -16,9 +16,9 @@ from tfcalc.cli.options import MODEL_FIELDS, TUNING, Option, keyed
 from tfcalc.cli.values import Value, read, readable
 from tfcalc.conventions import Conventions
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
-from tfcalc.families.transformer import Transformer
 from tfcalc.printable import QUOTED, quoted
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""families.jsonl: for each model type the module of families/ that builds it, and what transformers declares for it.
+"""families.jsonl: for each model type the module of zoo/ that builds it, and what transformers declares for it.
 
 That is the class that its Auto classes make, the other names of fields (``attribute_map``), and the defaults.
 

@@ -109,12 +109,28 @@ def find(model_type: object) -> Family:
     if not isinstance(model_type, str) or not model_type:
         raise InvalidModel(f"model_type {quoted(model_type)} is not a word", "add it, or pass --as FAMILY")
     if model_type not in FAMILIES and (module := module_of(model_type)):
-        import_module(f"tfcalc.families.{module}")
+        import_module(f"tfcalc.zoo.{module}")
     if model_type not in FAMILIES:
         known = model_types()
         hint = f"{nearest(model_type, known) if _close(model_type, known) else 'see tfcalc models --supported'}"
         raise UnknownModel(f"model_type {quoted(model_type)} is not known", f"{hint}; or --as FAMILY, or --via torch")
     return FAMILIES[model_type]
+
+
+def subconfig(
+    c: Config, field: str, model_type: str, *, over: Mapping[str, object] | None = None, free: bool = False
+) -> Config:
+    """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
+
+    It is of this ``model_type``, whatever its file says; where the whole leaves it ``free``, of the one that it names.
+    ``over`` are the fields of a config that is left out altogether.
+    """
+    config = c.sub(field, defaults={})
+    family = find((config.data.get("model_type") or model_type) if free else model_type)
+    missing = dict(over or {}) if c.get(field) is None else {}
+    config.model_type, config.head = family.model_type, "Model"
+    config.defaults, config.aliases = {**family.defaults, **missing}, family.aliases
+    return config
 
 
 def wanted() -> list[str]:

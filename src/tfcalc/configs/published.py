@@ -173,7 +173,7 @@ class HFModel:
             family, reading = self.family, ConfigRecord(find, self.instead)
             head = family.head_of(self.architecture)
             config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
-            self._module = family.module(config, head).but(name=self.architecture)
+            self._module = family.module(config, head).replace(name=self.architecture)
             check_layer_types(self.data, reading)
             self._read = reading
         return self._module

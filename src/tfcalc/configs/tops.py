@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.printable import quoted
 
@@ -38,7 +38,7 @@ def lm_head(
     shifted: bool = True,
     ties: tuple[str, ...] = ("tie_word_embeddings",),
     upcasts: bool = True,
-) -> Callable[[Config, Module], WithHead]:
+) -> Callable[[Config, Module], ModelWithHead]:
     """Logits over the vocabulary, by a matrix that may be the embedding's.
 
     The first of the fields ``ties`` that the file gives, or the last, says so; without any it never is.
@@ -48,23 +48,23 @@ def lm_head(
     or of the tokens themselves, and the loss may read a copy of the logits in fp32 (``upcasts``).
     """
 
-    def top(c: Config, base: Module) -> WithHead:
+    def top(c: Config, base: Module) -> ModelWithHead:
         field = next((each for each in ties if c.has(each)), ties[-1] if ties else "")
         tied, biased = bool(field) and c.flag(field), bias or bool(bias_flag and c.flag(bias_flag))
         head = logits(name, wide(c, width), c.size("vocab_size"), bias=biased, tied=tied)
-        return WithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
+        return ModelWithHead("", base, head, scales, bool(cap) and c.get(cap) is not None, shifted, upcasts)
 
     return top
 
 
-def never_tied(c: Config, base: Module) -> WithHead:
+def never_tied(c: Config, base: Module) -> ModelWithHead:
     """Logits by a matrix of its own, whatever ``tie_word_embeddings`` says."""
-    return WithHead("", base, logits("lm_head", c.size("hidden_size"), c.size("vocab_size")))
+    return ModelWithHead("", base, logits("lm_head", c.size("hidden_size"), c.size("vocab_size")))
 
 
 def renamed(name: str, top: Top) -> Top:
     """Head over a base module of this name."""
-    return lambda c, base: top(c, base.but(name=name))
+    return lambda c, base: top(c, base.replace(name=name))
 
 
 def scaled_lm() -> dict[str, Top]:
@@ -85,7 +85,7 @@ def classifier(
 
     def top(c: Config, base: Module) -> Module:
         head = Linear(name, wide(c, width), classes or labels(c), "", bias)
-        return WithHead("", base.but(name=other) if other else base, head)
+        return ModelWithHead("", base.replace(name=other) if other else base, head)
 
     return top
 

@@ -1,4 +1,7 @@
-"""Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back."""
+"""Multi-head attention: projections, norms and positions of queries and keys, what they mix, and the way back.
+
+Sinks are a trained score for each head; cross-attention reads what an encoder has made of another sequence.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num
 from tfcalc.core.pairs import Pairs
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.module import Module
@@ -20,10 +23,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 
 if TYPE_CHECKING:
-    from tfcalc.nn.alibi import Alibi
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.rope import Rope
-    from tfcalc.nn.sinks import Sinks
+    from tfcalc.nn.positions import Alibi, RelativeBias, Rope
 
 
 class EagerCode(Frozen):
@@ -93,7 +93,7 @@ class Attention(Module):
     sinks: Sinks | None = None
     sub_norm: Norm | None = None
     gate: Linear | None = None
-    gate_bias: Stored | None = None
+    gate_bias: Parameter | None = None
     masked: bool = True
     keeps_all: bool = False
     eager: EagerCode = EagerCode()
@@ -105,11 +105,11 @@ class Attention(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        return ctx.backend.multi_head(self, x, ctx) if x.trace.lowers else self.by_maps(x, ctx)
+        return ctx.backend.multi_head(self, x, ctx)
 
     def by_maps(self, x: Tensor, ctx: Context) -> Tensor:
         """The same with queries, keys and values by maps of their own."""
-        ctx = self.with_bias(x, ctx) if x.trace.lowers else ctx
+        ctx = self.with_bias(x, ctx)
         made = self.mixed(list(self._projected(x, self.source(x, ctx), ctx)), ctx, x)
         return called(self.output(made if self.sub_norm is None else self.sub_norm(made, ctx)), "output")
 
@@ -246,3 +246,55 @@ def attentions(module: Module) -> Iterator[Attention]:
 def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:
     """``b × l × a·d`` as ``b × l × a × d``."""
     return reshape(x, *x.shape[:2], heads, width)
+
+
+class Sinks(Parameter):
+    """They take a share of each row's softmax, and have no value.
+
+    How a library does that is of no consequence to what is counted: a sink is a ``scale`` of what a head made; it
+    stands ``beside`` the scores in their softmax; or that is of all of them less the ``highest``.
+
+    Source: Xiao et al. 2023 (arXiv 2309.17453), section 3.3; gpt-oss (arXiv 2508.10925).
+    """
+
+    code: str = "scale"
+
+
+class CrossAttention(Attention):
+    """Queries of the stream, keys and values of the context's ``memory``, all of which each query sees.
+
+    Some classes hold it and never give it a memory to read (``reads``). A program may add zeros to its scores, which it
+    makes anew, where other attention adds a bias (``adds_zeros``).
+
+    Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.3.
+    """
+
+    causal: bool = False
+    masked: bool = False
+    reads: bool = True
+    adds_zeros: bool = False
+
+    def runs(self, ctx: Context) -> bool:
+        """Where there is a memory."""
+        return self.reads and ctx.memory is not None
+
+    def source(self, x: Tensor, ctx: Context) -> Tensor:
+        """The memory."""
+        assert ctx.memory is not None
+        return ctx.memory.vectors
+
+    def sees(self, ctx: Context) -> Sequences:
+        """What the encoder read."""
+        assert ctx.memory is not None
+        return ctx.memory.of
+
+    def with_bias(self, x: Tensor, ctx: Context) -> Context:
+        """With zeros in the place of a bias, where it adds some."""
+        if not self.adds_zeros or ctx.memory is None:
+            return ctx
+        shape = (1, self.heads, ctx.stream.length, ctx.memory.of.length)
+        return ctx._replace(memory=ctx.memory._replace(bias=x.trace.new(shape, x.trace.compute, "zeros")))
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to the scores of the encoder's keys."""
+        return None if ctx.memory is None else ctx.memory.bias

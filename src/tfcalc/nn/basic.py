@@ -72,9 +72,9 @@ class BlockDiagonal(Linear):
         return block_diagonal(x, weight, bias, letter=self.letter or self.name)
 
 
-def parameter(name: str, *shape: Num, minor: bool = False) -> Stored:
+def parameter(name: str, *shape: Num, minor: bool = False) -> Parameter:
     """A trained tensor by itself."""
-    return Stored(name, Weight(name, shape, minor=minor, key=""))
+    return Parameter(name, Weight(name, shape, minor=minor, key=""))
 
 
 class PositionVectors(Module):
@@ -90,7 +90,7 @@ class PositionVectors(Module):
         return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
 
-class Stored(Module):
+class Parameter(Module):
     """A tensor that an operation of the module above reads, and that is trained."""
 
     kind = "parameter"
@@ -107,7 +107,7 @@ class Stored(Module):
             return trace.weight(self.tensor)
 
 
-class Buffer(Stored):
+class Buffer(Parameter):
     """One that is not trained."""
 
     kind = "buffer"

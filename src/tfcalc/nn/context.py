@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import activation
@@ -14,11 +14,10 @@ from tfcalc.workload import Sequences, Workload
 if TYPE_CHECKING:
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
-    from tfcalc.nn.mixture import Experts, Routed, Router
-    from tfcalc.nn.model import WithHead
+    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
+    from tfcalc.nn.model import ModelWithHead
     from tfcalc.nn.module import Module
-    from tfcalc.nn.relative import RelativeBias
-    from tfcalc.nn.switch import Networks
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Backend(Protocol):
@@ -72,15 +71,15 @@ class Backend(Protocol):
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
 
-    def route(self, router: Router, x: Tensor) -> Routed:
+    def route(self, router: Router, x: Tensor) -> Routing:
         """Which experts tokens go to, with which weights."""
         ...
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         ...
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """The same of experts that have matrices of their own."""
         ...
 
@@ -88,13 +87,63 @@ class Backend(Protocol):
         """What the recurrence of a mixer makes of what it has projected."""
         ...
 
-    def head_and_loss(self, model: WithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
         """That of the logits of some words, where other devices have those of the others."""
         ...
+
+
+class Counted:
+    """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
+
+    fuses = False
+
+    @property
+    def layers(self) -> Backend:
+        """Itself."""
+        return self
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """Nothing: the pairs that a mask leaves are counted without one."""
+        return ctx
+
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """Nothing: a bias moves no product."""
+        return ctx
+
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """By its maps."""
+        return attention.by_maps(x, ctx)
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """Nothing: of an activation that counts, the operation is."""
+        return x
+
+    def route(self, router: Router, x: Tensor) -> Routing:
+        """The scores of all experts."""
+        return router.counted(x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """Those of each token."""
+        return experts.counted(x, sent, ctx)
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """Likewise."""
+        return experts.counted(x, sent, ctx)
+
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+        """The logits, and their loss."""
+        return model.counted_loss(x, ctx)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError: no operation asks for the rest, where it is counted itself."""
+        raise AttributeError(f"operations that are counted run no kernels: {name}")
+
+
+COUNTED: Any = Counted()
 
 
 class Cache(Protocol):
@@ -157,14 +206,13 @@ class Context(NamedTuple):
 
     @property
     def backend(self) -> Backend:
-        """Whose code runs; where operations are only counted, none does."""
-        assert self.code is not None
-        return self.code
+        """Whose code runs."""
+        return COUNTED if self.code is None else self.code
 
     @property
     def fuses(self) -> bool:
         """Whether gates are one kernel."""
-        return self.code is not None and self.code.fuses
+        return self.backend.fuses
 
     @property
     def drops(self) -> bool:

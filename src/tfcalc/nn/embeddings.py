@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.core.traced import value_of
 from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
@@ -31,8 +30,6 @@ def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
 
 def numbered(ids: Tensor, shape: Shape) -> Tensor:
     """The numbers of places, which a program makes."""
-    if not ids.trace.lowers:
-        return ids.trace.new(shape, "int64", "positions")
     return ids.trace.call(Call("positions", (), shape, "int64", kernels=("arange", "add")))
 
 
@@ -105,7 +102,7 @@ class Segments(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of these tokens; where sequences were filled up, their segments were."""
         (table,) = self.weights(x.trace)
-        filled = x.trace.lowers and ctx.filled is not None and value_of(ctx.unfilled) != value_of(x.shape[1])
+        filled = ctx.filled is not None and not x.trace.same_size(ctx.unfilled, x.shape[1])
         return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
 
 

@@ -7,7 +7,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.relative import RelativeBias
+from tfcalc.nn.positions import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import pointwise
 from tfcalc.ops.shapes import first
@@ -32,7 +32,7 @@ class Layers(Module):
         """Of the embedding."""
         for part in self.before:
             x = part(x, ctx)
-        if self.relative is not None and x.trace.lowers:
+        if self.relative is not None:
             ctx = ctx._replace(bias=self.relative(x, ctx))
         x = through(self.layers, x, ctx, self.masks)
         return x if self.norm is None else self.norm(x, ctx)
@@ -40,9 +40,7 @@ class Layers(Module):
 
 def through(layers: Stack, x: Tensor, ctx: Context, masks: tuple[Num | None, ...] = ()) -> Tensor:
     """What these layers make, with what a program makes for them all."""
-    if x.trace.lowers:
-        ctx = ctx.backend.begin(ctx, x, list(attentions(layers)), masks)
-    return layers(x, ctx)
+    return layers(x, ctx.backend.begin(ctx, x, list(attentions(layers)), masks))
 
 
 class Encoder(Module):
@@ -63,7 +61,8 @@ class Encoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """A vector for each token; a program's loss reads nothing else."""
-        return self._run(x, ctx, reads=self.pools and not x.trace.lowers)[0]
+        # the pooler has a backward pass by itself, and none in a program, whose loss reads the tokens
+        return self._run(x, ctx, reads=self.pools and not x.trace.emits_kernels)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """A vector for each token, and one for each sequence: the first token's, where there is no pooler."""

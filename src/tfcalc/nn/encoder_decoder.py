@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import nullcontext
 
+from tfcalc.nn.attention import CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.context import Context, Memory
-from tfcalc.nn.cross_attention import CrossAttention
-from tfcalc.nn.frames import SoundEncoder
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
@@ -67,15 +66,6 @@ class EncoderDecoder(Module):
         return self.encoder(ids, ctx.alone(source)), source
 
 
-class Transcriber(EncoderDecoder):
-    """An encoder of sound, and a decoder that writes what it has heard."""
-
-    def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
-        """What the encoder makes of the clips, and of how many frames."""
-        assert isinstance(self.encoder, SoundEncoder)
-        return self.encoder(x, ctx), self.encoder.heard(ctx)
-
-
 class Pair(Module):
     """Two published models as one: the decoder reads what the encoder makes, through a ``bridge`` if widths differ.
 
@@ -100,7 +90,7 @@ class Pair(Module):
         """Of the token ids of the target; those of the source are given beside them."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
-        counts = not x.trace.lowers
+        counts = not x.trace.emits_kernels  # its gradients are counted even where the decoder reads nothing of it
         with nullcontext() if self.reads or counts else x.trace.without_gradients():
             memory = self.encoder(ids, ctx.alone(source))
         if self.bridge is not None:
@@ -134,7 +124,7 @@ class EncoderAlone(Module):
         return self.encoder(ids, ctx.alone(source))
 
 
-class Open(WithHead):
+class Open(ModelWithHead):
     """A model whose head stands among the parts of the base; it may read a multiple of what that makes (``scaled``)."""
 
     scaled: bool = False
@@ -150,13 +140,13 @@ class Open(WithHead):
         return self.read(scaled(made) if self.scaled else made, x, ctx)
 
 
-class OpenDecoder(Open):
+class InlineDecoder(Open):
     """A decoder that holds what makes logits."""
 
     kind = "decoder"
 
 
-class WithBias(WithHead):
+class WithBias(ModelWithHead):
     """A model whose logits have a bias that is not trained."""
 
     bias: Buffer | None = None

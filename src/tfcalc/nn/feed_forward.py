@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout, mul
@@ -27,7 +27,7 @@ class FeedForward(Module):
     down: Linear
     activation: str
     dropout: bool = False
-    learned: tuple[Stored, ...] = ()
+    learned: tuple[Parameter, ...] = ()
     code: str = ""
     as_weights: bool = False
 
@@ -45,7 +45,7 @@ class FeedForward(Module):
 class InLayer(FeedForward):
     """The same, written line by line in the layer: what each makes takes the place of what it was made of."""
 
-    def taking(self, given: list[Tensor], *more: Any) -> Tensor:
+    def call_consuming(self, given: list[Tensor], *more: Any) -> Tensor:
         """Nothing holds what the first map has read."""
         (ctx,) = more
         with given[0].trace.inside(self):
@@ -67,7 +67,7 @@ class GatedFeedForward(Module):
     up: Linear
     down: Linear
     activation: str
-    learned: tuple[Stored, ...] = ()
+    learned: tuple[Parameter, ...] = ()
     sub_norm: Norm | None = None
     dropout: bool = False
     as_weights: bool = False

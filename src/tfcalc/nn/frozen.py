@@ -31,16 +31,16 @@ class Frozen:
             raise TypeError(f"{type(self).__name__}: {', '.join(wrong or missing) or 'too many values'}")
         self.__dict__.update(self.fields_ | given)
 
-    def but(self, **changed: Any) -> Self:
+    def replace(self, **changed: Any) -> Self:
         """The same with other values in some fields."""
         return type(self)(**self.__dict__ | changed)
 
-    def to(self, kind: type[Made], **further: Any) -> Made:
+    def as_type(self, kind: type[Made], **further: Any) -> Made:
         """The same as a value of another class, which has its fields and may have ``further`` ones."""
         return kind(**self.__dict__ | further)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see but()")
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see replace()")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(same(own, other.__dict__[name]) for name, own in self.__dict__.items())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
-from tfcalc.nn.model import WithHead
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import first, narrow
@@ -29,7 +29,7 @@ class Summary(Module):
         return self.map(narrow(x, 1))
 
 
-class WithSummary(WithHead):
+class WithSummary(ModelWithHead):
     """A language model that also sums a sequence up, to choose among continuations (GPT-2's double heads)."""
 
     summary: Summary | None = None
@@ -80,7 +80,7 @@ class Classifier(Module):
         x = self._read(x, ctx)
         x = x if self.transform is None else self.transform(x, ctx)
         for place, each in enumerate(self.maps):
-            if place and x.trace.lowers:  # of so few vectors that it is not counted
+            if place:  # of so few vectors that it is not counted
                 x = ctx.backend.activation(self.activation, x)
             if self.dropped and ctx.drops and each.name not in self.undropped:
                 x = dropout(x, f"{each.name}_dropout")
@@ -95,7 +95,7 @@ class Classifier(Module):
         return first(made) if self.reads == FIRST else made
 
 
-class PreTraining(WithHead):
+class PreTraining(ModelWithHead):
     """A language model that also makes classes of the pooled first token (BERT's next sentence)."""
 
     beside: Linear | None = None
@@ -110,7 +110,7 @@ class PreTraining(WithHead):
         return answer
 
 
-class WithTransform(WithHead):
+class WithTransform(ModelWithHead):
     """A language model whose logits are made of a transform, which may stand in the model itself (``inline``)."""
 
     transform: Transform | None = None

@@ -7,15 +7,42 @@ from collections.abc import Iterator
 from tfcalc.core.cost import Cached
 from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.basic import Norm
+from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.context import Context
-from tfcalc.nn.latent_gate import LatentGate
 from tfcalc.nn.module import Module
 from tfcalc.ops.attention import rotary
-from tfcalc.ops.elementwise import scaled
+from tfcalc.ops.elementwise import activation, mul, pointwise, scaled
 from tfcalc.ops.keeping import LATENT, ROTATED, by_token
 from tfcalc.ops.shapes import cat, contiguous, copied_into, expand, merge_heads, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
+
+
+class LatentGate(Linear):
+    """What the heads made is multiplied by the sigmoid of this map: a number for each head, or for ``each_value``.
+
+    The sigmoid may be in fp32, and what comes of it in the format of what the map read (``in_float32``). A program may
+    make the gate ``first``, before queries and keys.
+
+    Source: arXiv 2505.06708; transformers' BailingHybridAttention, Dots3NoteTextAttention, HYV4Attention.
+    """
+
+    each_value: bool = False
+    in_float32: bool = False
+    first: bool = False
+
+    def opened(self, made: Tensor, gate: Tensor, x: Tensor, values: Num) -> Tensor:
+        """Of b × a × l × d, with the ``gate`` that it has made of ``x``: b × l × a·d."""
+        trace, (b, heads, l, width) = made.trace, made.shape
+        gate = trace.to(gate, "float32") if self.in_float32 else gate
+        gate = sigmoid(gate)
+        gate = trace.to(gate, x.dtype) if self.in_float32 else gate
+        gate = reshape(gate, b, l, heads, width if self.each_value else 1)
+        return reshape(mul(transpose(made, 1, 2), gate), b, l, values)
+
+
+def sigmoid(gate: Tensor) -> Tensor:
+    """How far it is open."""
+    return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
 
 class LatentAttention(Attention):
@@ -84,10 +111,12 @@ class LatentAttention(Attention):
         if ctx.cache is not None:
             latent, k_turned = ctx.cache.update(latent, k_turned)
         q = q if self.rope is None else cat([q_passed, q_turned])
-        if ctx.run.latent == "absorbed" and not x.trace.lowers:
+        # whether matrices are absorbed is asked of what is counted alone; transformers expands
+        if ctx.run.latent == "absorbed" and not x.trace.emits_kernels:
             ctx = self.choosing(x, read, ctx)
             return self.output(self._merged(self._absorbed(q, up(latent), ctx), x, gate))
-        k, v = self._expanded(up(latent if x.trace.lowers else self._of_all(latent, ctx)), k_turned)
+        # a cache already has all latents; where none is, those of all tokens are expanded
+        k, v = self._expanded(up(latent if x.trace.emits_kernels else self._of_all(latent, ctx)), k_turned)
         ctx = self.choosing(x, read, ctx)
         return self.output(self._merged(self._attended(q, k, v, ctx), x, gate))
 

@@ -33,7 +33,7 @@ class PreNorm(Module):
         for norm, sub in self.running(ctx):
             normed = [norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)]
             x = x.trace.to(x, "float32") if self.in_float32 else x
-            x = residual(x, self.dropping(sub, sub.taking(normed, ctx), ctx), sub.name)
+            x = residual(x, self.dropping(sub, sub.call_consuming(normed, ctx), ctx), sub.name)
         return x
 
     def running(self, ctx: Context) -> Iterator[tuple[Callable[..., Tensor], Module]]:
@@ -50,7 +50,7 @@ class PreNorm(Module):
         return scaled(made) if self.scales else made
 
 
-class Behind(PreNorm):
+class NormAfterSublayer(PreNorm):
     """``x + norm(f(x))`` (OLMo 2)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -121,7 +121,7 @@ class Parallel(PreNorm):
         return residual(x, both, self.subs[0].name)
 
 
-class PreNormBeside(PreNorm):
+class PreNormSharedNorm(PreNorm):
     """``x + f(norm(x))``, and then ``x + (g(norm(x)) + h(norm(x)))``: the last sub-layers read one norm (Granite).
 
     Their sum is multiplied, where sub-layers are.

@@ -5,18 +5,34 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 from tfcalc.core.number import Num
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.module import Module
-from tfcalc.nn.several import Several
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
-from tfcalc.ops.experts import add_in_place, combined
+from tfcalc.ops.experts import add_in_place, combined, jittered
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor
 
 
-class Routed(NamedTuple):
+class Replicated(Module):
+    """So many are stored (``count``), of which a token goes through ``chosen``."""
+
+    count: Num = 1
+    chosen: Num = 1
+
+    @property
+    def copies(self) -> Num:
+        """How many are stored."""
+        return self.count
+
+    @property
+    def active(self) -> Num | None:
+        """How many of them a token goes through."""
+        return self.chosen
+
+
+class Routing(NamedTuple):
     """For each token its experts' weights and their numbers; the ``logits`` are handed on, though nothing reads them.
 
     Where operations are only counted, nobody asks which experts were ``chosen``.
@@ -64,17 +80,21 @@ class Router(Linear):
     result: str = ""
     capped: bool = False
 
-    def sent(self, x: Tensor, ctx: Context) -> Routed:
+    def route(self, x: Tensor, ctx: Context) -> Routing:
         """Where each token goes."""
         with x.trace.inside(self):
-            return ctx.backend.route(self, x) if x.trace.lowers else Routed(self.forward(x))
+            return ctx.backend.route(self, x)
+
+    def counted(self, x: Tensor) -> Routing:
+        """The scores of all experts, where operations are counted."""
+        return Routing(self.forward(x))
 
 
 class SparseMixer(Router):
     """Draws two experts, one after the other, the second without the first (arXiv 2409.12136)."""
 
 
-class Experts(Several, GatedFeedForward):
+class Experts(Replicated, GatedFeedForward):
     """``count`` networks, of which each token goes through ``chosen``; all tokens through as many.
 
     The matrices of all experts are one tensor where one map makes gate and input. ``clipped``: gate and input are cut
@@ -85,12 +105,14 @@ class Experts(Several, GatedFeedForward):
 
     clipped: bool = False
 
-    def routed(self, x: Tensor, sent: Routed, ctx: Context) -> Tensor:
+    def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         with x.trace.inside(self):
-            if x.trace.lowers:
-                return ctx.backend.experts(self, x, sent, ctx)
-            return combined(self.forward(x, ctx), sent.weights)
+            return ctx.backend.experts(self, x, sent, ctx)
+
+    def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """The same, where operations are counted."""
+        return combined(self.forward(x, ctx), sent.weights)
 
 
 class PlainExperts(Experts):
@@ -120,7 +142,7 @@ class Mixture(Module):
     experts: Experts
     shared: tuple[GatedFeedForward | FeedForward, ...] = ()
     gate: Linear | None = None
-    stored: tuple[Stored, ...] = ()
+    stored: tuple[Parameter, ...] = ()
     norm: Norm | None = None
     shared_first: bool = False
     scales: bool = False
@@ -128,13 +150,13 @@ class Mixture(Module):
 
     def routed(self, **how: Any) -> Self:
         """The same, whose router does this its own way."""
-        return self.but(router=self.router.but(**how))
+        return self.replace(router=self.router.replace(**how))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
         rows = reshape(x, x.rows, x.width)
         beside = [each(rows, ctx) for each in self.shared] if self.shared_first else []
-        sent = self.router.sent(rows, ctx)
+        sent = self.router.route(rows, ctx)
         made = self.experts.routed(rows, sent, ctx)
         made = scaled(made) if self.scales else made
         for each in beside or (each(rows, ctx) for each in self.shared):
@@ -162,10 +184,48 @@ class LatentMixture(Mixture):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
         rows = reshape(x, x.rows, x.width)
-        sent = self.router.sent(rows, ctx)
+        sent = self.router.route(rows, ctx)
         there, back = self.ways or (None, None)
         made = self.experts.routed(rows if there is None else there(rows), sent, ctx)
         made = reshape(made if back is None else back(made), *x.shape)
         for each in self.shared:
             made = add(made, each(x, ctx))
         return made
+
+
+class Networks(Replicated, FeedForward):
+    """``count`` networks, of which each token goes through ``chosen``."""
+
+    kind = "experts"
+
+    def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
+        with x.trace.inside(self):
+            return ctx.backend.networks(self, x, sent, ctx)
+
+    def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """The same, where operations are counted."""
+        return combined(self.forward(x, ctx), sent.weights)
+
+
+class Switch(Module):
+    """A router, and the networks that it sends tokens to. In training it may read them with noise (``jitters``).
+
+    Source: Fedus et al. 2021 (arXiv 2101.03961), section 2; NLLB-200 (arXiv 2207.04672), section 6.2.
+    """
+
+    kind = "moe"
+
+    router: Router
+    experts: Networks
+    jitters: bool = False
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """On each token."""
+        rows = reshape(x, x.rows, x.width)
+        sent = self.router.route(self._read(rows, ctx), ctx)
+        return reshape(self.experts.routed(rows, sent, ctx), *x.shape)
+
+    def _read(self, x: Tensor, ctx: Context) -> Tensor:
+        """In fp32, in place where it is already."""
+        return jittered(x.trace.to(x, "float32")) if self.jitters and ctx.run.training else x

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.basic import Linear, Norm, Stored
+from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Module
@@ -18,7 +18,7 @@ from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tfcalc.nn.relative import RelativeBias
+    from tfcalc.nn.positions import RelativeBias
 
 
 class Decoder(Module):
@@ -62,10 +62,9 @@ class Decoder(Module):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
         ctx = self.sharing(x, words, ctx)
-        if words.trace.lowers:
-            ctx = self.begun(words, ctx)
-            if self.relative is not None:
-                ctx = ctx.backend.distances(self.relative, ctx, x)
+        ctx = self.begun(words, ctx)
+        if self.relative is not None:
+            ctx = ctx.backend.distances(self.relative, ctx, x)
         x = self._behind(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         for back in self.maps[1:]:
@@ -117,7 +116,7 @@ class Predictions(Module):
     dense: Linear | None
     norm: Norm | None
     decoder: Linear
-    bias: Stored | None = None
+    bias: Parameter | None = None
     activation: str = ""
     code: str = ""
 
@@ -152,7 +151,7 @@ class NarrowPredictions(Predictions):
         return x
 
 
-class WithHead(Module):
+class ModelWithHead(Module):
     """A model and what makes logits of its output; in training, their loss.
 
     ``scales`` multiplies them by a number, and a tanh may keep them under a cap (``capped``), perhaps ``in_float32``.
@@ -189,8 +188,10 @@ class WithHead(Module):
             made = narrow(made, 1)
         if not ctx.run.training:
             return self.logits(made, ctx)
-        if made.trace.lowers:
-            return ctx.backend.head_and_loss(self, made, x, ctx)
+        return ctx.backend.head_and_loss(self, made, x, ctx)
+
+    def counted_loss(self, made: Tensor, ctx: Context) -> Tensor:
+        """The loss of the logits, where operations are counted."""
         from tfcalc.ops.loss import cross_entropy  # in training alone
 
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")

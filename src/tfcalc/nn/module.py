@@ -94,7 +94,7 @@ class Module(Frozen):
         with x.trace.inside(self):
             return self.forward(x, *given)
 
-    def taking(self, given: list[Tensor], *more: Any) -> Tensor:
+    def call_consuming(self, given: list[Tensor], *more: Any) -> Tensor:
         """The same of what stands in the list, which a module may take out that needs it no longer."""
         return self(given[0], *more)
 

@@ -1,28 +1,80 @@
-"""Stacks of layers, which need not be alike."""
+"""Stacks of layers, which need not be alike, and what runs one by one where it matters what is live when."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.traced import value_of
+from tfcalc.errors import TooMany
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
-from tfcalc.nn.turn_by_turn import bounded, bounded_kinds, in_a_row
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import FORWARD_ALONE, WITH_BACKWARD, Ends
+from tfcalc.tape.trace import FORWARD_ALONE, WITH_BACKWARD, Ends, Trace
+
+T = TypeVar("T")
+MOST_BY_THEMSELVES = 256
+"""Of those that run one by one; published models have fewer than 130 layers, and equal ones count as a few."""
+
+MOST_IN_A_ROW = 10_000
+"""Layers of a stack that runs, of which those that repeat stand for each other."""
+
+
+def bounded(each: Iterable[T], what: str = "layers that differ from their neighbours") -> list[T]:
+    """These, each of which runs by itself. Raises TooMany where they are too many."""
+    few = list(islice(each, MOST_BY_THEMSELVES + 1))
+    if len(few) > MOST_BY_THEMSELVES:
+        raise TooMany(
+            f"more than {MOST_BY_THEMSELVES} {what} are too many to follow one by one",
+            f"give at most {MOST_BY_THEMSELVES}",
+        )
+    return few
+
+
+def in_a_row(count: Num) -> int:
+    """So many layers, equal or not. Raises TooMany where they are too many to stand beside each other."""
+    number = value_of(count)
+    if number > MOST_IN_A_ROW:
+        raise TooMany(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
+    return number
+
+
+def turns_to_run(trace: Trace, times: Num, what: str = "turns of the same layers") -> list[int]:
+    """Each of so many turns where kernels run, since each keeps tensors of its own; one for all where they are counted.
+
+    Raises InvalidModel where there are too many.
+    """
+    # each turn keeps tensors of its own, but costs what the others do
+    return each_turn(times if trace.emits_kernels else 1, what)
+
+
+def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
+    """The numbers of so many turns, or of so many streams. Raises TooMany likewise."""
+    return bounded(range(value_of(times)), what)
+
+
+def bounded_kinds(count: int) -> int:
+    """So many kinds of layers. Raises TooMany where they are too many to count each by itself."""
+    if count > MOST_BY_THEMSELVES:
+        raise TooMany(
+            f"more than {MOST_BY_THEMSELVES} layers that are unlike each other are too many to count one by one",
+            f"give at most {MOST_BY_THEMSELVES}",
+        )
+    return count
 
 
 class Group(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
-    those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would; it may
-    be one of several that do so together, at this ``place`` among so many. In a row of layers that repeat, ``turn`` is
-    the number of its repetition.
+    those that are only otherwise alike. A layer that ``stands_for`` others runs once, and what it saves counts that
+    often; it may be one of several that do so together, at this ``place`` among so many. In a row of layers that
+    repeat, ``turn`` is the number of its repetition.
     """
 
     stack: str
@@ -99,7 +151,7 @@ class Stack(Module):
     def running(self, x: Tensor, ctx: Context) -> list[Group]:
         """Those that run, where ``x`` is what the first reads."""
         trace, every = x.trace, ctx.run.every
-        if trace.lowers and trace.every_layer:
+        if trace.every_layer:
             layers = self.layers if len(self.layers) > 1 else self.layers * in_a_row(self.count)
             groups = [
                 Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)

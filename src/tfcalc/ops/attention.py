@@ -71,7 +71,7 @@ def attend(
         result="heads",
         within=(Within("scores", rows, ("Q Kᵀ", "scale")), Within("weights", rows, ("softmax",))),
     )
-    return q.trace.compose(call, code)
+    return q.trace.composite(call, code)
 
 
 def rotary(
@@ -86,13 +86,13 @@ def rotary(
     """
     rows = q.rows + k.rows - behind * (q.shape[0] * q.shape[1] + k.shape[0] * k.shape[1])
     q.trace.count(_rotating((q, k), rows, width))
-    return code() if q.trace.lowers else (q, k)
+    return code() if q.trace.emits_kernels else (q, k)
 
 
 def rotary_alone(q: Tensor, width: Num, code: Callable[[], Tensor]) -> Tensor:
     """Apply rotary embeddings to queries alone, whose keys are rotated already."""
     q.trace.count(_rotating((q,), q.rows, width))
-    return code() if q.trace.lowers else q
+    return code() if q.trace.emits_kernels else q
 
 
 def _rotating(rotated: tuple[Tensor, ...], rows: Num, width: Num) -> Call:

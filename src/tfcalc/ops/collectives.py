@@ -97,7 +97,7 @@ def cross_entropy_of_shares(logits: Tensor, name: str, devices: Num, code: Calla
     work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
     agreed = Message(ALL_REDUCE, devices, logits.rows, forward=3, backward=0, bits=FP32.bits)
     call = Call("cross_entropy", (logits,), (), FP32.torch, elementwise=work, leaf=Leaf(name, "loss"))
-    return logits.trace.compose(call._replace(messages=(agreed,)), code)
+    return logits.trace.composite(call._replace(messages=(agreed,)), code)
 
 
 def of_copy(logits: Tensor) -> Tensor:

@@ -163,7 +163,7 @@ def activation(kind: str, x: Tensor, code: Callable[[], Tensor], name: str = "ac
     forward, backward = kinds[kind]
     work = (Elementwise(kind, x.elements, forward, backward),)
     leaf = Leaf(name, "activation")
-    return x.trace.compose(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)
+    return x.trace.composite(Call(kind, (x,), x.shape, x.dtype, elementwise=work, leaf=leaf, saves=(x,)), code)
 
 
 def dropout(x: Tensor, name: str) -> Tensor:

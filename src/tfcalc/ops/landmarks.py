@@ -38,7 +38,7 @@ def attend_landmarks(q: Tensor, k: Tensor, v: Tensor, landmarks: Num, name: str 
     work = (Elementwise("scale", a * d * 2 * t, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
     leaf = Leaf(name, "attend")
     call = Call(name, (q, k, v), q.shape, q.dtype, products=products, elementwise=work, leaf=leaf, saves_result=True)
-    return q.trace.compose(call, lambda: _run(q, k, v, m))
+    return q.trace.composite(call, lambda: _run(q, k, v, m))
 
 
 def _run(q: Tensor, k: Tensor, v: Tensor, m: Num) -> Tensor:

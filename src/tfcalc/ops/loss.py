@@ -23,7 +23,7 @@ def cross_entropy(logits: Tensor, name: str, code: Callable[[], Tensor] | None =
     work = (Elementwise("cross-entropy", logits.elements, *CROSS_ENTROPY),)
     call = Call("cross_entropy", (logits,), (), logits.dtype, elementwise=work, leaf=Leaf(name, "loss"))
     call = call._replace(saves_result=True)
-    return logits.trace.call(call) if code is None else logits.trace.compose(call, code)
+    return logits.trace.call(call) if code is None else logits.trace.composite(call, code)
 
 
 def nll_of_softmax(logits: Tensor, targets: Tensor) -> Tensor:

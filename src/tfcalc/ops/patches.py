@@ -45,7 +45,7 @@ def gathered(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
     Saves indices and weights, the latter in fp32. Source: Qwen3-VL's pos_embed.
     """
     trace, tokens = rows.trace, rows.rows
-    if not trace.lowers:
+    if not trace.emits_kernels:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)
     weights = trace.new((tokens, neighbours, 1), "float32", "weights of neighbours")
     vectors = position(table, trace.new((tokens, neighbours), "int64", "neighbours"), tokens)
@@ -59,7 +59,7 @@ def bag(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
     Source: torch's embedding_bag on the CPU.
     """
     trace, tokens = rows.trace, rows.rows
-    if not trace.lowers:
+    if not trace.emits_kernels:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)
     indices = trace.new((tokens, neighbours), "int64", "neighbours")
     ends = [trace.new((tokens,), "int64", name) for name in ("first neighbours", "how many", "largest")]
@@ -71,7 +71,7 @@ def bag(table: Tensor, rows: Tensor, neighbours: int) -> Tensor:
 def sampled(table: Tensor, rows: Tensor) -> Tensor:
     """Interpolate position vectors from the table in fp32: saves that and the places. Source: torch's grid_sample."""
     trace, tokens = rows.trace, rows.rows
-    if not trace.lowers:
+    if not trace.emits_kernels:
         return position(table, trace.new((tokens,), "int64", "places"), tokens)
     wide, places = trace.to(table, "float32"), trace.new((tokens, 2), "float32", "places")
     call = Call("grid_sampler_2d", (wide,), (tokens, table.shape[-1]), "float32", saves=(wide, places))

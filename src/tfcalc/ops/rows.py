@@ -26,7 +26,7 @@ def norm(kind: str, x: Tensor, weight: Tensor | None, bias: Tensor | None, code:
     _, forward, backward = (NORMS | FURTHER_NORMS)[kind]
     work = (Elementwise(kind, x.elements, forward, backward),)
     call = Call(kind, (x, weight, bias), x.shape, x.dtype, elementwise=work, saves=(x,), saves_result=True)
-    return x.trace.compose(call, code)
+    return x.trace.composite(call, code)
 
 
 def mean(x: Tensor) -> Tensor:

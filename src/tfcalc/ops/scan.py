@@ -29,4 +29,4 @@ def recurrence(
     )
     leaf = Leaf(formula.name, formula.kind)
     call = Call(formula.name, (x,), shape, x.dtype, products, own.elementwise, cached=cached, leaf=leaf)
-    return x.trace.compose(call._replace(saves_result=True), code)
+    return x.trace.composite(call._replace(saves_result=True), code)

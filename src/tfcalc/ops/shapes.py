@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfcalc.core.number import Num, same, total
-from tfcalc.core.traced import known, value_of
+from tfcalc.core.traced import known
 from tfcalc.tape.call import Call
 from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
@@ -56,7 +56,7 @@ def pad(x: Tensor, axis: int, length: Num) -> Tensor:
     Source: torch's constant_pad_nd, which also preserves channels_last.
     """
     shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
-    if x.trace.lowers and value_of(x.shape[axis]) == value_of(length):
+    if x.trace.same_size(x.shape[axis], length):
         return copied(x, shape, "pad", preserved(x))
     return copied(x, shape, "pad", channels_last(shape) if has_channels_last(x) else None)
 

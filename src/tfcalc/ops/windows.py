@@ -46,7 +46,7 @@ def attend_nearby(
     work = (Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX))
     call = Call("attend", (q, k, v), q.shape, q.dtype, products=products, elementwise=work)
     call = call._replace(leaf=Leaf("attend", "attend"), saves=(q, k, v), saves_result=True)
-    heads = q.trace.compose(call, code)
+    heads = q.trace.composite(call, code)
     if dropped:
         q.trace.count(dropping(heads, scores, "attend_dropout"))
     return heads

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.distances import Located
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.placed.modules import FewerGroups, PipelineStage
+from tfcalc.zoo.classic import Located
 
 HIDDEN = (PipelineStage, PreNorm, PostNorm, Parallel)
 """Modules with dropout on embeddings, or on the outputs of sub-layers (``--hidden-dropout``, 0.1 by default)."""

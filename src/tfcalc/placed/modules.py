@@ -139,7 +139,7 @@ class PipelineStage(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Run the stage on token ids, which every stage is given."""
         x = self._embedded(x, ctx) if self.tables else self._received(x, ctx)
-        if x.trace.lowers:
+        if x.trace.emits_kernels:
             ctx = ctx.backend.begin(ctx, x, list(attentions(self.layers)), ())
         x = self.layers(x, ctx)
         if self.at.chunks != 1:

@@ -24,18 +24,17 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.classic import Core, Layer, Network, OnData
-from tfcalc.nn.distances import Located
 from tfcalc.nn.embeddings import BUFFER, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
-from tfcalc.nn.indexed import IndexedAttention
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
-from tfcalc.nn.model import Decoder, WithHead
+from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
 from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
+from tfcalc.zoo.blocks.attention import IndexedAttention
+from tfcalc.zoo.classic import Core, Layer, Located, Network, OnData
 
 M = TypeVar("M", bound=Module)
 Rule = Callable[[Any, Layout], Module]
@@ -86,7 +85,7 @@ def by_columns(at: Layout, linear: Linear, what: str) -> Linear:
     """Split output features (ColumnParallelLinear): each GPU computes some columns, and has their bias."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return linear.but(fan_out=at.share(linear.fan_out, what))
+    return linear.replace(fan_out=at.share(linear.fan_out, what))
 
 
 def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
@@ -112,7 +111,7 @@ def _attention(attention: Attention, at: Layout) -> Module:
         fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
         return TensorParallel(attention.name, FewerGroups(**fields), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
-    return TensorParallel(attention.name, attention.but(**shared, kv_heads=groups_here), at)
+    return TensorParallel(attention.name, attention.replace(**shared, kv_heads=groups_here), at)
 
 
 @rule(InLayer)
@@ -120,7 +119,7 @@ def _attention(attention: Attention, at: Layout) -> Module:
 def _feed_forward(network: FeedForward, at: Layout) -> Module:
     plain(network, "learned")
     up = by_columns(at, network.up, "feed-forward size")
-    return TensorParallel(network.name, network.but(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
+    return TensorParallel(network.name, network.replace(up=up, down=by_rows(at, network.down, "feed-forward size")), at)
 
 
 @rule(GatedFeedForward)
@@ -129,7 +128,7 @@ def _gated(network: GatedFeedForward, at: Layout) -> Module:
     what = "feed-forward size"
     gate = None if network.gate is None else by_columns(at, network.gate, what)
     up = by_columns(at, network.up, what)
-    return TensorParallel(network.name, network.but(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
+    return TensorParallel(network.name, network.replace(gate=gate, up=up, down=by_rows(at, network.down, what)), at)
 
 
 @rule(IndexedAttention)
@@ -157,7 +156,7 @@ def _layer(layer: PreNorm, at: Layout) -> Module:
     """Split each sub-layer by itself, for any placement of norms."""
     if len(layer.norms) != len(layer.subs) or any(type(norm) is not Norm for norm in layer.norms):
         raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
-    return layer.but(subs=tuple(_piece(sub, at) for sub in layer.subs))
+    return layer.replace(subs=tuple(_piece(sub, at) for sub in layer.subs))
 
 
 def of_stage(stack: Stack, at: Layout) -> Stack:
@@ -178,7 +177,7 @@ def of_stage(stack: Stack, at: Layout) -> Stack:
             for turn in range(value_of(at.vpp))
             for place in range(chunk)
         ]
-    return stack.but(layers=tuple(layers), count=divide(stack.count, at.pp))
+    return stack.replace(layers=tuple(layers), count=divide(stack.count, at.pp))
 
 
 # --- whole models
@@ -186,14 +185,14 @@ def of_stage(stack: Stack, at: Layout) -> Stack:
 
 @rule(Embedding)
 def _words(table: Embedding, at: Layout) -> Module:
-    share = table.but(rows=at.share_of_words(table.rows))
+    share = table.replace(rows=at.share_of_words(table.rows))
     return VocabParallel(table.name, share, at)
 
 
 @rule(Positions)
 def _positions(table: Positions, _: Layout) -> Module:
     """Keep the table whole; position ids come with the batch, like token ids."""
-    return table.but(indices=BUFFER)
+    return table.replace(indices=BUFFER)
 
 
 @rule(Decoder)
@@ -212,11 +211,11 @@ def _decoder(model: Decoder, at: Layout) -> Module:
 @rule(Alone)
 def _alone(model: Alone, at: Layout) -> Module:
     """Split the decoder of a decoder-only model whose class usually has an encoder, too."""
-    return model.but(decoder=_piece(model.decoder, at))
+    return model.replace(decoder=_piece(model.decoder, at))
 
 
-@rule(WithHead)
-def _with_head(model: WithHead, at: Layout) -> Module:
+@rule(ModelWithHead)
+def _with_head(model: ModelWithHead, at: Layout) -> Module:
     base = _piece(model.base, at)
     plain(model, "capped")
     if not isinstance(model.head, Linear):
@@ -260,7 +259,7 @@ def _stage(core: Core, tables: tuple[Module, ...], at: Layout) -> PipelineStage:
 def _placed(tables: tuple[Module, ...]) -> tuple[Module, ...]:
     """Return token and position tables; only token tables without positions scatter over the sequence."""
     words, positions = tables[:1], tables[1:]
-    return (*(table.but(scatters=not positions) for table in words), *positions)
+    return (*(table.replace(scatters=not positions) for table in words), *positions)
 
 
 def head_of(head: Linear, at: Layout) -> Linear | None:
@@ -268,4 +267,4 @@ def head_of(head: Linear, at: Layout) -> Linear | None:
     if not at.last:
         return None
     tied = head.tied_to if at.first else None
-    return head.but(fan_out=at.share_of_words(head.fan_out), tied_to=tied)
+    return head.replace(fan_out=at.share_of_words(head.fan_out), tied_to=tied)

@@ -83,7 +83,7 @@ def solve(
     >>> solve("params <= 125M", "layers").value
     16
     """
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     chosen = Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)

@@ -9,11 +9,11 @@ from tfcalc.core.divisors import divisors
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
-from tfcalc.families.transformer import Transformer
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.core.number import Num

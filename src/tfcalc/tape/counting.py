@@ -54,7 +54,7 @@ class Counting(Trace):
             self.reaches = before
 
     @contextmanager
-    def unread(self) -> Iterator[None]:
+    def output_unused(self) -> Iterator[None]:
         """Run a block whose output is unused: it has no backward."""
         self.read = False
         try:

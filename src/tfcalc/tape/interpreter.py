@@ -26,7 +26,7 @@ class Interpreter(Trace):
     ``trained`` tells of a module's path whether its parameters are trained; weights that a model freezes never are.
     """
 
-    lowers = True
+    emits_kernels = True
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class Interpreter(Trace):
         """Drop the weight of this name, so that another can be registered under it."""
         self.weights.pop(name, None)
 
-    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+    def composite(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run a library's ``code``; what an activation or a loss saves is listed under its own name."""
         if call.leaf is None or call.leaf.kind not in ("activation", "loss"):
             return code()

@@ -14,6 +14,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
 from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Strides, Tensor
 
@@ -147,11 +148,11 @@ WITH_BACKWARD, FORWARD_ALONE = Ends(2, 3), Ends(1, 2)
 class Trace:
     """Base class of traces: runs a model's operations on tensors without data.
 
-    ``lowers``: operations run as the kernels that a library launches (for memory), rather than as one operation of the
-    mathematics (for FLOPs).
+    ``emits_kernels``: operations run as the kernels that a library launches (for memory), rather than as one operation
+    of the mathematics (for FLOPs).
     """
 
-    lowers = False
+    emits_kernels = False
     every_layer = False
     """True if each layer of a stack runs, rather than one for all equal ones."""
     ends_alone = False
@@ -166,7 +167,7 @@ class Trace:
         """Run the block without gradients (torch.no_grad)."""
         raise NotImplementedError
 
-    def unread(self) -> AbstractContextManager[None]:
+    def output_unused(self) -> AbstractContextManager[None]:
         """Run a block whose output is unused: no backward, but its saved tensors are live until then."""
         return self.without_gradients()
 
@@ -193,12 +194,21 @@ class Trace:
         """Run an operation."""
         raise NotImplementedError
 
-    def compose(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
+    def composite(self, call: Call, code: Callable[[], Tensor]) -> Tensor:
         """Run an operation that is one call in the mathematics, and ``code`` in a library.
 
-        A trace that counts takes the costs of ``call``; one that lowers runs ``code``, kernel by kernel.
+        A trace that counts takes the costs of ``call``; one that emits kernels runs ``code``, kernel by kernel.
         """
-        return code() if self.lowers else self.call(call)
+        return code() if self.emits_kernels else self.call(call)
+
+    def same_size(self, one: Num, other: Num) -> bool:
+        """Whether kernels run on two equal sizes; where operations are counted, sizes may be symbols and stay apart."""
+        return self.emits_kernels and value_of(one) == value_of(other)
+
+    def beside(self, run: Callable[[], object]) -> None:
+        """Count what ``run`` does with what runs here; where kernels run, it runs at another time."""
+        if not self.emits_kernels:
+            run()
 
     def turns(self, count: Num) -> AbstractContextManager[None]:
         """Run the block once for ``count`` iterations of a loop."""

@@ -25,7 +25,7 @@ from tfcalc.printable import printable, quoted
 if TYPE_CHECKING:
     from tfcalc.budgets.metric import Metric
     from tfcalc.configs.published import HFModel
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
     Given = str | os.PathLike[str] | Mapping[str, object] | Transformer | HFModel
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.answers.params import params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.families.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+from tfcalc.zoo.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel

@@ -11,11 +11,11 @@ from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.report import exact
 from tfcalc.verify.count import unbuilt
 from tfcalc.verify.verification import ComparedRow, NotComparable, Verification
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel

@@ -13,12 +13,12 @@ from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.plans import Training
 from tfcalc.training.precisions import precision as named
 from tfcalc.training.step import every_kept
 from tfcalc.verify.count import refuse_to_build_forever
 from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.stated import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
-from tfcalc.verify.module_parts import Parameter, differences
+from tfcalc.verify.module_parts import TorchParameter, differences
 from tfcalc.verify.verification import ComparedRow
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ModuleCheck:
     place: str
     name: str
     arguments: Mapping[str, object]
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TorchParameter, ...]
     buffers: tuple[Mapping[str, object], ...]
     torch: str
     run: Pass | None
@@ -56,7 +56,7 @@ class ModuleCheck:
         return sum(one.params for one in self.parameters)
 
     @property
-    def idle(self) -> tuple[Parameter, ...]:
+    def idle(self) -> tuple[TorchParameter, ...]:
         """Parameters that would be trained and get no gradient."""
         return tuple(one for one in self.parameters if one.idle)
 

@@ -14,7 +14,7 @@ STACKED: Mapping[str, tuple[str, ...]] = {"W_QKV": ("W_Q", "W_K", "W_V"), "b_QKV
 """Names that tfcalc has for several roles in one tensor."""
 
 
-class Parameter(NamedTuple):
+class TorchParameter(NamedTuple):
     """One parameter of their class, and what the pass told about it.
 
     ``roles`` are what it is; ``stacked`` says that each role is a piece of it, not all of it several times. Without a
@@ -53,12 +53,12 @@ class Parameter(NamedTuple):
         return f"{self.roles[0]}, also used as {', '.join(self.roles[1:])}"
 
 
-def parameter(said: Mapping[str, Any]) -> Parameter:
+def parameter(said: Mapping[str, Any]) -> TorchParameter:
     """One of what the process says."""
     uses = said["uses"]
     roles = tuple(dict.fromkeys(use["role"] for use in uses))
     places = {str(use["place"]) for use in uses}
-    return Parameter(
+    return TorchParameter(
         name=said["name"],
         shape=tuple(said["shape"]),
         trained=said["trained"],
@@ -69,7 +69,7 @@ def parameter(said: Mapping[str, Any]) -> Parameter:
     )
 
 
-def side_by_side(expected: Sequence[Line], found: Sequence[Parameter]) -> tuple[ComparedRow, ...]:
+def side_by_side(expected: Sequence[Line], found: Sequence[TorchParameter]) -> tuple[ComparedRow, ...]:
     """A row for each role, and the total; roles that one tensor of either side has together share a row."""
     ours: dict[tuple[str, ...], int] = {}
     for line in expected:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.explain import explain_part
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.verify.module_answer import ModuleCheck, Pass
 from tfcalc.verify.module_parts import parameter, side_by_side
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tfcalc.core.traced import value_of
 
 if TYPE_CHECKING:
-    from tfcalc.families.transformer import Transformer
+    from tfcalc.zoo.transformer import Transformer
 
 
 class HeadsOfAnyWidth(nn.Module):

@@ -13,8 +13,8 @@ from tfcalc.verify.reference import Reference
 from tfcalc.verify.step import RECIPES, CountedStep
 
 if TYPE_CHECKING:
-    from tfcalc.families.transformer import Transformer
     from tfcalc.workload import Workload
+    from tfcalc.zoo.transformer import Transformer
 
 
 class Trained(Reference):

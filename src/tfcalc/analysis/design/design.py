@@ -16,7 +16,7 @@ from tfcalc.answers.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
-from tfcalc.families.transformer import Transformer
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

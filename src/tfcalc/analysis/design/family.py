@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import cast
 
 from tfcalc.errors import UsageError
-from tfcalc.families.transformer import Transformer
 from tfcalc.model import Model
+from tfcalc.zoo.transformer import Transformer
 
 WIDTH, DEPTH, HEADS = "d_model", "n_layers", "n_heads"
 NEEDED = (WIDTH, DEPTH, HEADS)

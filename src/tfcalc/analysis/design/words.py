@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.dimensions import Choice, Dimension, facet
-from tfcalc.families.transformer import Transformer
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel

@@ -175,7 +175,7 @@ def why(
     (163037184, 'the output head counted again although it is tied to the embedding')
     """
     if model is None:
-        from tfcalc.families.transformer import Transformer
+        from tfcalc.zoo.transformer import Transformer
 
         model = Transformer()
     check_arguments(model, workload, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option
 from tfcalc.cli.settings import Settings
-from tfcalc.families.transformer import Transformer
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.plot import QUANTITIES as OF_PARTS
 from tfcalc.analysis.plot import PartsOverSize, plot
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.arrays.questions import SweepQuestion
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart
 from tfcalc.cli.commands.plans import PLANS, Plans, plans_for

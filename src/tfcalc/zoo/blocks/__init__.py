@@ -1,0 +1,1 @@
+"""Blocks that several architectures share, and most models do not have."""
