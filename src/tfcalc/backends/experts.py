@@ -116,7 +116,7 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> T
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         with trace.inside(map_):
-            (weight,) = (trace.weight(each, map_.copies) for each in map_.held().weights)
+            (weight,) = (trace.weight(each, map_.copies) for each in map_.own_params().weights)
         return each_by_its_own(trace.lower(rows), trace.lower_weight(weight), None)
 
     made = mul(_one(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
@@ -164,7 +164,7 @@ def _capped(gate: Tensor, up: Tensor) -> Tensor:
 def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Tensor]:
     """Those of all experts."""
     with rows.trace.inside(map_):
-        return [rows.trace.weight(each, experts.count) for each in map_.held().weights]
+        return [rows.trace.weight(each, experts.count) for each in map_.own_params().weights]
 
 
 def _pairs(sent: Routing) -> Num:

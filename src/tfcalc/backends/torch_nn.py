@@ -88,7 +88,7 @@ def _packed(trace: Trace, maps: Sequence[Linear]) -> list[Tensor]:
     """``in_proj_weight`` and ``in_proj_bias``: those of the maps beside each other, trained if one of them is."""
     assert isinstance(trace, Interpreter)
     frozen = not any(trace.trained(f"{trace.tape.path}.{each.name}") for each in maps)
-    kinds = zip(*(each.held().weights for each in maps), strict=True)
+    kinds = zip(*(each.own_params().weights for each in maps), strict=True)
     found = []
     for name, tensors in zip(("weight", "bias"), kinds, strict=False):
         shape = (*tensors[0].shape[:-1], total(tensor.shape[-1] for tensor in tensors))

@@ -73,9 +73,9 @@ class Group(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
-    those that are only otherwise alike. A layer that ``stands_for`` others leaves behind what all of them would; it may
-    be one of several that do so together, at this ``place`` among so many. In a row of layers that repeat, ``turn`` is
-    the number of its repetition.
+    those that are only otherwise alike. A layer that ``stands_for`` others runs once, and what it saves counts that
+    often; it may be one of several that do so together, at this ``place`` among so many. In a row of layers that
+    repeat, ``turn`` is the number of its repetition.
     """
 
     stack: str

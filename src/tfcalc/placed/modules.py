@@ -71,7 +71,7 @@ class Rows(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
-        weight, *bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, *bias = (x.trace.weight(each) for each in self.own_params().weights)
         letter = self.letter or self.name
         made = x.trace.adapted(self, x, linear(x, weight, letter=letter, packed=True))
         made = leaving(made, self.at)

@@ -154,9 +154,9 @@ def _located(attention: Located, at: Layout) -> Module:
 @rule(PreNorm)
 def _layer(layer: PreNorm, at: Layout) -> Module:
     """Each sub-layer is entered and left by itself, wherever its norm stands."""
-    if len(layer.norms) != len(layer.subs) or any(type(each) is not Norm for each in layer.norms):
-        raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
-    return layer.replace(subs=tuple(_piece(each, at) for each in layer.subs))
+    if len(layer.norms) != len(layer.sublayers) or any(type(each) is not Norm for each in layer.norms):
+        raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.sublayers)} sub-layers")
+    return layer.replace(sublayers=tuple(_piece(each, at) for each in layer.sublayers))
 
 
 def of_stage(stack: Stack, at: Layout) -> Stack:

@@ -45,7 +45,7 @@ class Record:
 
         A module that runs twice may end its layer with one of them: backward need not compute that again.
         """
-        held = Cost() if self.part is None else self.part.held()
+        held = Cost() if self.part is None else self.part.own_params()
         copies, active, passes = (1, None, 1) if self.part is None else self._times(self.part)
         kept, ending = ([each for each in self.costs if each.last is last] for last in (False, True))
         if any(each.products for each in kept) and any(each.products for each in ending):

@@ -48,7 +48,7 @@ class Part(Protocol):
         """The modules in it."""
         ...
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """Its own weights and buffers, without those of its parts."""
         ...
 
