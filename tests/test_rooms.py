@@ -93,6 +93,30 @@ def test_every_room_imports_only_from_below(path: Path) -> None:
             assert room(parts[1]) >= room(own), f"{own} imports {module}"
 
 
+KIN = {
+    "gemma4": {"gemma3n"},
+    "git": {"clip"},
+    "hybrid": {"granite_moe"},
+    "idefics": {"clip"},
+    "modernvbert": {"modernbert"},
+    "phi4_multimodal": {"clip", "llama"},
+    "qwen_vl": {"llama", "qwen_moe"},
+    "remote": {"llama"},
+    "transformer": {"classic", "textbook", "transformer_check"},
+    "transformer_check": {"transformer"},
+}
+"""Of a file of the zoo: those whose models it extends. The classic Transformer has several files."""
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "zoo").rglob("*.py")), ids=lambda path: path.stem)
+def test_an_architecture_imports_blocks_and_its_kin(path: Path) -> None:
+    own = path.relative_to(SOURCE / "zoo").with_suffix("").parts
+    allowed = {"blocks", *own, *KIN.get(own[0], ())}
+    for module in imports(path, everywhere=True):
+        if module.startswith("tfcalc.zoo."):
+            assert module.split(".")[2] in allowed, f"{'.'.join(own)} imports {module}; what two share is in zoo/blocks"
+
+
 @pytest.mark.parametrize("library", HEAVY)
 def test_each_heavy_library_has_its_room(library: str) -> None:
     users = [

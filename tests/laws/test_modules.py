@@ -31,6 +31,7 @@ DRAWN = 6
 DIGITS = 8
 REFUSED = "refused"
 CLASSES: dict[str, str] = {
+    "ContrastiveModel": "Compared",
     "AudioLanguageModel": "Listener",
     "InlineDecoder": "OpenDecoder",
     "InlineTower": "OpenTower",
@@ -45,8 +46,8 @@ CLASSES: dict[str, str] = {
     "VisionLanguageModel": "ImageReader",
 }
 """Of a class that was renamed: its name today, and the one that was recorded."""
-FIELDS: dict[str, str] = {}
-"""Of a field that was renamed, ``Class.field`` of today and the field's name that was recorded."""
+FIELDS: dict[str, str] = {"PreNorm.sublayers": "subs"}
+"""Of a field that was renamed, ``Class.field`` of today and the field's recorded name; derived classes have it, too."""
 
 
 def configs(model_type: str) -> list[dict[str, Any]]:
@@ -57,12 +58,18 @@ def configs(model_type: str) -> list[dict[str, Any]]:
     return [{**config, "model_type": model_type} for config in ({}, *drawn)]
 
 
+def recorded_as(kind: type, field: str) -> str:
+    """The name that a field had when the hashes were recorded."""
+    names = (FIELDS.get(f"{base.__name__}.{field}") for base in kind.__mro__)
+    return next((name for name in names if name is not None), field)
+
+
 def written(value: object, seen: dict[int, tuple[object, str]]) -> str:
     """A value as text that is the same in every process; a module by the hash of its own text, made once."""
     if isinstance(value, Frozen):
         if id(value) not in seen:
             name = type(value).__name__
-            fields = (f"{FIELDS.get(f'{name}.{key}', key)}={written(of, seen)}" for key, of in value.__dict__.items())
+            fields = (f"{recorded_as(type(value), key)}={written(of, seen)}" for key, of in value.__dict__.items())
             seen[id(value)] = value, sha256(f"{CLASSES.get(name, name)}({','.join(fields)})".encode()).hexdigest()
         return seen[id(value)][1]
     if isinstance(value, tuple):

@@ -92,7 +92,7 @@ class Pair(PreNorm):
         normed = norms[0](x, ctx)
         shape = (*x.shape[:2], G, D)
         k, v = (transpose(reshape(each(normed), *shape), 1, 2) for each in (self.keys, self.values))
-        for place, sub in enumerate(self.subs):
+        for place, sub in enumerate(self.sublayers):
             normed = normed if place == 0 else norms[place](x, ctx)
             x = add(x, sub(normed, k, v, ctx) if isinstance(sub, Gated) else sub(normed, ctx))
         return x
@@ -107,10 +107,10 @@ def pairs(c: Config) -> Module:
         maps = (Linear(f"{name}_q", h, a * d, "Q"),)
         return kind(name, a, g, d, d, maps, (), Linear(f"{name}_o", a * d, h, "O"), gate=Linear(f"{name}_g", h, a * d))
 
-    subs = (reader("first", Gated), kit.gated(c), reader("second", Reading), kit.gated(c).replace(name="mlp_2"))
+    sublayers = (reader("first", Gated), kit.gated(c), reader("second", Reading), kit.gated(c).replace(name="mlp_2"))
     norms = tuple(Norm(f"norm_{place}", "rmsnorm", h) for place in range(4))
     keys, values = Linear("keys", h, g * d, "K"), Linear("values", h, g * d, "V")
-    return kit.decoder(c, Pair("layers", subs, norms, keys=keys, values=values))
+    return kit.decoder(c, Pair("layers", sublayers, norms, keys=keys, values=values))
 
 
 # --- a recurrence whose state is a matrix, as tfcalc has it

@@ -30,7 +30,7 @@ from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import EITHER
 from tfcalc.zoo.blocks import decoders as kit
-from tfcalc.zoo.blocks.layers import both, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, windows
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytest.importorskip("transformers")
@@ -72,14 +72,14 @@ class GroupedNorm(Module):
     groups: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """γ and β."""
         shape = (self.groups * self.width,)
         return Cost(weights=(Weight("γ", shape, minor=True), Weight("β", shape, minor=True, key="bias")))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:  # noqa: ARG002  # all libraries run the same kernels
         """On each row."""
-        weight, bias = (x.trace.weight(each) for each in self.held().weights)
+        weight, bias = (x.trace.weight(each) for each in self.own_params().weights)
         # square, sum, times 1/rms, times 1 + γ, plus β; backward: g·(1 + γ), x̂, its mean (2), dx (3), dγ (2), dβ
         work = (Elementwise("grouped rmsnorm", x.elements, forward=5, backward=10),)
         call = Call("grouped rmsnorm", (x, weight, bias), x.shape, x.dtype, elementwise=work, saves_result=True)
@@ -108,7 +108,7 @@ def toy_grouped(c: Config) -> Module:
         return NormAfterSublayer("layers", (kit.attention(c, window=window), kit.gated(c)), norms)
 
     every_third = windows(c, lambda place: place % 3 == 2)
-    return kit.decoder(c, layer, every_third, masks=both(c)).replace(norm=norm("norm"))
+    return kit.decoder(c, layer, every_third, masks=full_and_sliding(c)).replace(norm=norm("norm"))
 
 
 # --- the same mathematics in PyTorch

@@ -115,11 +115,11 @@ def test_chunks_of_a_stage_stand_apart() -> None:
     module = HFModel(config).module()
     assert isinstance(module, ModelWithHead)
     assert isinstance(module.base, Decoder)
-    rotated = [layer.subs[0].rope is not None for layer in module.base.layers.layers]  # type: ignore[attr-defined]
+    rotated = [layer.sublayers[0].rope is not None for layer in module.base.layers.layers]  # type: ignore[attr-defined]
     for stage in (0, 1):
         piece: Any = on_device(module, Layout(pp=2, vpp=4, stage=stage))
         chosen = [chunk * 4 + stage * 2 + place for chunk in range(4) for place in (0, 1)]
-        found = [layer.subs[0].part.rope is not None for layer in piece.base.layers.layers]
+        found = [layer.sublayers[0].part.rope is not None for layer in piece.base.layers.layers]
         assert found == [rotated[place] for place in chosen]
         assert set(found) == ({True} if stage == 0 else {True, False})
 

@@ -116,7 +116,7 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> T
 
     def product(map_: Linear, rows: Tensor) -> Tensor:
         with trace.inside(map_):
-            (weight,) = (trace.weight(matrix, map_.copies) for matrix in map_.held().weights)
+            (weight,) = (trace.weight(matrix, map_.copies) for matrix in map_.own_params().weights)
         return each_by_its_own(trace.lower(rows), trace.lower_weight(weight), None)
 
     made = mul(_mapped(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
@@ -164,7 +164,7 @@ def _capped(gate: Tensor, up: Tensor) -> Tensor:
 def _weights(experts: Experts | Networks, map_: Linear, rows: Tensor) -> list[Tensor]:
     """Return matrix and bias of a map, of all experts."""
     with rows.trace.inside(map_):
-        return [rows.trace.weight(tensor, experts.count) for tensor in map_.held().weights]
+        return [rows.trace.weight(tensor, experts.count) for tensor in map_.own_params().weights]
 
 
 def _pairs(sent: Routing) -> Num:

@@ -179,8 +179,8 @@ def _plain(layer: Module, drops: bool) -> bool:
 
     if type(layer) is not PreNorm or layer.in_float32 or (drops and layer.dropped):
         return False
-    attention, network = (*layer.subs, None, None)[:2]
-    if type(attention) is not Attention or type(network) is not GatedFeedForward or len(layer.subs) != 2:
+    attention, network = (*layer.sublayers, None, None)[:2]
+    if type(attention) is not Attention or type(network) is not GatedFeedForward or len(layer.sublayers) != 2:
         return False
     norms = [each for each in layer.all_of() if isinstance(each, Norm)]
     more = any(getattr(attention, name) for name in MORE) or network.gate is None or network.sub_norm is not None

@@ -65,7 +65,7 @@ def _logits(router: Router, x: Tensor) -> Tensor:
         logits = router.forward(x)
         logits = trace.to(logits, "float32") if router.logits == "float32" else logits
         return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
-    weights = [trace.to(trace.weight(tensor, dtype=router.format), "float32") for tensor in router.held().weights]
+    weights = [trace.to(trace.weight(tensor, dtype=router.format), "float32") for tensor in router.own_params().weights]
     return linear(trace.to(x, "float32"), *weights)
 
 

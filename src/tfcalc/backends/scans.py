@@ -43,7 +43,7 @@ def mamba(mixer: Mamba, ctx: Context, x: Tensor, gate: Tensor, step: Tensor, b: 
     trace = x.trace
     a = decay(mixer.A_log.weight(trace))
     with trace.inside(mixer.dt_proj):
-        weight, bias = map(trace.weight, mixer.dt_proj.held().weights)
+        weight, bias = map(trace.weight, mixer.dt_proj.own_params().weights)
         step = contiguous(transpose(linear(step, weight), 1, 2))
     bias, skip = trace.to(bias, "float32"), trace.to(mixer.D.weight(trace), "float32")
     made = selective_scan(transpose(x, 1, 2), step, bias, a, b, c, skip, gate)
@@ -83,7 +83,7 @@ def mamba_of_heads(
     trace, heads, width = x.trace, mixer.heads, x.shape[2]
     a = decay(reshape(mixer.A_log.weight(trace), heads, width, mixer.states))
     with trace.inside(mixer.dt_proj):
-        bias = trace.weight(mixer.dt_proj.held().weights[1], heads)
+        bias = trace.weight(mixer.dt_proj.own_params().weights[1], heads)
     bias, skip = trace.to(bias, "float32"), reshape(mixer.D.weight(trace), heads, width)
     made = []
     for _ in range(value_of(heads)):

@@ -128,7 +128,7 @@ def _packed(trace: Trace, maps: Sequence[Linear]) -> list[Tensor]:
     """Return ``in_proj_weight`` and ``in_proj_bias``: the maps' columns side by side, trained if one of them is."""
     assert isinstance(trace, Interpreter)
     frozen = not any(trace.trained(f"{trace.tape.path}.{linear.name}") for linear in maps)
-    kinds = zip(*(linear.held().weights for linear in maps), strict=True)
+    kinds = zip(*(linear.own_params().weights for linear in maps), strict=True)
     packed = []
     for name, tensors in zip(("weight", "bias"), kinds, strict=False):
         shape = (*tensors[0].shape[:-1], total(tensor.shape[-1] for tensor in tensors))

@@ -210,7 +210,7 @@ class HFModel:
     @property
     def positions(self) -> int | None:
         """Rows of its trained table of positions; None where it has none: angles and sines go on."""
-        weights = (weight for module in self.module().all_of() for weight in module.held().weights)
+        weights = (weight for module in self.module().all_of() for weight in module.own_params().weights)
         if not any(weight.name == POSITIONS and not weight.frozen for weight in weights):
             return None
         read = self.reading.sizes

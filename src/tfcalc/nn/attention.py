@@ -54,7 +54,7 @@ class Attention(Module):
     for both). Causal attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or
     to a ``chunk``. ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads
     made together (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias
-    for each head (arXiv 2505.06708). With ``alibi`` scores are lowered by distances, which counts for nothing.
+    for each head (arXiv 2505.06708). ``alibi`` is a bias of the scores by distance, without FLOPs.
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.

@@ -39,7 +39,7 @@ class Linear(Module):
     bias_of: str | None = None
     turned: bool = False
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         index = self.letter or self.name
         weight = Weight(f"W_{index}", (self.fan_in, self.fan_out), tied_to=self.tied_to, turned=True)
@@ -68,7 +68,7 @@ class BlockDiagonal(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of blocks × tokens × ``fan_in``."""
-        weight, bias = (x.trace.weight(each, self.blocks) for each in self.held().weights)
+        weight, bias = (x.trace.weight(each, self.blocks) for each in self.own_params().weights)
         return block_diagonal(x, weight, bias, letter=self.letter or self.name)
 
 
@@ -85,7 +85,7 @@ class PositionVectors(Module):
     rows: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """P."""
         return Cost(weights=(Weight("P", (self.rows, self.width)),))
 
@@ -97,7 +97,7 @@ class Parameter(Module):
 
     tensor: Weight
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """It."""
         return Cost(weights=(self.tensor,))
 
@@ -112,7 +112,7 @@ class Buffer(Parameter):
 
     kind = "buffer"
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """It."""
         return Cost(buffers=(self.tensor,))
 
@@ -135,14 +135,14 @@ class Norm(Module):
     code: str = ""
     heads: Num = 1
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """γ and β, as far as it has them."""
         letters, width = (NORMS | FURTHER_NORMS)[self.form].weights, self.heads * self.width
         return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each row."""
-        weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.held().weights), None, None
+        weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.own_params().weights), None, None
         return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
 
     def _by_head(self, weight: Tensor) -> Tensor:
@@ -164,13 +164,13 @@ class Embedding(Module):
     scales: bool = False
     known_as: str = ""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.width), tied_to=self.tied_to),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """The rows of these tokens."""
-        (weight,) = self.held().weights
+        (weight,) = self.own_params().weights
         table = x.trace.weight(weight._replace(tied_to=self.known_as) if self.known_as else weight)
         x.trace.alias("embedding", table)  # what heads are tied to, by whatever name
         made = embedding(table, x)

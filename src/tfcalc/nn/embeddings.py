@@ -15,8 +15,8 @@ from tfcalc.tape.call import Call
 from tfcalc.tape.tensor import Shape, Tensor
 
 PLACES, TOKENS, BUFFER, GIVEN = "places", "tokens", "buffer", "given"
-"""What rows a program asks a table for: numbers that it makes for each place of a sequence, or for each token of each
-sequence, or a buffer that is there anyway, or what the context has (``places``)."""
+"""How position ids arise: made for each place of a sequence, or for each token of each sequence, a buffer of the
+model, or those of the context (``places``)."""
 
 
 def rows_asked(ids: Tensor, indices: str, ctx: Context) -> Tensor:
@@ -57,7 +57,7 @@ class Sines(Module):
     indices: str = PLACES
     buffer: bool = False
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """P, or nothing."""
         if self.rows is None:
             return Cost()
@@ -77,7 +77,7 @@ class AngleTable(Module):
     rows: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """P."""
         return Cost(weights=(Weight("P", (self.rows, self.width), frozen=True),))
 
@@ -95,7 +95,7 @@ class Segments(Module):
     width: Num
     indices: str = PLACES
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 

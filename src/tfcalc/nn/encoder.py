@@ -46,8 +46,8 @@ def through(layers: Stack, x: Tensor, ctx: Context, masks: tuple[Num | None, ...
 class Encoder(Module):
     """Embeddings, maps to another width, layers, a norm; and what the first token's vector makes for the whole.
 
-    That ``pooler`` is read by some classes, and of the bare model by whoever has it (``pools``); in others it makes
-    something that no gradient reaches.
+    That ``pooler`` is read by some classes, and of the bare model by whoever has it (``pools``); elsewhere its output
+    is unused, so that it gets no gradient.
     """
 
     kind = "encoder"

@@ -14,13 +14,14 @@ class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
     What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
-    (``scales``), before the sum. In some programs a variable ``holds`` it until the layer ends. That is ``in_float32``
-    where a program has it so, whatever format the weights are in, which the norms read.
+    (``scales``), before the sum. ``holds``: transformers keeps it in a local variable until the layer
+    returns. The stream is ``in_float32`` where a program has it so, whatever the format of the weights, which the norms
+    read.
     """
 
     kind = "layer"
 
-    subs: tuple[Module, ...]
+    sublayers: tuple[Module, ...]
     norms: tuple[Module | None, ...]
     dropped: bool = False
     scales: bool = False
@@ -38,7 +39,7 @@ class PreNorm(Module):
 
     def running(self, ctx: Context) -> Iterator[tuple[Callable[..., Tensor], Module]]:
         """The sub-layers that run, each with its norm; without one, they read ``x`` itself."""
-        pairs = zip(self.norms, self.subs, strict=True)
+        pairs = zip(self.norms, self.sublayers, strict=True)
         return ((as_it_is if norm is None else norm, sub) for norm, sub in pairs if sub.runs(ctx))
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
@@ -71,7 +72,7 @@ class PostNorm(PreNorm):
     @property
     def parts(self) -> Iterator[Module]:
         """Each sub-layer with the norm behind it."""
-        for sub, norm in zip(self.subs, self.norms, strict=True):
+        for sub, norm in zip(self.sublayers, self.norms, strict=True):
             yield sub
             if norm is not None:
                 yield norm
@@ -96,7 +97,7 @@ class Sandwich(PreNorm):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
         norms = [norm for norm in self.norms if norm is not None]
-        for before, after, sub in zip(norms[::2], norms[1::2], self.subs, strict=True):
+        for before, after, sub in zip(norms[::2], norms[1::2], self.sublayers, strict=True):
             x = residual(x, self.dropping(sub, after(sub(before(x, ctx), ctx), ctx), ctx), sub.name)
         return x
 
@@ -111,14 +112,14 @@ class Parallel(PreNorm):
         """One beside the other."""
         made: list[Tensor] = []
         norms = [norm for norm in self.norms if norm is not None]
-        for place, sub in enumerate(self.subs):
+        for place, sub in enumerate(self.sublayers):
             if place < len(norms):
                 normed = norms[place](x, ctx)
             made.append(self.dropping(sub, sub(normed, ctx), ctx))
         both = made[0]
-        for sub, each in zip(self.subs[1:], made[1:], strict=True):
+        for sub, each in zip(self.sublayers[1:], made[1:], strict=True):
             both = residual(both, each, sub.name)
-        return residual(x, both, self.subs[0].name)
+        return residual(x, both, self.sublayers[0].name)
 
 
 class PreNormSharedNorm(PreNorm):
@@ -130,10 +131,10 @@ class PreNormSharedNorm(PreNorm):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another, and the last side by side."""
         *before, last = self.norms
-        for norm, sub in zip(before, self.subs, strict=False):
+        for norm, sub in zip(before, self.sublayers, strict=False):
             x = residual(x, self.dropping(sub, sub((norm or as_it_is)(x, ctx), ctx), ctx), sub.name)
         normed = (last or as_it_is)(x, ctx)
-        first, *others = self.subs[len(before) :]
+        first, *others = self.sublayers[len(before) :]
         made = first(normed, ctx)
         for sub in others:
             made = residual(made, sub(normed, ctx), sub.name)

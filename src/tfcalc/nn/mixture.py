@@ -33,7 +33,7 @@ class Replicated(Module):
 
 
 class Routing(NamedTuple):
-    """For each token its experts' weights and their numbers; the ``logits`` are handed on, though nothing reads them.
+    """For each token its experts' weights and numbers; ``logits`` are returned (so they stay live) but not used.
 
     Where operations are only counted, nobody asks which experts were ``chosen``.
     """

@@ -50,13 +50,13 @@ class Module(Frozen):
 
     # --- what it holds
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """Its own weights and buffers, without those of its parts."""
         return Cost()
 
     def weights(self, trace: Trace) -> list[Tensor]:
         """Its own weights, where it runs."""
-        return [trace.weight(each) for each in self.held().weights]
+        return [trace.weight(each) for each in self.own_params().weights]
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -69,7 +69,7 @@ class Module(Frozen):
     def components(self) -> Iterator[Component]:
         """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
-        yield Component(self.name, self.kind, self.held(), inside, self.copies, self.active, self.passes)
+        yield Component(self.name, self.kind, self.own_params(), inside, self.copies, self.active, self.passes)
 
     @property
     def beside_text(self) -> Iterator[Module]:
@@ -95,7 +95,7 @@ class Module(Frozen):
             return self.forward(x, *given)
 
     def call_consuming(self, given: list[Tensor], *more: Any) -> Tensor:
-        """The same of what stands in the list, which a module may take out that needs it no longer."""
+        """Like a call, but a module may pop its input from the list, so that no caller's reference keeps it alive."""
         return self(given[0], *more)
 
     def forward(self, x: Tensor, *given: Any) -> Tensor:

@@ -72,7 +72,7 @@ class RelativeBias(Module):
     heads: Num
     by_sequence: bool = False
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """The numbers."""
         return Cost(weights=(Weight(self.name, (self.rows, self.heads), key=""),))
 

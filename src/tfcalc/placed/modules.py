@@ -71,7 +71,7 @@ class RowParallel(Linear):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Map each row, and sum over GPUs."""
-        weight, *bias = map(x.trace.weight, self.held().weights)
+        weight, *bias = map(x.trace.weight, self.own_params().weights)
         letter = self.letter or self.name
         partial = x.trace.adapted(self, x, linear(x, weight, letter=letter, packed=True))
         partial = leaving(partial, self.at)

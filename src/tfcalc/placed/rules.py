@@ -154,9 +154,9 @@ def _located(attention: Located, at: Layout) -> Module:
 @rule(PreNorm)
 def _layer(layer: PreNorm, at: Layout) -> Module:
     """Split each sub-layer by itself, for any placement of norms."""
-    if len(layer.norms) != len(layer.subs) or any(type(norm) is not Norm for norm in layer.norms):
-        raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.subs)} sub-layers")
-    return layer.replace(subs=tuple(_piece(sub, at) for sub in layer.subs))
+    if len(layer.norms) != len(layer.sublayers) or any(type(norm) is not Norm for norm in layer.norms):
+        raise refused(layer, f"{layer.name} with {len(layer.norms)} norms for {len(layer.sublayers)} sub-layers")
+    return layer.replace(sublayers=tuple(_piece(sub, at) for sub in layer.sublayers))
 
 
 def of_stage(stack: Stack, at: Layout) -> Stack:

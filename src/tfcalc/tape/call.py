@@ -18,7 +18,7 @@ Matrices = tuple[Num, Num, Num, Num]
 class MatMul(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``; M×K by K×N is ``(2, M, K, N)``.
 
-    ``matrices`` are the sizes of the operands, if given; a causal mask emits_kernels the FLOPs but not these.
+    ``matrices`` are the sizes of the operands, if given; a causal mask lowers the FLOPs but not these.
 
     Backward takes one product of the same size for each of the ``operands`` that need a gradient, and one more if a
     fused kernel recomputes it (``again``). ``overcounted`` is the number that FlopCounterMode counts beyond that, in

@@ -50,7 +50,7 @@ class ModuleRecord:
         active: Num | None = None
         passes: Num = 1
         if part is not None:
-            weights, copies, active, passes = part.held(), part.copies, part.active, part.passes
+            weights, copies, active, passes = part.own_params(), part.copies, part.active, part.passes
         before = [cost for cost in self.costs if not cost.last]
         ending = [cost for cost in self.costs if cost.last]
         own, parts = self.costs, tuple(self._parts())

@@ -52,7 +52,7 @@ class Part(Protocol):
         """Submodules."""
         ...
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """Return its own weights and buffers, without those of its parts."""
         ...
 

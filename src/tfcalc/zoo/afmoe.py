@@ -12,7 +12,7 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import dense_or_sparse, routed
-from tfcalc.zoo.blocks.layers import LAYERS, both, windows
+from tfcalc.zoo.blocks.layers import LAYERS, full_and_sliding, windows
 
 
 def gated(c: Config, code: str = "") -> Attention:
@@ -57,4 +57,4 @@ def afmoe(c: Config) -> Module:
     made = dense_or_sparse(
         c, kinds, gated(c, "olmo"), mixed, of=Sandwich, names=names, seen=seen, full=full, code="olmo"
     )
-    return made.replace(masks=both(c), scales=c.flag("mup_enabled"))
+    return made.replace(masks=full_and_sliding(c), scales=c.flag("mup_enabled"))

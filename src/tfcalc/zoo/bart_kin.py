@@ -398,16 +398,16 @@ def bigbird_pegasus(c: Config) -> Module:
 def _sparse(blocks: SparseBlocks | None, c: Config, side: str) -> Stack:
     bias = c.flag("use_bias")
     if side == "decoder":
-        subs = encoder_decoders.mixers(c, side, bias=bias)
+        sublayers = encoder_decoders.mixers(c, side, bias=bias)
     else:
         names = ("self.query", "self.key", "self.value", "output")
-        subs = [
+        sublayers = [
             encoder_decoders.attention(
                 c, side, "self_attn", BlockAttention, bias=bias, names=names, causal=False, blocks=blocks
             )
         ]
     return encoder_decoders.stack(
-        c, side, encoder_decoders.layer(c, [*subs, encoder_decoders.network(c, side)], pre_norm=True)
+        c, side, encoder_decoders.layer(c, [*sublayers, encoder_decoders.network(c, side)], pre_norm=True)
     )
 
 
@@ -454,10 +454,10 @@ def _sparse_layers(c: Config, side: str) -> Stack:
     h, count = c.size("d_model"), c.size("num_experts")
     expert = Networks(**encoder_decoders.network(c, side, "experts", as_weights=True).__dict__, count=count, chosen=2)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), chosen=2, normalized=True)
-    subs = encoder_decoders.mixers(c, side, reader="cross_attention")
+    sublayers = encoder_decoders.mixers(c, side, reader="cross_attention")
 
     def one(ffn: Module) -> PreNorm:
-        return encoder_decoders.layer(c, [*subs, ffn], "ff_layer_norm", pre_norm=True, inner=True)
+        return encoder_decoders.layer(c, [*sublayers, ffn], "ff_layer_norm", pre_norm=True, inner=True)
 
     dense, sparse = one(encoder_decoders.network(c, side, "ffn", as_weights=True)), one(Switch("ffn", router, expert))
     return encoder_decoders.stack(
@@ -481,9 +481,9 @@ def seamless_m4t(c: Config) -> Module:
 
 def _translator(c: Config, side: str) -> Stack:
     ffn = encoder_decoders.network(c, side, "ffn", as_weights=True)
-    subs = encoder_decoders.mixers(c, side, reader="cross_attention", ones=False)
+    sublayers = encoder_decoders.mixers(c, side, reader="cross_attention", ones=False)
     return encoder_decoders.stack(
-        c, side, encoder_decoders.layer(c, [*subs, ffn], "ffn_layer_norm", pre_norm=True, inner=True)
+        c, side, encoder_decoders.layer(c, [*sublayers, ffn], "ffn_layer_norm", pre_norm=True, inner=True)
     )
 
 

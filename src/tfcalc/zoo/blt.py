@@ -33,9 +33,9 @@ from tfcalc.zoo.blocks.layers import stack
 class Untrained(Module):
     """What holds weights that are not trained."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """The same."""
-        return frozen(super().held())
+        return frozen(super().own_params())
 
 
 class UntrainedLinear(Untrained, Linear):

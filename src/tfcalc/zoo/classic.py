@@ -57,7 +57,7 @@ class Table(Module):
     rows: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """The rows."""
         return Cost(weights=(Weight(self.letter, (self.rows, self.width)),))
 
@@ -209,7 +209,7 @@ class GRU(Module):
 
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """The maps of input and state to two gates and the new state, with a bias each."""
         gates = 3 * self.width
         return Cost(
@@ -241,7 +241,7 @@ class Layer(PostNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for name, sub, norm in zip(self.called, self.subs, self.norms, strict=True):
+        for name, sub, norm in zip(self.called, self.sublayers, self.norms, strict=True):
             assert isinstance(norm, Norm)
             x = self._summed(x, name, sub, norm, ctx)
         return x
@@ -271,7 +271,7 @@ class Side(Module):
     def _reads(self) -> Located:
         first = self.layers.layers[0]
         assert isinstance(first, Layer)
-        attention = first.subs[0]
+        attention = first.sublayers[0]
         assert isinstance(attention, Located)
         return attention
 
@@ -409,14 +409,14 @@ def _side(t: Transformer, stack: str) -> Side:
     """The stack of this name, with what its layers share."""
     h, f = t.d_model, t.size("d_ff")
     own = {"position": _position(t), "pattern": t.attention_pattern, "causal": stack == "decoder"}
-    subs: list[Module] = [_attention(t, "self_attention", Located, rope=_rope(t), **own)]
+    sublayers: list[Module] = [_attention(t, "self_attention", Located, rope=_rope(t), **own)]
     if stack == "decoder" and len(t.stacks) == 2:
-        subs.append(_attention(t, "cross_attention", CrossAttention))
+        sublayers.append(_attention(t, "cross_attention", CrossAttention))
     up, down = Linear("up", h, f, "1", t.ffn_bias), Linear("down", f, h, "2", t.ffn_bias)
-    subs.append(FeedForward("ffn", up, down, t.activation, True))
-    names = ("self", "cross", "ffn") if len(subs) == 3 else ("self", "ffn")
+    sublayers.append(FeedForward("ffn", up, down, t.activation, True))
+    names = ("self", "cross", "ffn") if len(sublayers) == 3 else ("self", "ffn")
     norms = tuple(Norm(f"{name}_norm", t.norm, h) for name in names)
-    layer = Layer("layer", tuple(subs), norms, True, called=names, first=t.pre_norm)
+    layer = Layer("layer", tuple(sublayers), norms, True, called=names, first=t.pre_norm)
     return Side(stack, _shared(t), Stack("layer", (layer,), t.size(f"{stack}_layers")), stack)
 
 

@@ -115,7 +115,7 @@ class Projected(Module):
         return self.map(self.tower.pooled(x, ctx))
 
 
-class Compared(Module):
+class ContrastiveModel(Module):
     """A text and an image tower, maps into a common space, and how alike each text and each image are.
 
     Cosines are multiplied by the exponential of a trained ``scale``, and may have a trained ``bias``. A program makes
@@ -157,8 +157,8 @@ FUSED = ("in_proj[q]", "in_proj[k]", "in_proj[v]", "out_proj")
 
 def encoder(c: Config, *, causal: bool = False) -> Layers:
     """Pre-norm layers with biases everywhere."""
-    subs = vision_tower.attention(c, causal=causal), vision_tower.network(c)
-    return Layers("encoder", (), stack(c, PreNorm("layers", subs, vision_tower.norms(c, *NORMS))))
+    sublayers = vision_tower.attention(c, causal=causal), vision_tower.network(c)
+    return Layers("encoder", (), stack(c, PreNorm("layers", sublayers, vision_tower.norms(c, *NORMS))))
 
 
 def text_tower(
@@ -237,7 +237,7 @@ def clip(c: Config) -> Module:
     towers, shared = both(c, "clip_text_model", "clip_vision_model"), c.size("projection_dim")
     of_images = Linear("visual_projection", width(c, "vision", "clip_vision_model"), shared)
     of_texts = Linear("text_projection", width(c, "text", "clip_text_model"), shared)
-    return Compared("clip", *towers, (of_images, of_texts), temperature(), by_hand=True)
+    return ContrastiveModel("clip", *towers, (of_images, of_texts), temperature(), by_hand=True)
 
 
 def temperature(name: str = "logit_scale") -> Parameter:
@@ -300,7 +300,7 @@ def siglip2(c: Config) -> Module:
 def _compared(c: Config, text: str, vision: str) -> Module:
     if c.head == IMAGES_ONLY:
         return seen(c, vision)
-    return Compared("siglip", *both(c, text, vision), (), temperature(), temperature("logit_bias"))
+    return ContrastiveModel("siglip", *both(c, text, vision), (), temperature(), temperature("logit_bias"))
 
 
 @family("tipsv2_text_model", heads={"Model": bare})

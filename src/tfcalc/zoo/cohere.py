@@ -8,7 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.layers import both, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, windows
 
 PARALLEL = ("input_layernorm",)
 NORM, CODE = "layernorm-no-bias", "python"
@@ -39,7 +39,7 @@ def cohere2(c: Config) -> Module:
     mixer = decoders.attention(c, bias=c.flag("attention_bias")).replace(rope=decoders.rope(c, in_float32=True))
     layer = decoders.layer(c, mixer, decoders.gated(c), of=Parallel, norm=NORM, names=PARALLEL, code=CODE)
     layers = decoders.with_windows(layer, windows(c, lambda place: (place + 1) % every != 0), rope=None)
-    return decoders.decoder(c, layers, norm=NORM, code=CODE, masks=both(c))
+    return decoders.decoder(c, layers, norm=NORM, code=CODE, masks=full_and_sliding(c))
 
 
 @family("stablelm", partial_rotary_factor=0.25)  # by __post_init__

@@ -175,7 +175,7 @@ class TokenConvolution(Module):
     kernel: Num
     groups: Num = 1
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.width, divide(self.width, self.groups), self.kernel))
         return Cost(weights=(weight, Weight("b", (self.width,), minor=True, key="bias")))

@@ -42,14 +42,14 @@ class MapOfGroups(Linear):
 
     groups: Num = 1
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """The matrices of all groups, one above the other."""
         return Cost(weights=(Weight("w", (self.fan_out, divide(self.fan_in, self.groups))),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of b × l × a × d."""
         b, l = x.shape[:2]
-        (held,) = self.held().weights
+        (held,) = self.own_params().weights
         rows = reshape(x, b * l, self.groups, divide(self.fan_in, self.groups))
         return reshape(grouped_linear(rows, x.trace.weight(held)), b, l, self.fan_out)
 
@@ -60,7 +60,7 @@ class SomeTimes(Linear):
     def of(self, x: Tensor, used: Num) -> Tensor:
         """Of each row; 1 where something is made of it, else 0."""
         with x.trace.inside(self):
-            (weight,) = self.held().weights
+            (weight,) = self.own_params().weights
             return x.trace.adapted(self, x, linear(x, x.trace.weight(weight), letter=self.letter, used=used))
 
 

@@ -80,7 +80,7 @@ class Neurons(Replicated, FeedForward):
 
     def _table(self, map_: Linear, width: Num, x: Tensor) -> Tensor:
         with x.trace.inside(map_):
-            (weight,) = (x.trace.weight(each, self.count) for each in map_.held().weights)
+            (weight,) = (x.trace.weight(each, self.count) for each in map_.own_params().weights)
         return reshape(weight, self.count, width)
 
 

@@ -43,7 +43,7 @@ class ChannelConvolution(Module):
     channels: Num
     kernel: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W."""
         return Cost(weights=(Weight("w", (self.channels, 1, self.kernel)),))
 

@@ -12,7 +12,7 @@ from tfcalc.nn.layers import Parallel, PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
-from tfcalc.zoo.blocks.layers import LAYERS, both, windows
+from tfcalc.zoo.blocks.layers import LAYERS, full_and_sliding, windows
 
 
 def ernie_layers(c: Config) -> list[bool]:
@@ -92,7 +92,7 @@ def cohere2_moe(c: Config) -> Module:
     networks, forced = experts.mlp_types(c, experts.sparse_after(c, dense)), dense_rotated(c)
     kinds = zip(cohere_windows(c, dense), networks, strict=True)
     told = [(window, window is not None or (forced and network == "dense"), network) for window, network in kinds]
-    return decoders.decoder(c, one, told, norm=norm, code=code, masks=both(c))
+    return decoders.decoder(c, one, told, norm=norm, code=code, masks=full_and_sliding(c))
 
 
 def dense_rotated(c: Config) -> bool:

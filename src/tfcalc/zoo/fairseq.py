@@ -50,12 +50,18 @@ def network(
     return of("(ffn)", Linear("fc1", h, f, "1", bias), Linear("fc2", f, h, "2", bias), c.word(kind), drops)
 
 
-def stack(c: Config, *subs: Module, dropped: str = "dropout", form: str = "layernorm", pre_norm: bool = True) -> Stack:
+def stack(
+    c: Config, *sublayers: Module, dropped: str = "dropout", form: str = "layernorm", pre_norm: bool = True
+) -> Stack:
     """Equal layers: self-attention, perhaps attention to an encoder, and a network, each with a norm."""
     first, last = NORMS
-    names = (first, *(f"{each.name}_layer_norm" for each in subs[1:-1]), last)
+    names = (first, *(f"{each.name}_layer_norm" for each in sublayers[1:-1]), last)
     norms, drops = tuple(Norm(name, form, c.size("hidden_size")) for name in names), bool(c.get(dropped))
-    layer = PreNorm("layers", subs, norms, drops) if pre_norm else PostNorm("layers", subs, norms, drops, in_line=False)
+    layer = (
+        PreNorm("layers", sublayers, norms, drops)
+        if pre_norm
+        else PostNorm("layers", sublayers, norms, drops, in_line=False)
+    )
     return Stack("layers", (layer,) * c.number(LAYERS), c.size(LAYERS))
 
 
@@ -137,8 +143,8 @@ def trocr(c: Config) -> Module:
     """Li et al. 2021 (arXiv 2109.10282): the decoder that reads an image's encoder, whatever the config says of it."""
     added = learned(c, TOKENS) if c.flag("use_learned_position_embeddings") else fixed(c, TOKENS)
     embedding_norm = normed(c, "layernorm_embedding") if c.flag("layernorm_embedding") else None
-    subs = mixer(c, "self_attn", eager=OWN_SOFTMAX), reader(c, c.optional("cross_attention_hidden_size"))
-    layers = stack(c, *subs, network(c, "decoder_ffn_dim", "activation_function"), pre_norm=False)
+    sublayers = mixer(c, "self_attn", eager=OWN_SOFTMAX), reader(c, c.optional("cross_attention_hidden_size"))
+    layers = stack(c, *sublayers, network(c, "decoder_ffn_dim", "activation_function"), pre_norm=False)
     drops = bool(c.get("dropout"))
     table, tables = words(c), (added,)
     return Alone("model", Decoder("decoder", table, layers, None, added=tables, normed=embedding_norm, dropped=drops))

@@ -12,7 +12,7 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.gemma import CAPPED, CODE
-from tfcalc.zoo.blocks.layers import both, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, windows
 
 
 @family("gemma")
@@ -49,7 +49,7 @@ def half_seeing(c: Config, of: type[PreNorm], norms: Sequence[str]) -> Decoder:
     mixer = capped(c, decoders.attention(c, bias=c.flag("attention_bias")))
     layer = decoders.layer(c, mixer, decoders.gated(c, act="hidden_activation"), of=of, names=norms, code=CODE)
     layers = decoders.with_windows(layer, windows(c, lambda place: place % 2 == 0))
-    return scaled(decoders.decoder(c, layers, code=CODE, masks=both(c)))
+    return scaled(decoders.decoder(c, layers, code=CODE, masks=full_and_sliding(c)))
 
 
 @family(
@@ -71,4 +71,4 @@ def gemma3(c: Config) -> Module:
     )
     layer = decoders.layer(c, mixer, ffn, of=Sandwich, names=decoders.SANDWICH, code=CODE)
     layers = decoders.with_windows(layer, windows(c, lambda place: (place + 1) % every != 0))
-    return scaled(decoders.decoder(c, layers, code=CODE, masks=both(c)))
+    return scaled(decoders.decoder(c, layers, code=CODE, masks=full_and_sliding(c)))

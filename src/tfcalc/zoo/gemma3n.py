@@ -26,7 +26,7 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import SANDWICH, head_dim, kv_heads
 from tfcalc.zoo.blocks.gemma import CAPPED, LayerInput, LayerVectors, SharingAttention, SharingDecoder
-from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, both, window
+from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, full_and_sliding, window
 
 
 class AltUp(Module):
@@ -368,7 +368,7 @@ def gemma3n_text(c: Config) -> Module:
             norms(c, *SANDWICH, "post_per_layer_input_norm"),
         )
 
-    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).replace(scales=True)
+    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=full_and_sliding(c)).replace(scales=True)
     return made.as_type(
         AltUpDecoder,
         vectors=layer_vectors(c, made.layers, replaces=True),

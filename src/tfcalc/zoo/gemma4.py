@@ -14,7 +14,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import SANDWICH
 from tfcalc.zoo.blocks.gemma import CAPPED, Beside, ScaledRouting, SharingAttention, SharingDecoder
-from tfcalc.zoo.blocks.layers import FULL, both
+from tfcalc.zoo.blocks.layers import FULL, full_and_sliding
 from tfcalc.zoo.gemma3n import CODE, attention, layer_input, layer_types, layer_vectors, norms, reusing
 
 
@@ -108,7 +108,7 @@ def decoder(c: Config, *, sparse: bool = False, by_layer: bool = False) -> Shari
         network = decoders.gated(c, width=(2 if wide else 1) * c.size("intermediate_size"), act="hidden_activation")
         return Beside("layers", (mixer(c, kind), network), norms(c, *SANDWICH), **further)
 
-    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=both(c)).replace(scales=True)
+    made = decoders.decoder(c, one, kinds(c), code=CODE, masks=full_and_sliding(c)).replace(scales=True)
     return made.as_type(SharingDecoder, vectors=layer_vectors(c, made.layers) if by_layer else None)
 
 

@@ -577,9 +577,9 @@ def masked(text: Config) -> Module:
 
 def _always_masked(layer: Module) -> Module:
     assert isinstance(layer, Beside)
-    mixer, network = layer.subs
+    mixer, network = layer.sublayers
     assert isinstance(mixer, SharingAttention)
-    return layer.replace(subs=(mixer.replace(always_masked=True), network))
+    return layer.replace(sublayers=(mixer.replace(always_masked=True), network))
 
 
 def vision_embedder(c: Config, width: Num) -> PatchEmbedder:

@@ -10,7 +10,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import BOTH_SIDES
 from tfcalc.zoo.blocks.experts import dense_first, dense_or_sparse, mlp_types, routed, shared, sparse_after
-from tfcalc.zoo.blocks.layers import GATED, LAYERS, both, no_rope_if_global, windows
+from tfcalc.zoo.blocks.layers import GATED, LAYERS, full_and_sliding, no_rope_if_global, windows
 
 
 @family(
@@ -76,7 +76,9 @@ def exaone_moe(c: Config) -> Module:
 
     kinds = mlp_types(c, dense_first(c))
     mixer = decoders.attention(c, qk_norms="rmsnorm")
-    return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=no_rope_if_global(c)).replace(masks=both(c))
+    return dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=no_rope_if_global(c)).replace(
+        masks=full_and_sliding(c)
+    )
 
 
 @family("hy_v3")
@@ -110,4 +112,4 @@ def kolibri1(c: Config) -> Module:
     kinds = sparse_after(c, 0)
     mixer, full = decoders.attention(c, qk_norms="rmsnorm"), no_rope_if_global(c)
     made = dense_or_sparse(c, kinds, mixer, mixed, seen=seen, full=full, of=Sandwich, names=BOTH_SIDES)
-    return made.replace(masks=both(c))
+    return made.replace(masks=full_and_sliding(c))

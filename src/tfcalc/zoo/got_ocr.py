@@ -31,7 +31,7 @@ class Convolved(Module):
     taps: tuple[Num, ...]
     count: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W."""
         return Cost(weights=(Weight("w", (self.made, self.fan_in, *self.taps)),))
 

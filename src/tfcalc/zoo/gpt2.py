@@ -72,16 +72,16 @@ def places(c: Config, name: str, indices: str = GIVEN) -> Positions:
 
 def gpt2_layer(c: Config, groups: Num | None = None, **code: Any) -> PreNorm:
     """Fused queries, keys and values; where it reads an encoder, the keys and values of the encoder are fused."""
-    subs: list[Module] = [split_attention(c, "attn", ("c_attn", "c_proj"), groups=groups, **code)]
+    sublayers: list[Module] = [split_attention(c, "attn", ("c_attn", "c_proj"), groups=groups, **code)]
     norms = [normed(c, "ln_1")]
     if c.flag("add_cross_attention"):
         reads = c.head in WITH_ENCODER
         names = ("q_attn", "c_attn", "c_proj")
-        subs.append(split_attention(c, "crossattention", names, of=CrossAttention, reads=reads, **code))
+        sublayers.append(split_attention(c, "crossattention", names, of=CrossAttention, reads=reads, **code))
         norms.append(normed(c, "ln_cross_attn"))
-    subs.append(network(c, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
+    sublayers.append(network(c, "mlp", ("c_fc", "c_proj"), inner(c), c.word("activation_function")))
     norms.append(normed(c, "ln_2"))
-    return PreNorm("h", tuple(subs), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
+    return PreNorm("h", tuple(sublayers), tuple(norms), bool(c.get("resid_pdrop")), holds=True)
 
 
 @family("gpt2", "gpt-sw3", heads=OWN_HEADS)

@@ -9,7 +9,7 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, PreNormSharedNorm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
-from tfcalc.zoo.blocks.layers import both, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, windows
 
 HEADS = tops.CAUSAL_LM | tops.scaled_lm()
 
@@ -50,4 +50,4 @@ def granitemoe_swa(c: Config) -> Module:
         c, decoders.attention(c, bias=c.flag("attention_bias")).replace(sinks=decoders.sinks(c)), *shared_mlp(c)
     )
     layers = decoders.with_windows(one, windows(c, lambda place: place % 4 > 0))
-    return decoders.decoder(c, layers, masks=both(c)).replace(scales=True)
+    return decoders.decoder(c, layers, masks=full_and_sliding(c)).replace(scales=True)

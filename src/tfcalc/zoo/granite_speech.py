@@ -119,8 +119,8 @@ def granite_speech_encoder(c: Config) -> Module:
 
 
 def _query_layer(c: Config) -> ConformerLayer:
-    subs = _half_step(c, "ff1"), _attention(c), _convolutions(c), _half_step(c, "ff2")
-    return ConformerLayer("layers", subs, (None,) * len(subs), last=_norm(c, "post_norm"))
+    sublayers = _half_step(c, "ff1"), _attention(c), _convolutions(c), _half_step(c, "ff2")
+    return ConformerLayer("layers", sublayers, (None,) * len(sublayers), last=_norm(c, "post_norm"))
 
 
 def _norm(c: Config, name: str) -> Norm:

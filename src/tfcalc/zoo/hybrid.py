@@ -74,7 +74,7 @@ class Mixed(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Side by side, and one after them."""
-        recurrent, attention, last = self.subs
+        recurrent, attention, last = self.sublayers
         before, behind = (norm for norm in self.norms if norm is not None)
         normed = before(x, ctx)
         made = scaled(recurrent(normed, ctx))

@@ -32,17 +32,17 @@ def quantised(cost: Cost, steps: Num, key: str) -> Cost:
 class IntegerLinear(Linear):
     """A linear map, with the size of a step for each row."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b, twice."""
-        return quantised(super().held(), self.fan_out, "fc_scaling_factor")
+        return quantised(super().own_params(), self.fan_out, "fc_scaling_factor")
 
 
 class IntegerTable(Module):
     """A table, twice."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """With integers."""
-        return quantised(super().held(), 1, "weight_scaling_factor")
+        return quantised(super().own_params(), 1, "weight_scaling_factor")
 
 
 class IntegerEmbedding(IntegerTable, Embedding):
@@ -60,10 +60,10 @@ class IntegerSegments(IntegerTable, Segments):
 class IntegerNorm(Norm):
     """A LayerNorm, with its shift and the range of what it makes."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """γ and β."""
         ranges = (Weight(name, (1,), key=f"activation.{name}") for name in RANGE)
-        return super().held()._replace(buffers=(Weight("shift", (1,), key="shift"), *ranges))
+        return super().own_params()._replace(buffers=(Weight("shift", (1,), key="shift"), *ranges))
 
 
 class IntegerEmbeddings(Embeddings):

@@ -171,7 +171,7 @@ class SharedExperts(GatedFeedForward):
         for each in maps:
             assert each is not None
             with trace.inside(each):
-                matrices += (trace.lower_weight(trace.weight(one, self.count)) for one in each.held().weights)
+                matrices += (trace.lower_weight(trace.weight(one, self.count)) for one in each.own_params().weights)
         rows = expand(reshape(x, 1, *x.shape), self.count, *x.shape)
         weights = transpose(reshape(weights, x.rows, self.count, 1), 0, 1)
         gate, up = matmul(rows, matrices[0]), matmul(rows, matrices[1])

@@ -9,7 +9,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.layers import FUSED, LAYERS, both, windows
+from tfcalc.zoo.blocks.layers import FUSED, LAYERS, full_and_sliding, windows
 
 
 @family("llama", libraries=("torchtune",))
@@ -73,7 +73,7 @@ def mistral(c: Config) -> Decoder:
 @family("ministral")
 def ministral(c: Config) -> Module:
     """Ministral (Mistral AI 2024): Mistral, some of whose layers may see everything."""
-    return mistral(c).replace(masks=both(c))
+    return mistral(c).replace(masks=full_and_sliding(c))
 
 
 @family(

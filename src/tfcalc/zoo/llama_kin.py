@@ -16,7 +16,7 @@ from tfcalc.ops.rows import whole_sum
 from tfcalc.ops.shapes import cat, copied, reshape, split, transpose
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
-from tfcalc.zoo.blocks.layers import both, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, windows
 
 
 class DeepHead(Module):
@@ -154,7 +154,7 @@ def hyperclovax(c: Config) -> Module:
 def cwm(c: Config) -> Module:
     """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
     layer = decoders.layer(c, decoders.attention(c), decoders.gated(c, bias=c.flag("mlp_bias")))
-    return decoders.decoder(c, decoders.with_windows(layer, windows(c, all_but_each_fourth)), masks=both(c))
+    return decoders.decoder(c, decoders.with_windows(layer, windows(c, all_but_each_fourth)), masks=full_and_sliding(c))
 
 
 def all_but_each_fourth(place: int) -> bool:
@@ -180,9 +180,8 @@ def granite_swa(c: Config) -> Module:
     """Granite with windows (transformers' GraniteSWAAttention): a trained sink for each head."""
     mixer = decoders.attention(c, bias=c.flag("attention_bias")).replace(sinks=decoders.sinks(c))
     layer = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias"))).replace(scales=True)
-    return decoders.decoder(c, decoders.with_windows(layer, windows(c, all_but_each_fourth)), masks=both(c)).replace(
-        scales=True
-    )
+    layers = decoders.with_windows(layer, windows(c, all_but_each_fourth))
+    return decoders.decoder(c, layers, masks=full_and_sliding(c)).replace(scales=True)
 
 
 @family("hunyuan_v1_dense")

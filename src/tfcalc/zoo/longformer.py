@@ -45,7 +45,7 @@ class HeadConvolution(Module):
     heads: Num
     kernel: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W."""
         return Cost(weights=(Weight("w", (self.heads, 1, self.kernel, 1)),))
 

@@ -13,7 +13,7 @@ from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import POST_NORM
 from tfcalc.zoo.blocks.experts import MIXTRAL_HEADS
-from tfcalc.zoo.blocks.layers import both, window, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, window, windows
 
 
 @family("mixtral", heads=MIXTRAL_HEADS)
@@ -84,4 +84,4 @@ def gpt_oss(c: Config) -> Module:
     layers = decoders.with_windows(
         decoders.layer(c, mixer, mixed, code="olmo"), windows(c, lambda place: place % 2 == 0)
     )
-    return decoders.decoder(c, layers, code="olmo", masks=both(c))
+    return decoders.decoder(c, layers, code="olmo", masks=full_and_sliding(c))

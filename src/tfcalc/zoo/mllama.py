@@ -40,7 +40,7 @@ class GatedLayer(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for norm, sub, gate in zip(self.norms, self.subs, self.gates, strict=True):
+        for norm, sub, gate in zip(self.norms, self.sublayers, self.gates, strict=True):
             made = sub((norm or as_it_is)(x, ctx), ctx)
             x = residual(x, mul(pointwise("tanh", gate.weight(x.trace)), made), sub.name)
         return x
@@ -52,12 +52,12 @@ class ReadingLayer(GatedLayer):
     @property
     def parts(self) -> Iterator[Module]:
         """The gates behind the sub-layer that reads."""
-        first, *others = self.subs
+        first, *others = self.sublayers
         return (each for each in (first, *self.gates, *others, *self.norms) if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of the stream; as it is without a memory."""
-        return super().forward(x, ctx) if all(sub.runs(ctx) for sub in self.subs) else x
+        return super().forward(x, ctx) if all(sub.runs(ctx) for sub in self.sublayers) else x
 
 
 class TowerBlock(PreNorm):
@@ -86,7 +86,7 @@ class ShapeTable(Module):
     rows: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """P."""
         return Cost(weights=(Weight("P", (self.shapes, self.tiles * self.rows * self.width)),))
 
@@ -321,9 +321,9 @@ def _vision_layers(c: Config, name: str, depth: str, *gates: str) -> MaskedLayer
     mixer = vision_tower.attention(
         c, names=LLAMA_NAMES, bias=False, output_bias=False, dropout="", heads="attention_heads", of=Masked
     )
-    subs, norms = (mixer, vision_tower.network(c)), vision_tower.norms(c, *decoders.PRE_NORM)
+    sublayers, norms = (mixer, vision_tower.network(c)), vision_tower.norms(c, *decoders.PRE_NORM)
     made = tuple(parameter(gate, 1) for gate in gates)
-    layer = GatedBlock("layers", subs, norms, gates=made) if gates else TowerBlock("layers", subs, norms)
+    layer = GatedBlock("layers", sublayers, norms, gates=made) if gates else TowerBlock("layers", sublayers, norms)
     return MaskedLayers(name, (), stack(c, layer, depth=depth))
 
 

@@ -20,7 +20,16 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import decoders, encoders
-from tfcalc.zoo.blocks.layers import LLAMA_NAMES, SLIDING, both, gated, multi_head, one_module_per_kind, stack, windows
+from tfcalc.zoo.blocks.layers import (
+    LLAMA_NAMES,
+    SLIDING,
+    full_and_sliding,
+    gated,
+    multi_head,
+    one_module_per_kind,
+    stack,
+    windows,
+)
 
 
 def transform(c: Config, name: str) -> Transform:
@@ -214,5 +223,5 @@ def ultrabert(c: Config) -> Module:
     )
     layer = decoders.layer(c, mixer, decoders.gated(c, bias=c.flag("mlp_bias")))
     return decoders.decoder(
-        c, decoders.with_windows(layer, windows(c, lambda place: (place + 1) % 3 > 0)), masks=both(c)[1:]
+        c, decoders.with_windows(layer, windows(c, lambda place: (place + 1) % 3 > 0)), masks=full_and_sliding(c)[1:]
     )

@@ -51,18 +51,18 @@ def _encoder(c: Config) -> SoundEncoder:
 
 def _decoder(c: Config) -> Decoder:
     h = c.size("hidden_size")
-    subs = (
+    sublayers = (
         _attention(c, causal=True),
         _attention(c, "encoder_attn", CrossAttention, causal=False),
         gated("mlp", ("fc1", "fc2"), h, c.size("intermediate_size"), c.word("decoder_hidden_act"), bias=True),
     )
-    layers = _stack(c, "decoder", subs, (*PRE_NORM, "final_layernorm"))
+    layers = _stack(c, "decoder", sublayers, (*PRE_NORM, "final_layernorm"))
     return Decoder("decoder", Embedding("embed_tokens", c.size("vocab_size"), h), layers, Norm("norm", UNBIASED, h))
 
 
-def _stack(c: Config, side: str, subs: tuple[Module, ...], names: tuple[str, ...]) -> Stack:
+def _stack(c: Config, side: str, sublayers: tuple[Module, ...], names: tuple[str, ...]) -> Stack:
     norms = tuple(Norm(name, UNBIASED, c.size("hidden_size")) for name in names)
-    return stack(c, PreNorm("layers", subs, norms), f"{side}_num_hidden_layers")
+    return stack(c, PreNorm("layers", sublayers, norms), f"{side}_num_hidden_layers")
 
 
 def _attention(c: Config, name: str = "self_attn", of: type[Attention] = Attention, *, causal: bool) -> Attention:

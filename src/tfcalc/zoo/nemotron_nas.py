@@ -38,8 +38,8 @@ def nemotron_nas(c: Config) -> Module:
 
 
 def _layer(c: Config, shared: int, width: float) -> PreNorm:
-    subs = {"input_layernorm": _mixer(c, shared), "post_attention_layernorm": _network(c, width)}
-    there = {name: sub for name, sub in subs.items() if sub is not None}
+    sublayers = {"input_layernorm": _mixer(c, shared), "post_attention_layernorm": _network(c, width)}
+    there = {name: sub for name, sub in sublayers.items() if sub is not None}
     norms = (Norm(name, "rmsnorm", c.size("hidden_size")) for name in there)
     return PreNorm("layers", tuple(there.values()), tuple(norms))
 

@@ -154,8 +154,8 @@ TURNED = {"partial_rotary_factor": 0.5}  # by __post_init__
 
 def encoder(name: str, c: Config, stem: Module, *, qk_norm: bool = True, of: type[PreNorm] = PreNorm) -> SoundEncoder:
     """A ``stem``, then layers between two norms that look both ways, with rotary positions."""
-    subs = _attention(c, qk_norm=qk_norm), vision_tower.network(c)
-    layer = of("layers", subs, vision_tower.norms(c, "layer_norm1", "layer_norm2"))
+    sublayers = _attention(c, qk_norm=qk_norm), vision_tower.network(c)
+    layer = of("layers", sublayers, vision_tower.norms(c, "layer_norm1", "layer_norm2"))
     first, last = vision_tower.norms(c, "input_layer_norm", "layer_norm")
     return SoundEncoder(name, stem, None, stack(c, layer), last, first=first)
 

@@ -163,8 +163,8 @@ def neomme(c: Config) -> Module:
 
 def layer(c: Config, *, adds_values: bool) -> MixingLayer:
     """Attention and a network."""
-    subs = (attention(c).replace(adds_values=adds_values), ffn(c))
-    return MixingLayer("layers", subs, norms(c), scales=True, lambdas=parameter("lambdas", 2))
+    sublayers = (attention(c).replace(adds_values=adds_values), ffn(c))
+    return MixingLayer("layers", sublayers, norms(c), scales=True, lambdas=parameter("lambdas", 2))
 
 
 def plain(name: str, c: Config) -> Norm:

@@ -8,7 +8,7 @@ from tfcalc.nn.layers import NormAfterSublayer
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import POST_NORM
-from tfcalc.zoo.blocks.layers import both, no_rope_if_global, windows
+from tfcalc.zoo.blocks.layers import full_and_sliding, no_rope_if_global, windows
 
 
 @family("olmo")
@@ -31,7 +31,7 @@ def olmo2(c: Config) -> Module:
     mixer = mixer.replace(rope=decoders.rope(c, angles="float32"))
     layer = decoders.layer(c, mixer, decoders.gated(c), of=NormAfterSublayer, names=POST_NORM, code="olmo")
     layers = decoders.with_windows(layer, windows(c, lambda place: (place + 1) % 4 != 0))
-    return decoders.decoder(c, layers, code="olmo", masks=both(c))
+    return decoders.decoder(c, layers, code="olmo", masks=full_and_sliding(c))
 
 
 @family("exaone4")

@@ -108,7 +108,7 @@ class ColourMap(Module):
     colours: Num
     width: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.width, self.colours, 1, 1))
         return Cost(weights=(weight, Weight("b", (self.width,), minor=True, key="bias")))

@@ -180,7 +180,7 @@ class DistanceTable(Module):
     rows: Num
     heads: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """E."""
         return Cost(weights=(Weight("E", (self.rows, self.heads)),))
 
@@ -240,9 +240,9 @@ def phi4_multimodal_audio(c: Config) -> Module:
 
 def _layer(c: Config) -> ConformerLayer:
     mixer = vision_tower.attention(c, names=LLAMA_NAMES, width=c.optional("head_dim"), dropout="")
-    subs = (_network(c, "feed_forward_in"), mixer, _convolutions(c), _network(c, "feed_forward_out"))
+    sublayers = (_network(c, "feed_forward_in"), mixer, _convolutions(c), _network(c, "feed_forward_out"))
     att, last = vision_tower.norms(c, "layer_norm_att", "layer_norm")
-    return ConformerLayer("encoders", subs, (None, att, None, None), last=last)
+    return ConformerLayer("encoders", sublayers, (None, att, None, None), last=last)
 
 
 def _network(c: Config, name: str) -> NormedNetwork:

@@ -287,9 +287,9 @@ def layers(c: Config, side: str, *mixers: Module) -> Stack:
     ffn = network(
         "feed_forward", ("intermediate", "output"), h, c.size(f"{side}_ffn_dim"), c.word("activation_function")
     )
-    subs = (*mixers, ffn.replace(dropout=bool(c.get("activation_dropout"))))
-    norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in subs)
-    return layer_blocks.stack(c, PostNorm("layers", subs, norms, bool(c.get("dropout"))), depth)
+    sublayers = (*mixers, ffn.replace(dropout=bool(c.get("activation_dropout"))))
+    norms = tuple(norm(c, f"{sub.name}_layer_norm") for sub in sublayers)
+    return layer_blocks.stack(c, PostNorm("layers", sublayers, norms, bool(c.get("dropout"))), depth)
 
 
 def norm(c: Config, name: str) -> Norm:
@@ -349,7 +349,7 @@ def _mixers(c: Config) -> list[Module]:
     sizes = {"ngram": c.size("ngram"), "buckets": c.size("num_buckets")}
     letters = c.size("num_buckets") * c.size("num_decoder_attention_heads")
     distances = Linear("relative_pos_embeddings", c.size("hidden_size"), letters, "rel", True)
-    subs: list[Module] = [attention(c, "decoder", "self_attn", NgramAttention, distances=distances, **sizes)]
+    sublayers: list[Module] = [attention(c, "decoder", "self_attn", NgramAttention, distances=distances, **sizes)]
     if c.flag("add_cross_attention"):
-        subs.append(attention(c, "decoder", "cross_attn", CrossAttention, reads=c.head != ALONE))
-    return subs
+        sublayers.append(attention(c, "decoder", "cross_attn", CrossAttention, reads=c.head != ALONE))
+    return sublayers

@@ -52,7 +52,7 @@ class Conditioned(PreNorm):
         """One after another."""
         for norm, sub in self.running(ctx):
             normed = norm(x, ctx)
-            if sub is self.subs[-1]:
+            if sub is self.sublayers[-1]:
                 normed = self._scaled(normed, ctx)
             x = residual(x, self.dropping(sub, sub(normed, ctx), ctx), sub.name)
         return x

@@ -183,7 +183,7 @@ class LocalStack(EncoderStack):
 
 def _rows(table: RelativeBias, places: Tensor) -> Tensor:
     with places.trace.inside(table):
-        (weight,) = table.held().weights
+        (weight,) = table.own_params().weights
         return looked_up(places.trace.weight(weight), places)
 
 
@@ -231,10 +231,12 @@ def relative(c: Config, name: str = "relative_attention_bias") -> RelativeBias:
     return RelativeBias(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
 
 
-def layer(c: Config, *subs: Module) -> PreNorm:
+def layer(c: Config, *sublayers: Module) -> PreNorm:
     """Each sub-layer has a norm before it."""
-    named = tuple(each.replace(name=f"layer.{place}.{each.name}") for place, each in enumerate(subs))
-    return PreNorm("block", named, tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(subs))), drops(c))
+    named = tuple(each.replace(name=f"layer.{place}.{each.name}") for place, each in enumerate(sublayers))
+    return PreNorm(
+        "block", named, tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(sublayers))), drops(c)
+    )
 
 
 def half(

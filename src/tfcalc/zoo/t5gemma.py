@@ -30,7 +30,7 @@ from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import head_dim, kv_heads
 from tfcalc.zoo.blocks.gemma import CODE
-from tfcalc.zoo.blocks.layers import LLAMA_NAMES, both, multi_head, one_module_per_kind, stack, windows
+from tfcalc.zoo.blocks.layers import LLAMA_NAMES, full_and_sliding, multi_head, one_module_per_kind, stack, windows
 from tfcalc.zoo.blocks.vision_language import Projector, VisionLanguageModel, tower
 
 END_OF_IMAGE = "end of image"
@@ -189,9 +189,9 @@ def mixer(
 
 def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
     """A norm before and after each mixer of tokens, and the feed-forward network."""
-    drops, subs = bool(whole.get("dropout_rate")), (*(one.name for one in mixers), "feedforward")
+    drops, sublayers = bool(whole.get("dropout_rate")), (*(one.name for one in mixers), "feedforward")
     ffn = decoders.gated(c, act="hidden_activation").replace(dropout=drops)
-    places = [f"{when}_{each}_layernorm" for each in subs for when in ("pre", "post")]
+    places = [f"{when}_{each}_layernorm" for each in sublayers for when in ("pre", "post")]
     return decoders.layer(c, *mixers, ffn, of=Sandwich, names=places, code=CODE, dropped=drops)
 
 
@@ -284,7 +284,7 @@ def marked(c: Config, whole: Config, name: str, of: type[Marked], attention: typ
 
     layers = one_module_per_kind(one, windows(c, lambda place: (place + 1) % 6 != 0))
     mark = parameter("embed_tokens.eoi_embedding", h)
-    return stacked(c, whole, name, of, layers, "", marked=mark, masks=both(c))
+    return stacked(c, whole, name, of, layers, "", marked=mark, masks=full_and_sliding(c))
 
 
 def seeing(whole: Config, text: Config, reads: MarkedDecoder) -> Module:

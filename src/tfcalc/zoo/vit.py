@@ -40,8 +40,8 @@ def pooler(c: Config) -> Pooler | None:
 def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
     """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
     drops, mask = bool(c.get("hidden_dropout_prob")), ("mask_token",) if c.head == MASKED else ()
-    subs = attention(c), vision_tower.network(c)
-    layer = PreNorm("layers", subs, vision_tower.norms(c, *VIT_NORMS), drops)
+    sublayers = attention(c), vision_tower.network(c)
+    layer = PreNorm("layers", sublayers, vision_tower.norms(c, *VIT_NORMS), drops)
     patches = vision_tower.patches(c, "patch_embeddings.projection")
     places = vision_tower.positions(c, "position_embeddings", len(tokens))
     table = vision_tower.embeddings(c, tokens, patches, places, mask, dropped=drops)

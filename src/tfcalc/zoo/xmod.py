@@ -63,7 +63,7 @@ class LanguageLayer(PostNorm):
         for norm, sub in self.running(ctx):
             made = self.dropping(sub, sub(norm(x, ctx) if self.first else x, ctx), ctx)
             x = residual(x, made, sub.name)
-            x = self._adapted(x, ctx) if sub is self.subs[-1] else x
+            x = self._adapted(x, ctx) if sub is self.sublayers[-1] else x
             x = x if self.first else norm(x, ctx)
         return x
 
@@ -93,11 +93,11 @@ def adapters(c: Config) -> Iterator[LanguageAdapter]:
 def xmod(c: Config) -> Module:
     """Pfeiffer et al. 2022 (arXiv 2205.06266): with ``pre_norm``, a norm after the last layer too."""
     cross, first = encoders.cross_attention(c), c.flag("pre_norm")
-    subs = (encoders.attention(c), *([cross] if cross else []), encoders.network(c))
+    sublayers = (encoders.attention(c), *([cross] if cross else []), encoders.network(c))
     names = POST_NORM if cross else POST_NORM[::2]
     layer = LanguageLayer(
         "layer",
-        subs,
+        sublayers,
         tuple(encoders.norm(c, name) for name in names),
         encoders.drops(c),
         first=first,

@@ -141,7 +141,7 @@ class MapOfHeads(BlockDiagonal):
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """Of heads × b × i × l; where operations are counted, of one head's b × l × i, and with the bias."""
-        weight, *bias = self.held().weights
+        weight, *bias = self.own_params().weights
         if not x.trace.emits_kernels:  # one product for all heads; a program runs a batched one
             return linear(x, x.trace.weight(weight), *(x.trace.weight(each) for each in bias), letter=self.letter)
         stored = reshape(x.trace.weight(weight, self.blocks), self.blocks, 1, self.fan_out, self.fan_in)
@@ -339,7 +339,7 @@ def decoder(
     """Layers of a ``mixer``, of which the hybrid ones read these ``blocks`` with their keys in turn."""
     h, places = c.size("hidden_size"), (place for place in range(len(kinds)))
     own = decoders.layer(c, mixer, names=("input_layernorm",))
-    after = AfterBlock("mamba_decoder", own.subs, own.norms)
+    after = AfterBlock("mamba_decoder", own.sublayers, own.norms)
     reading = [Hybrid("layers", after, Linear("linear", h, h), *each) for each in blocks]
     made = [reading[next(places) % len(reading)] if kind == HYBRID else own for kind in kinds]
     base = decoders.decoder(c, made, names=FINAL, masks=(None,))

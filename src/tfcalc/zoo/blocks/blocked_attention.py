@@ -183,7 +183,7 @@ class PaddedEncoder(Encoder):
 class PaddedStack(EncoderStack):
     """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given.
 
-    Words may be added in ``front`` of what is made of them and their positions, or else behind that.
+    ``front``: token ids are padded; otherwise their embeddings are.
     """
 
     filling: Filling | None = None

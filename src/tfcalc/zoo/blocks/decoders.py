@@ -166,7 +166,7 @@ def learned(kind: str, name: str) -> tuple[Parameter, ...]:
 
 def layer(
     c: Config,
-    *subs: Module,
+    *sublayers: Module,
     of: type[PreNorm] = PreNorm,
     norm: str = "rmsnorm",
     names: Iterable[str] = PRE_NORM,
@@ -175,16 +175,16 @@ def layer(
 ) -> PreNorm:
     """A layer of these sub-layers, with norms of the hidden size by these ``names``."""
     norms = tuple(Norm(name, norm, c.size("hidden_size"), code) for name in names)
-    return of("layers", subs, norms, dropped)
+    return of("layers", sublayers, norms, dropped)
 
 
 def with_windows(layer: PreNorm, windows: Sequence[int | None], **full: Any) -> list[Module]:
-    """A layer for each of these windows, whose attention sees it; where that sees everything, it is as in ``full``."""
-    mixer, *others = layer.subs
+    """One layer for each window; global layers (None) take the fields in ``full``."""
+    mixer, *others = layer.sublayers
 
     def one(window: int | None) -> Module:
         own = full if window is None else {}
-        return layer.replace(subs=(mixer.replace(window=window, **own), *others))
+        return layer.replace(sublayers=(mixer.replace(window=window, **own), *others))
 
     return one_module_per_kind(one, windows)
 

@@ -101,27 +101,27 @@ def mixers(
     Where the program gives a causal stack a mask of ``ones``, attention is told.
     """
     causal = side == "decoder"
-    subs: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal and ones, **more)]
+    sublayers: list[Module] = [mixer(c, side, "self_attn", causal=causal, given_ones=causal and ones, **more)]
     if causal:
-        subs.append(mixer(c, side, reader, CrossAttention, reads=c.head != ALONE, **more))
-    return subs
+        sublayers.append(mixer(c, side, reader, CrossAttention, reads=c.head != ALONE, **more))
+    return sublayers
 
 
 def layer(
-    c: Config, subs: Sequence[Module], last: str = "final_layer_norm", *, pre_norm: bool, inner: bool = False
+    c: Config, sublayers: Sequence[Module], last: str = "final_layer_norm", *, pre_norm: bool, inner: bool = False
 ) -> PreNorm:
     """A layer of these sub-layers: each has a norm by its own name, and the ``last``, a network, by another.
 
     What the network makes may be dropped as often as what is inside it (``inner``).
     """
-    norms = tuple(norm(c, name) for name in (*(f"{sub.name}_layer_norm" for sub in subs[:-1]), last))
-    drops = {sub.name: bool(c.get("dropout")) for sub in subs}
+    norms = tuple(norm(c, name) for name in (*(f"{sub.name}_layer_norm" for sub in sublayers[:-1]), last))
+    drops = {sub.name: bool(c.get("dropout")) for sub in sublayers}
     if inner:
-        drops[subs[-1].name] = bool(c.get("activation_dropout"))
+        drops[sublayers[-1].name] = bool(c.get("activation_dropout"))
     some, never = any(drops.values()), tuple(name for name, dropped in drops.items() if not dropped)
     if pre_norm:
-        return PreNorm("layers", tuple(subs), norms, some, undropped=never)
-    return PostNorm("layers", tuple(subs), norms, some, undropped=never, in_line=False)
+        return PreNorm("layers", tuple(sublayers), norms, some, undropped=never)
+    return PostNorm("layers", tuple(sublayers), norms, some, undropped=never, in_line=False)
 
 
 def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:

@@ -99,7 +99,7 @@ class GroupedMap(Linear):
     kind: str = "convolution"
     groups: Num = 1
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.fan_out, divide(self.fan_in, self.groups), 1))
         bias = [Weight("b", (self.fan_out,), minor=True, key="bias")] if self.bias else []
@@ -114,7 +114,7 @@ class GroupedMap(Linear):
 class GroupedLinear(GroupedMap):
     """The same as a matrix product for each group (ConvBERT's GroupedLinearLayer)."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         g = self.groups
         weight = Weight("w", (g, divide(self.fan_in, g), divide(self.fan_out, g)))
@@ -217,10 +217,10 @@ def stack(
     undropped: Sequence[str] = (),
 ) -> Stack:
     """Equal layers: mixer, cross-attention where there is any, feed-forward, and the norms that go with them."""
-    subs = (mixer, *((cross,) if cross else ()), ffn or network(c))
+    sublayers = (mixer, *((cross,) if cross else ()), ffn or network(c))
     named = [norms[0], *([norms[1]] if cross else []), norms[2]]
     made = tuple(norm(c, one) for one in named)
-    layer = of(name, subs, made, drops(c), undropped=tuple(undropped))
+    layer = of(name, sublayers, made, drops(c), undropped=tuple(undropped))
     return layers.stack(c, layer)
 
 

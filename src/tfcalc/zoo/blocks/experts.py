@@ -63,13 +63,13 @@ class EveryExpert(Mixture):
 class Borrowed(Linear):
     """A map whose weights another module holds."""
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """Nothing."""
         return Cost()
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
         """On each row."""
-        (weight,) = (x.trace.weight(each) for each in super().held().weights)
+        (weight,) = (x.trace.weight(each) for each in super().own_params().weights)
         return linear(x, weight, letter=self.letter)
 
 

@@ -188,7 +188,7 @@ class Beside(Sandwich):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        (mixer, network), norms = self.subs, [norm for norm in self.norms if norm is not None]
+        (mixer, network), norms = self.sublayers, [norm for norm in self.norms if norm is not None]
         x = residual(x, norms[1](mixer(norms[0](x, ctx), ctx), ctx), mixer.name)
         made = network(norms[2](x, ctx), ctx)
         if self.moe is not None:

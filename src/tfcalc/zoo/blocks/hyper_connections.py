@@ -153,7 +153,7 @@ class HyperLayer(PreNorm):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """One after another."""
-        for connection, norm, sub in zip(self.connections, self.norms, self.subs, strict=True):
+        for connection, norm, sub in zip(self.connections, self.norms, self.sublayers, strict=True):
             assert norm is not None
             read, weights = connection.read(x)
             x = connection.written(x, sub(norm(read, ctx), ctx), weights, sub.name)

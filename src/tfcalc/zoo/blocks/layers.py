@@ -51,8 +51,8 @@ def window(c: Config, size: str = "sliding_window") -> int | None:
     return None if c.get(size) is None else c.number(size)
 
 
-def both(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
-    """None and the window: those of the masks that many programs make, whichever their layers read."""
+def full_and_sliding(c: Config, size: str = "sliding_window") -> tuple[int | None, ...]:
+    """The masks that transformers makes, full and sliding, whether layers read them or not."""
     width = window(c, size)
     return (None,) if width is None else (None, width)
 
@@ -133,7 +133,7 @@ def gated(
 
 
 def one_module_per_kind(layers: Callable[[Kind], Module], kinds: Iterable[Kind]) -> list[Module]:
-    """A layer for each of these ``kinds``, in their order; those of one kind are one module.
+    """Build each distinct kind once, and repeat it in the order of ``kinds``.
 
     Raises InvalidModel where there are too many kinds.
     """

@@ -80,7 +80,7 @@ class PatchRows(Module):
     width: Num
     bias: bool = True
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.width, *self.patch))
         return Cost(weights=(weight, *([Weight("b", (self.width,), minor=True, key="bias")] if self.bias else [])))
@@ -249,9 +249,9 @@ def network(c: Config, names: tuple[str, str], *, width: str = "hidden_size", in
     return layers.network("mlp", names, c.size(width), f, c.word("hidden_act"))
 
 
-def layer(width: Num, *subs: Module, form: str = "layernorm") -> PreNorm:
+def layer(width: Num, *sublayers: Module, form: str = "layernorm") -> PreNorm:
     """A layer of these sub-layers."""
-    return PreNorm("blocks", subs, tuple(Norm(name, form, width) for name in NORMS))
+    return PreNorm("blocks", sublayers, tuple(Norm(name, form, width) for name in NORMS))
 
 
 def tower_layers(c: Config, *layers: Module, depth: str = "depth") -> Stack:

@@ -120,9 +120,9 @@ def _query_layer(c: Config, *, reads: bool, shared: bool) -> QueryLayer:
     mixers = [attention(c, names=NAMES, causal=False), *([_reading(c)] if reads else [])]
     names = [*(f"{each.name}.output.LayerNorm" for each in mixers), f"{QUERIES[1]}.LayerNorm"]
     unread = (_network(c, *TEXTS), norm(c, f"{TEXTS[1]}.LayerNorm")) if c.flag("use_qformer_text_input") else ()
-    subs = (*mixers, _network(c, *QUERIES))
+    sublayers = (*mixers, _network(c, *QUERIES))
     norms = tuple(norm(c, name) for name in names)
-    return QueryLayer("layer", subs, norms, drops(c), shared=shared, unread=unread)
+    return QueryLayer("layer", sublayers, norms, drops(c), shared=shared, unread=unread)
 
 
 def _reading(c: Config) -> Attention:

@@ -57,7 +57,7 @@ class Convolution(Module):
     activation: str = ""
     before: Num = 0
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.width, divide(self.channels, self.groups), *self.taps))
         return Cost(weights=(weight, *([Weight("b", (self.width,), minor=True, key="bias")] if self.bias else [])))
@@ -392,7 +392,7 @@ class BatchNorm(Module):
 
     channels: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """γ and β; and means, variances, and how many batches they are of."""
         buffers = {"mean": "running_mean", "variance": "running_var"}
         return Cost(

@@ -40,7 +40,7 @@ class ShortConvolution(Module):
     summed: bool = False
     bits: int | None = None
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.channels, 1, self.kernel))
         return Cost(weights=(weight, *([Weight("b", (self.channels,), minor=True, key="bias")] if self.bias else [])))
@@ -70,7 +70,7 @@ class GroupedConvolution(Module):
         """Those of all groups."""
         return self.groups * self.read
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.channels, self.read, self.kernel))
         return Cost(weights=(weight, Weight("b", (self.channels,), minor=True, key="bias")))

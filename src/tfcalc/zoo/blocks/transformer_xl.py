@@ -32,7 +32,7 @@ class HeadMap(Linear):
     head_dim: Num = 1
     back: bool = False
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W."""
         width = self.fan_out if self.back else self.fan_in
         return Cost(weights=(Weight(f"W_{self.letter}", (width, self.heads, self.head_dim), turned=True),))

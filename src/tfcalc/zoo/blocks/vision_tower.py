@@ -52,7 +52,7 @@ class Patches(Module):
     grid: tuple[Num, ...]
     bias: bool = True
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         weight = Weight("w", (self.width, self.channels, *self.kernel))
         bias = [Weight("b", (self.width,), minor=True, key="bias")] if self.bias else []
@@ -261,9 +261,9 @@ class Unread(Module):
         """The layer's."""
         return self.layer.parts
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """What the layer does."""
-        return self.layer.held()
+        return self.layer.own_params()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """As the layer does."""
@@ -312,7 +312,7 @@ class Pixels(Module):
     made: Num
     patches: Num
 
-    def held(self) -> Cost:
+    def own_params(self) -> Cost:
         """W and b."""
         return Cost(
             weights=(Weight("w", (self.made, self.width, 1, 1)), Weight("b", (self.made,), minor=True, key="bias"))
