@@ -35,14 +35,14 @@ CLASSES: dict[str, str] = {
     "AudioLanguageModel": "Listener",
     "InlineDecoder": "OpenDecoder",
     "InlineTower": "OpenTower",
-    "ModelWithHead": "ModelWithHead",
+    "ModelWithHead": "WithHead",
     "NormAfterSublayer": "Behind",
     "PaddedEncoder": "FilledEncoder",
     "PaddedStack": "FilledStack",
     "Parameter": "Stored",
     "PreNormSharedNorm": "PreNormBeside",
     "Replicated": "Several",
-    "Routing": "Routing",
+    "Routing": "Routed",
     "VisionLanguageModel": "ImageReader",
 }
 """Of a class that was renamed: its name today, and the one that was recorded."""
