@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tfcalc.budgets.keys import BUDGET, LIST, MODEL, TABLE, TABLES, TOP, Key
-from tfcalc.budgets.metric import NUMBERS
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.options import Option
 
@@ -40,8 +39,8 @@ def metrics() -> Iterator[str]:
     """The numbers that are known without their command."""
     yield "| command | keys |"
     yield "| --- | --- |"
-    for name, numbers in NUMBERS.items():
-        yield f"| `{name}` | {', '.join(f'`{key}`' for key in numbers)} |"
+    for name in WITHOUT_COMMAND:
+        yield f"| `{name}` | {', '.join(f'`{key}`' for key in numbers(name))} |"
 
 
 TABLES_OF_BUDGETS: dict[str, Callable[[], Iterator[str]]] = {

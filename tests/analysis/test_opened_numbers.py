@@ -14,11 +14,11 @@ from tests.conftest import Program
 from tests.examples import examples
 from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Serving, Training, Transformer, UsageError, Workload, flops, load, memory, params
-from tfcalc.budgets.metric import reach
 from tfcalc.report.declared import Answer
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.opened import Opened
+from tfcalc.report.paths import reach
 
 FOLDED = ("total_params", "active_params", "embedding_params", "trainable_params", "forward_flops", "backward_flops")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.budgets.metric import NUMBERS, Metric, look_up, owner, read
+from tfcalc.answers.metrics import WITHOUT_COMMAND, numbers, owner
+from tfcalc.budgets.metric import Metric, look_up, read
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import command
 from tfcalc.errors import UsageError
@@ -39,7 +40,7 @@ def test_every_number_of_an_answer_is_known_without_its_command(question: str) -
 
 
 def test_no_number_has_two_commands() -> None:
-    keys = [key for numbers in NUMBERS.values() for key in numbers]
+    keys = [key for command in WITHOUT_COMMAND for key in numbers(command)]
     assert len(keys) == len(set(keys))
 
 

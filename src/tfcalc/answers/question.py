@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.answers.metrics import COMMANDS, having, numbers, split
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.opened import Opened
-from tfcalc.report.paths import COMMANDS, NUMBERS, dotted, split
+from tfcalc.report.paths import dotted
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -34,16 +35,16 @@ def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None
     """
     target = dotted(target)
     first = target.partition(".")[0]
-    known = {key: name for name in reversed(NUMBERS) for key in NUMBERS[name]}
-    if target in (*TARGETS, *COMMANDS) or first not in (*known, *COMMANDS, "components", "conventions"):
+    alone = having(first)
+    if target in (*TARGETS, *COMMANDS) or (alone is None and first not in (*COMMANDS, "components", "conventions")):
         return None
     named, keys = split(target)
     if named == of == "memory" and keys[0] not in _keys(named):
         return None  # a term by its path
     quantity = QUANTITIES.get(of, "")
-    if named is None and quantity and (first in NUMBERS[quantity] or first not in known):
+    if named is None and quantity and (alone is None or first in numbers(quantity)):
         named = quantity
-    return named or known.get(first, "params"), keys
+    return named or alone or "params", keys
 
 
 def _keys(name: str) -> Collection[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfcalc.errors import UsageError, nearest
-from tfcalc.printable import quoted
-from tfcalc.report.paths import COMMANDS, EVERYWHERE, NUMBERS, nearest_key, reach, split
-
-__all__ = ["COMMANDS", "NUMBERS", "Metric", "look_up", "owner", "reach", "read", "split"]
+from tfcalc.answers.metrics import owner, split
+from tfcalc.errors import UsageError
+from tfcalc.report.paths import nearest_key, reach
 
 UNITS = ("params", "flops", "bytes")
 Number = int | float | str | bool
@@ -48,22 +46,6 @@ def read(metric: str) -> Metric:
     """
     command, keys = split(metric)
     return Metric(command or owner(keys[0]), keys)
-
-
-def owner(key: str) -> str:
-    """The command whose answer alone has this key. Raises UsageError where there is none, or several have it.
-
-    >>> owner("peak_bytes"), owner("trainable_params")
-    ('memory', 'params')
-    """
-    if key in EVERYWHERE:
-        several = " and ".join(f"{command}.{key}" for command in NUMBERS)
-        raise UsageError(f"metric {quoted(key)} is ambiguous: {several}", "write the command in front of it")
-    having = [command for command, keys in NUMBERS.items() if key in keys]
-    if not having:
-        known = [number for numbers in NUMBERS.values() for number in numbers]
-        raise UsageError(f"metric {quoted(key)} is not known", nearest(key, known))
-    return having[0]
 
 
 def look_up(answer: Mapping[str, object], keys: Sequence[str]) -> Number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from tfcalc.answers import metrics
 from tfcalc.budgets import metric
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
@@ -98,7 +99,7 @@ def _is_of_another(option: Option, value: object) -> bool:
         and not readable(option, value)
         and any(
             readable(another, value)
-            for name in metric.COMMANDS
+            for name in metrics.COMMANDS
             for another in command(name).options
             if another.name == option.name
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tfcalc.answers.metrics import COMMANDS
 from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
-from tfcalc.budgets.metric import COMMANDS
 from tfcalc.cli.commands import command, every
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, keyed
 

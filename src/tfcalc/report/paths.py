@@ -9,35 +9,6 @@ from typing import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 
-COMMANDS = ("params", "flops", "memory", "overview")
-"""The commands that are asked about one model, and answer with numbers."""
-NUMBERS = {
-    "params": (
-        *("total_params", "active_params", "embedding_params", "non_embedding_params", "trainable_params"),
-        *("trainable_percent", "buffer_elements", "approx_params"),
-    ),
-    "flops": (
-        *("forward_flops", "backward_flops", "recompute_flops", "model_flops", "total_flops", "matmul_flops"),
-        *("elementwise_flops", "overcounted_flops", "exact_flops", "tokens", "flops_per_token"),
-        *("training_flops", "training_forward_flops", "training_backward_flops", "training_recompute_flops"),
-        *("training_tokens", "training_steps", "training_rest_tokens", "pf_days"),
-        *("six_nd_flops", "six_nd_params", "six_nd_non_embedding_flops", "six_nd_non_embedding_params"),
-        *("mfu", "hfu", "gpus", "tokens_per_second", "tokens_per_second_per_gpu"),
-        *("model_flops_per_token", "hardware_flops_per_token", "peak_flops_per_second"),
-    ),
-    "memory": (
-        *("total_bytes", "peak_bytes", "weights_bytes", "master_weights_bytes", "gradients_bytes", "optimizer_bytes"),
-        *("activations_bytes", "kv_cache_bytes", "buffers_bytes", "workspaces_bytes", "outputs_bytes"),
-        *("gathered_bytes", "communication_bytes", "temporary_bytes", "host_bytes"),
-        *("allocated_high_bytes", "allocated_low_bytes", "device_bytes", "device_high_bytes", "device_low_bytes"),
-        *("reserved_bytes", "reserved_high_bytes", "reserved_low_bytes"),
-        *("headroom_bytes", "allocatable_bytes", "budget_bytes", "margin_percent"),
-        *("largest_batch_size", "largest_seq_len", "largest_seq_len_exact"),
-        *("largest_concurrency", "largest_context", "largest_context_exact"),
-    ),
-}
-"""Keys at the top of an answer that only one of these commands has; they need no command in front of them."""
-EVERYWHERE = ("components", "conventions", "model", "formula", "schema_version")
 PARTS = ("parts", "timeline", "phases")
 """Lists whose parts stand beside the keys of what has them."""
 LABELS = ("phase", "name", "key", "target", "path")
@@ -65,30 +36,6 @@ def dotted(path: str) -> str:
     ('compare.models.1.total_params', 'diff.rows.total_params.new')
     """
     return BRACKETS.sub(r".\1", path)
-
-
-def split(metric: str) -> tuple[str | None, tuple[str, ...]]:
-    """The command that a path begins with, None where it has none, and its keys. Raises UsageError.
-
-    >>> split("params.components.lm_head.params"), split("peak_bytes")
-    (('params', ('components', 'lm_head', 'params')), (None, ('peak_bytes',)))
-    """
-    first, *others = dotted(metric).split(".")
-    if first in COMMANDS:
-        if not others:
-            raise UsageError(f"metric {quoted(metric)} names no key", f"for example {first}.{_example(first)}")
-        keys, command = others, first
-    else:
-        keys, command = [first, *others], None
-    if not all(keys):
-        raise UsageError(f"metric {quoted(metric)} has an empty part", "write it as memory.peak_bytes")
-    if command is None and others and first not in {*EVERYWHERE, *(key for keys in NUMBERS.values() for key in keys)}:
-        raise UsageError(f"metric {quoted(metric)}: {quoted(first)} is no command", nearest(first, COMMANDS))
-    return command, tuple(keys)
-
-
-def _example(command: str) -> str:
-    return NUMBERS.get(command, ("total_params",))[0]
 
 
 def reach(answer: Mapping[str, object], keys: Sequence[str]) -> object:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tfcalc.report.declared import Answer
 
 FOLDER = Path(__file__).parent
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -81,15 +84,18 @@ def any_of(schemas: Mapping[str, Schema]) -> Schema:
 
 def _declared(name: str) -> Schema:
     """The schema that follows from the keys of an answer's classes."""
-    from importlib import import_module
-
     from tfcalc.schemas.declared import answer_schema
 
-    base, *forms = (
-        getattr(import_module(f"tfcalc.{module}"), kind)
-        for module, kind in (place.split(":") for place in DECLARED[name])
-    )
+    base, *forms = classes(name)
     return answer_schema(base, forms)
+
+
+def classes(name: str) -> list[type[Answer]]:
+    """The classes of a declared answer: of what all of its forms have, then those of the forms."""
+    from importlib import import_module
+
+    places = (place.split(":") for place in DECLARED[name])
+    return [getattr(import_module(f"tfcalc.{module}"), kind) for module, kind in places]
 
 
 def _read(name: str) -> Schema:

@@ -1,0 +1,80 @@
+"""Metrics: numbers of answers by their paths, ``memory.peak_bytes``; a key of one command alone needs no command."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
+from tfcalc.report.paths import dotted
+from tfcalc.schemas import classes
+
+COMMANDS = ("params", "flops", "memory", "overview")
+"""The commands that are asked about one model, and answer with numbers."""
+WITHOUT_COMMAND = COMMANDS[:3]
+"""Those whose keys need no command in front of them."""
+EVERYWHERE = ("components", "conventions", "model", "formula", "schema_version")
+"""Keys that all of these have."""
+NUMBER_TYPES = ("integer", "number")
+
+
+@cache
+def numbers(command: str) -> tuple[str, ...]:
+    """The keys of numbers at the top of a command's answer, in whichever of its forms.
+
+    >>> numbers("params")[:2]
+    ('total_params', 'trainable_params')
+    """
+    found: dict[str, Any] = {}
+    for form in classes(command):
+        found |= {name: key.schema.get("type") for name, key in form.keys.items()}
+    return tuple(name for name, types in found.items() if _counts(types))
+
+
+def _counts(types: Any) -> bool:
+    return any(each in NUMBER_TYPES for each in ([types] if isinstance(types, str) else types or ()))
+
+
+def having(key: str) -> str | None:
+    """The command whose answer alone has this key; None where there is none.
+
+    A key of memory has an underscore, so that for a word without one nothing of memory is loaded.
+    """
+    commands = WITHOUT_COMMAND if "_" in key else WITHOUT_COMMAND[:2]
+    return next((command for command in commands if key in numbers(command)), None)
+
+
+def split(metric: str) -> tuple[str | None, tuple[str, ...]]:
+    """The command that a path begins with, None where it has none, and its keys. Raises UsageError.
+
+    >>> split("params.components.lm_head.params"), split("peak_bytes")
+    (('params', ('components', 'lm_head', 'params')), (None, ('peak_bytes',)))
+    """
+    first, *others = dotted(metric).split(".")
+    if first in COMMANDS:
+        if not others:
+            raise UsageError(f"metric {quoted(metric)} names no key", f"for example {first}.{numbers(first)[0]}")
+        keys, command = others, first
+    else:
+        keys, command = [first, *others], None
+    if not all(keys):
+        raise UsageError(f"metric {quoted(metric)} has an empty part", "write it as memory.peak_bytes")
+    if command is None and others and first not in EVERYWHERE and having(first) is None:
+        raise UsageError(f"metric {quoted(metric)}: {quoted(first)} is no command", nearest(first, COMMANDS))
+    return command, tuple(keys)
+
+
+def owner(key: str) -> str:
+    """The command whose answer alone has this key. Raises UsageError where there is none, or several have it.
+
+    >>> owner("peak_bytes"), owner("trainable_params")
+    ('memory', 'params')
+    """
+    if key in EVERYWHERE:
+        several = " and ".join(f"{command}.{key}" for command in WITHOUT_COMMAND)
+        raise UsageError(f"metric {quoted(key)} is ambiguous: {several}", "write the command in front of it")
+    if (command := having(key)) is not None:
+        return command
+    known = [number for command in WITHOUT_COMMAND for number in numbers(command)]
+    raise UsageError(f"metric {quoted(key)} is not known", nearest(key, known))
