@@ -92,7 +92,7 @@ def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
     """Each device reads some of the columns of the input; what they make is summed."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return Rows(**linear.__dict__ | {"fan_in": at.share(linear.fan_in, what), "at": at})
+    return linear.as_type(Rows, fan_in=at.share(linear.fan_in, what), at=at)
 
 
 # --- sub-layers
