@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from tfcalc.answers.metrics import WITHOUT_COMMAND, numbers
 from tfcalc.budgets.keys import BUDGET, LIST, MODEL, TABLE, TABLES, TOP, Key
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.options import Option

@@ -351,7 +351,7 @@ def mvp(c: Config) -> Module:
     whole = encoder_decoders.seq2seq(c, places, normed=True, layers=_prompted)
     assert isinstance(whole, EncoderDecoder)
     prompts = tuple(_prompt(c, name) for name in ("self_attn_prompt", "cross_attn_prompt"))
-    return whole.replace(decoder=PromptedDecoder(**whole.decoder.__dict__, prompts=prompts))
+    return whole.replace(decoder=whole.decoder.as_type(PromptedDecoder, prompts=prompts))
 
 
 def _prompt(c: Config, name: str) -> Prompt:
@@ -452,7 +452,7 @@ def _sparse_layers(c: Config, side: str) -> Stack:
     """Layers of which each ``step``-th has experts."""
     step, depth = c.number(f"{side}_sparse_step", least=0), c.number(f"{side}_layers")
     h, count = c.size("d_model"), c.size("num_experts")
-    expert = Networks(**encoder_decoders.network(c, side, "experts", as_weights=True).__dict__, count=count, chosen=2)
+    expert = encoder_decoders.network(c, side, "experts", as_weights=True).as_type(Networks, count=count, chosen=2)
     router = Router("router.classifier", h, count, bias=c.flag("router_bias"), chosen=2, normalized=True)
     sublayers = encoder_decoders.mixers(c, side, reader="cross_attention")
 
