@@ -92,7 +92,7 @@ def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
     """Split input features (RowParallelLinear): the GPUs' results are summed."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return linear.as_type(Rows, fan_in=at.share(linear.fan_in, what), at=at)
+    return linear.as_type(RowParallel, fan_in=at.share(linear.fan_in, what), at=at)
 
 
 # --- sub-layers
