@@ -32,7 +32,7 @@ from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, TensorParallel, VocabParallel
+from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
 from tfcalc.zoo.blocks.attention import IndexedAttention
 from tfcalc.zoo.classic import Core, Layer, Located, Network, OnData
 
