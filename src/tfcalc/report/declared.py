@@ -74,6 +74,7 @@ class Key(Generic[T]):
         when: when an answer has it, if not always.
         record: what kind of objects it holds.
         place: its place in the JSON.
+        label: what people call it, if they are told it in a line below the table.
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class Key(Generic[T]):
         when: When | None = None,
         record: type[Record] | None = None,
         place: int | None = None,
+        label: str = "",
     ) -> None:
+        self.label = label
         self.schema, self.make, self.when, self.record = schema, make, when, record
         comes_with = when is not None and when.anchor
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
@@ -113,7 +116,7 @@ class Key(Generic[T]):
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
         """The same key, made in another way: that of a subclass."""
-        return Key(self.schema, make, *origins, when=self.when, record=self.record, place=self.place)
+        return Key(self.schema, make, *origins, when=self.when, record=self.record, place=self.place, label=self.label)
 
     def holds(self, of: Keyed) -> bool:
         """Whether this answer has it."""
@@ -308,9 +311,16 @@ def plain(value: Any) -> Any:
 # --- kinds of keys
 
 
-def integer(meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None) -> Key[int]:
+def integer(
+    meaning: str,
+    make: Make,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
+    label: str = "",
+) -> Key[int]:
     """An exact whole number; its unit is the end of its key."""
-    return Key({"type": "integer", "description": meaning}, make, *origins, when=when, place=place)
+    return Key({"type": "integer", "description": meaning}, make, *origins, when=when, place=place, label=label)
 
 
 def optional(

@@ -258,7 +258,7 @@ class Report(Answer):
         found = self.whole.pruned(self.depth)
         if self.depth is not None or self.summary:
             return found
-        lines = [self._kinds(), *self.notes, *self.footer.lines()]
+        lines = [self._kinds(), *self.labelled(), *self.notes, *self.footer.lines()]
         room = LINES - AROUND - sum(-(-len(line) // WIDE) for line in lines)
         deepest = max(entry.depth for entry in found.walk())
         fits = (tree for depth in range(deepest, 1, -1) if len(list((tree := found.upto(depth)).walk())) <= room)
@@ -291,7 +291,7 @@ class Report(Answer):
             columns=summary.columns,
             rows=summary.rows,
             quiet=self.answer,
-            notes=self.notes,
+            notes=(*self.labelled(), *self.notes),
             **self.footer._asdict(),
             detailed=self.breakdown(whole),
         )
@@ -323,12 +323,24 @@ class Report(Answer):
                 for entry in entries
             ],
             quiet=self.answer,
-            notes=[self._kinds(), *self.notes],
+            notes=[self._kinds(), *self.labelled(), *self.notes],
             **self.footer._asdict(),
             legend=self.legend,
             depths=[entry.depth for entry in entries],
             paths=[entry.path for entry in entries],
         )
+
+    def labelled(self) -> list[str]:
+        """A line for each number that has a label: ``Norms: 38,400``."""
+        return [f"{key.label}: {self._told(key)}" for key in self.present() if key.label]
+
+    def _told(self, key: Key[Any]) -> str:
+        value = getattr(self, key.name)
+        if not key.name.endswith("_bytes"):
+            return f"{value:,}"
+        from tfcalc.units import short_bytes
+
+        return short_bytes(value, str(self.definitions["units"]))
 
     def _kinds(self) -> str:
         """What the answer is spent on, as far as it shows in per mille."""
