@@ -1,7 +1,7 @@
 """A number costs a line: declared in one place, every part of the program knows it.
 
 A copy of the package gets four lines: in ``params`` an expression of other numbers and a new measure, in ``memory
---train`` the same. JSON, JSON Schema, the text below the table, ``explain``, ``budget`` and the reference know all four.
+--train`` the same. JSON, JSON Schema, the text below the table, ``explain``, ``budget`` and the reference know them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARAMS, TRAINING = "answers/params.py", "answers/training_memory.py"
 LINES = {
-    PARAMS: (
-        'class Params(CountOfParams, in_order=True):\n    """The parameters of a model, from its tree of components."""\n',
+    "answers/params.py": (
+        "    by = Conventions()\n",
         """
-    idle_params = integer("parameters that a token does not use", total("total_params", less="active_params"), label="Idle")
-    matrix_params = integer("parameters of matrices alone", Fold("params", major_params, of_answer(major)), label="Matrices")
+    idle_params = integer("parameters not used per token", total("total_params", less="active_params"), label="Idle")
+    matrix_params = integer("parameters of matrices", Fold("params", major_params, of_answer(major)), label="Matrices")
 """,
     ),
-    TRAINING: (
-        "class TrainingMemory(Memory, in_order=True):\n",
+    "answers/training_memory.py": (
+        "    def __init__(\n",
         """
     states_bytes = integer("weights and optimizer states", total("weights_bytes", "optimizer_bytes"), label="States")
     phases_count = integer("phases of a step", lambda memory: len(memory.step.phases), found("counted"), label="Phases")
 """,
     ),
 }
-"""Of a file, the line that stands before, and the new lines: each number is one."""
+"""Of a file, the line before which the new ones go: each number is one line."""
 H, V, T, N = 768, 50_257, 1_024, 12
 """GPT-2: hidden size, vocabulary, positions, layers."""
 MATRICES = N * 12 * H * H + (V + T) * H
@@ -51,13 +50,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = root / "src" / "tfcalc" / name
         text = path.read_text(encoding="utf-8")
         assert before in text
-        head, body = text.split(before)
-        if name == TRAINING:  # behind the docstring
-            docstring, mark, rest = body.partition('"""\n\n    form')
-            body = docstring + '"""\n' + lines + "\n    form" + rest
-            path.write_text(head + before + body, encoding="utf-8")
-        else:
-            path.write_text(head + before + lines + body, encoding="utf-8")
+        path.write_text(text.replace(before, f"{lines}\n{before}", 1), encoding="utf-8")
     return root
 
 
@@ -79,8 +72,9 @@ def test_json_and_schema_know_it(copy: Path) -> None:
     counted = answer(copy, "params", "gpt2")
     assert (counted["idle_params"], counted["matrix_params"]) == (0, MATRICES)
     trained = answer(copy, "memory", "gpt2", "--train", "--seq", "64")
-    # fp32: 4 bytes of weights, 8 of AdamW's moments, and a step counter of 4 for each of 12 tensors a layer and 4 others
-    assert trained["states_bytes"] == 12 * PARAMETERS + 4 * (12 * N + 4)
+    tensors = 12 * N + 4  # 12 of each layer, two tables, the last norm's two
+    # fp32: 4 bytes of a weight and 8 of AdamW's moments; a step counter of 4 bytes for each tensor
+    assert trained["states_bytes"] == 12 * PARAMETERS + 4 * tensors
     assert trained["phases_count"] == len(trained["timeline"])
     for command, keys in (("params", ("idle_params", "matrix_params")), ("memory", ("states_bytes", "phases_count"))):
         stated = json.loads(run(copy, "schema", command))["properties"]
