@@ -26,7 +26,7 @@ LINES = {
 """,
     ),
     "answers/training_memory.py": (
-        "    def __init__(\n",
+        "    def __init__(self",
         """
     states_bytes = integer("weights and optimizer states", total("weights_bytes", "optimizer_bytes"), label="States")
     phases_count = integer("phases of a step", lambda memory: len(memory.step.phases), found("counted"), label="Phases")
