@@ -332,7 +332,7 @@ class Report(Answer):
 
     def labelled(self) -> list[str]:
         """A line for each number that has a label: ``Norms: 38,400``."""
-        return [f"{key.label}: {self._told(key)}" for key in self.present() if key.label]
+        return [f"{key.label}: {self._told(key)}" for key in self.keys.values() if key.label and key.holds(self)]
 
     def _told(self, key: Key[Any]) -> str:
         value = getattr(self, key.name)
