@@ -32,7 +32,7 @@ from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, TensorParallel, VocabParallel
+from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
 from tfcalc.zoo.blocks.attention import IndexedAttention
 from tfcalc.zoo.classic import Core, Layer, Located, Network, OnData
 
@@ -92,7 +92,7 @@ def by_rows(at: Layout, linear: Linear, what: str) -> Linear:
     """Split input features (RowParallelLinear): the GPUs' results are summed."""
     if type(linear) is not Linear:
         raise refused(linear)
-    return linear.as_type(Rows, fan_in=at.share(linear.fan_in, what), at=at)
+    return linear.as_type(RowParallel, fan_in=at.share(linear.fan_in, what), at=at)
 
 
 # --- sub-layers
