@@ -14,10 +14,10 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS, LLAMA_NAMES, full_and_sliding, windows
 
@@ -108,7 +108,7 @@ class PlainDecoder(Frozen):
         fields = {name: value(c) if callable(value) else value for name, value in self.mixer.items()}
         return made.replace(rope=made.rope.replace(**self.rope), **fields)
 
-    def network(self, c: Config) -> FeedForward:
+    def network(self, c: Config) -> Module:
         """Build the feed-forward network of a layer."""
         bias, act = flag(c, self.mlp_bias), self.activation
         if self.gate:

@@ -46,11 +46,11 @@ class DifferentialAttention(Attention):
     vectors: tuple[Parameter, ...] = ()
     group_norm: Norm | None = None
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """The difference of both halves, normed."""
         first, second = split(v, [divide(self.kv_heads, 2)] * 2, 1)
         first, second = (copied(half, v.shape, "repeat") for half in (first, second))
-        made = [super()._attended(q, k, first, ctx, name), super()._attended(q, k, second, ctx, f"{name}_again")]
+        made = [super().attend(q, k, first, ctx, name), super().attend(q, k, second, ctx, f"{name}_again")]
         both = cat([transpose(each, 1, 2) for each in made])
         one, other = split(both, [divide(self.heads, 2)] * 2, 2)
         q1, k1, q2, k2 = self.vectors
