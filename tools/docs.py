@@ -121,10 +121,14 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from operations()
 
 
-def _source(module: str, function: str) -> Iterator[str]:
-    """A function as it stands in the code, with what decorates it."""
+def _source(module: str, name: str) -> Iterator[str]:
+    """A function as it stands in the code, with what decorates it; or a value, with its docstring."""
+    whole = import_module(f"tfcalc.{module}")
     yield "```python"
-    yield inspect.getsource(getattr(import_module(f"tfcalc.{module}"), function)).rstrip()
+    if inspect.isroutine(found := getattr(whole, name)) or inspect.isclass(found):
+        yield inspect.getsource(found).rstrip()
+    else:
+        yield re.search(rf"^{name} = .*?\"\"\"\n", inspect.getsource(whole), re.M | re.S)[0].rstrip()  # type: ignore[index]  # it is there
     yield "```"
 
 

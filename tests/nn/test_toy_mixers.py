@@ -67,7 +67,7 @@ class Gated(Attention):
     def forward(self, x: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:  # type: ignore[override]
         """Of queries of ``x``."""
         q = transpose(reshape(self.inward[0](x), *x.shape[:2], self.heads, self.key_dim), 1, 2)
-        made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
+        made = merge_heads(self.attend(q, k, v, ctx), self.heads * self.value_dim)
         gate = self.gate(x)
         gate = ctx.activation("sigmoid", gate, "gate")
         return self.output(mul(made, gate))
@@ -76,7 +76,7 @@ class Gated(Attention):
 class Reading(Gated):
     """The same, with keys and values that are in the cache for another."""
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:  # noqa: ARG002
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:  # noqa: ARG002
         return ()
 
 

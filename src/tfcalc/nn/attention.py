@@ -110,7 +110,7 @@ class Attention(Module):
     def by_maps(self, x: Tensor, ctx: Context) -> Tensor:
         """The same with queries, keys and values by maps of their own."""
         ctx = self.with_bias(x, ctx)
-        made = self.mixed(list(self._projected(x, self.source(x, ctx), ctx)), ctx, x)
+        made = self.mixed(list(self.project(x, self.source(x, ctx), ctx)), ctx, x)
         return called(self.output(made if self.sub_norm is None else self.sub_norm(made, ctx)), "output")
 
     def mixed(self, given: list[Tensor], ctx: Context, x: Tensor | None = None) -> Tensor:
@@ -131,7 +131,7 @@ class Attention(Module):
             q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), kind, "temperatures")), q.dtype)
         if ctx.cache is not None:
             k, v = ctx.cache.update(k, v)
-        made = merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim)
+        made = merge_heads(self.attend(q, k, v, ctx), self.heads * self.value_dim)
         return made if gate is None else mul(made, self._opened(gate))
 
     def _opened(self, gate: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ class Attention(Module):
         """How many heads have values of their own: as many as keys."""
         return self.kv_heads
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
         if len(self.inward) == 1:
@@ -190,25 +190,25 @@ class Attention(Module):
         if self.copied:
             q = scaled(q)
         q, k, v = called(q, "Q"), called(k, "K"), called(v, "V")
-        q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
+        q, k = self.norm_heads(q, 0, a, ctx), self.norm_heads(k, 1, g, ctx)
         v = called(_headed(v, self.value_heads, d_v), "V split into heads")
         q, k, v = called(transpose(q, 1, 2), "Q of each head"), transpose(k, 1, 2), transpose(v, 1, 2)
         k, v = called(k, "K of each head"), called(v, "V of each head")
         return (contiguous(q), contiguous(k), contiguous(v)) if self.copied else (q, k, v)
 
-    def _normed(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
+    def norm_heads(self, x: Tensor, place: int, heads: Num, ctx: Context) -> Tensor:
         """Queries or keys of each head, after their norm if they have one."""
         whole = self.norms[place](x, ctx) if self.norms and self.whole and not self.normed_last else x
         split_ = called(_headed(whole, heads, self.key_dim), f"{'QK'[place]} split into heads")
         apart = self.norms and not self.whole and not self.normed_last
         return self.norms[place](split_, ctx) if apart else split_
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
         pairs = self.pairs(ctx)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            cached = self._kept(ctx) if name == "attend" else ()
+            cached = self.cached(ctx) if name == "attend" else ()
             made = attend(q, k, v, pairs, lambda: self.kernel(q, k, v, ctx), cached=cached, name=name)
             if self.dropout and ctx.drops:
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
@@ -228,7 +228,8 @@ class Attention(Module):
         """What queries make of keys and values where kernels run."""
         return ctx.backend.attend(q, k, v, self, ctx)
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
+        """Cache entries: keys and values of each token that later steps read."""
         made = {"K": self.key_dim, "V": self.value_dim}
         window, keys = self.mask if self.chunk is None else None, self.sees(ctx)
         return by_token(ctx.stream, keys, self.kv_heads, made, causal=self.causal, window=window, chunk=self.chunk)

@@ -121,13 +121,14 @@ class Embeddings(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        made = self._summed(x, ctx)
+        made = self.sum_embeddings(x, ctx)
         if self.norm is not None:
             made = self.norm(made, ctx)
         made = made if self.projection is None else self.projection(made)
         return dropout(made, "embedding_dropout") if self.dropped and ctx.drops else made
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the vectors of all tables."""
         made = self.tables[0](x, ctx)
         for table in self.tables[1:]:
             made = add(made, table(x, ctx))
@@ -137,6 +138,7 @@ class Embeddings(Module):
 class OnPage(Embeddings):
     """The same with tables for the corners of each token's box on a page (LayoutLM)."""
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the vectors of all tables, with the corners of each token's box."""
         corners = x.trace.new((*x.shape, 4), "int64", "boxes")
-        return super()._summed(x, ctx._replace(places=corners))
+        return super().sum_embeddings(x, ctx._replace(places=corners))

@@ -62,15 +62,16 @@ class Encoder(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """A vector for each token; a program's loss reads nothing else."""
         # the pooler has a backward pass by itself, and none in a program, whose loss reads the tokens
-        return self._run(x, ctx, reads=self.pools and not x.trace.emits_kernels)[0]
+        return self.encode(x, ctx, reads=self.pools and not x.trace.emits_kernels)[0]
 
     def pooled(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         """A vector for each token, and one for each sequence: the first token's, where there is no pooler."""
         with x.trace.inside(self):
-            made, whole = self._run(x, ctx, reads=True)
+            made, whole = self.encode(x, ctx, reads=True)
         return made, first(made) if whole is None else whole
 
-    def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+    def encode(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+        """Run all but the head, and the pooler where something ``reads`` it."""
         x = self.table(x, ctx)
         for part in self.maps:
             x = part(x)

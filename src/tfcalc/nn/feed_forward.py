@@ -74,10 +74,11 @@ class GatedFeedForward(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """On each token."""
-        made = self._gated(x, ctx)
+        made = self.gated(x, ctx)
         return self.down(made if self.sub_norm is None else self.sub_norm(made, ctx))
 
-    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+    def gated(self, x: Tensor, ctx: Context) -> Tensor:
+        """Multiply the activation of the gate with the other map's output."""
         if self.gate is None:
             gate, up = split(self.up(x), [self.down.fan_in] * 2)
             return self._dropped(self.halves_gated(gate, up, ctx), ctx)

@@ -114,13 +114,13 @@ class LatentAttention(Attention):
         # whether matrices are absorbed is asked of what is counted alone; transformers expands
         if ctx.run.latent == "absorbed" and not x.trace.emits_kernels:
             ctx = self.choosing(x, read, ctx)
-            return self.output(self._merged(self._absorbed(q, up(latent), ctx), x, gate))
+            return self.output(self.merge(self._absorbed(q, up(latent), ctx), x, gate))
         # a cache already has all latents; where none is, those of all tokens are expanded
         k, v = self._expanded(up(latent if x.trace.emits_kernels else self._of_all(latent, ctx)), k_turned)
         ctx = self.choosing(x, read, ctx)
-        return self.output(self._merged(self._attended(q, k, v, ctx), x, gate))
+        return self.output(self.merge(self.attend(q, k, v, ctx), x, gate))
 
-    def _merged(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
+    def merge(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
         """The heads side by side, times their gate."""
         width = self.heads * self.value_dim
         if self.gate is None:
@@ -167,8 +167,9 @@ class LatentAttention(Attention):
         b, a, l, _ = q.shape
         q = q.trace.view(q, (b, a, l, self.kv_rank + self.rope_dim), None)
         k, v = (q.trace.view(expanded, (b, 1, l, width), None) for width in (q.width, self.kv_rank))
-        made = self._attended(q, k, v, ctx)
+        made = self.attend(q, k, v, ctx)
         return made.trace.view(made, (b, a, l, self.value_dim), None)
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
+        """Cache entries: the latent vector and the rotated key of each token."""
         return by_token(ctx.stream, ctx.stream, 1, {LATENT: self.kv_rank, ROTATED: self.rope_dim}, window=self.window)

@@ -118,7 +118,8 @@ class Experts(Replicated, GatedFeedForward):
 class PlainExperts(Experts):
     """Without a gate: ``activation(x W_1) W_2``."""
 
-    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+    def gated(self, x: Tensor, ctx: Context) -> Tensor:
+        """Apply the activation alone."""
         return self.activated(self.up(x), ctx)
 
 

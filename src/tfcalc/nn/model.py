@@ -57,7 +57,7 @@ class Decoder(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        words = self._words(x, ctx)
+        words = self.embed_tokens(x, ctx)
         if any(isinstance(each, Positions) and each.indices == GIVEN for each in self.added):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
         tables = [words, *(each(x, ctx) for each in self.added)]  # variables have them to the end
@@ -65,7 +65,7 @@ class Decoder(Module):
         ctx = self.begun(words, ctx)
         if self.relative is not None:
             ctx = ctx.backend.distances(self.relative, ctx, x)
-        x = self._behind(self.layers.run([self._summed(tables, ctx)], ctx), ctx)
+        x = self.after_layers(self.layers.run([self.sum_embeddings(tables, ctx)], ctx), ctx)
         x = x if self.norm is None else self.norm(x, ctx)
         for back in self.maps[1:]:
             x = back(x)
@@ -75,7 +75,7 @@ class Decoder(Module):
         """With what layers read beside the stream."""
         return ctx
 
-    def _behind(self, x: Tensor, ctx: Context) -> Tensor:
+    def after_layers(self, x: Tensor, ctx: Context) -> Tensor:
         """What the norm reads of what the layers have made."""
         return x
 
@@ -83,7 +83,8 @@ class Decoder(Module):
         """With what a program makes for all layers."""
         return ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
 
-    def _words(self, x: Tensor, ctx: Context) -> Tensor:
+    def embed_tokens(self, x: Tensor, ctx: Context) -> Tensor:
+        """Look up the vectors of words, scaled and in the layers' width."""
         x = self._scaled(self.table(x, ctx)) if self.scales else self.table(x, ctx)
         for to_layers in self.maps[:1]:
             x = to_layers(x)
@@ -95,7 +96,8 @@ class Decoder(Module):
         trace = x.trace
         return mul(x, trace.to(trace.given((), self.scale, "scale of the embedding"), x.dtype))
 
-    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
+    def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        """Add up the tables' vectors, as the first layer reads them."""
         x = tables[0]
         for each in tables[1:]:
             x = add(x, each)

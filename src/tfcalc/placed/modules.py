@@ -90,11 +90,12 @@ class FewerGroups(Attention):
     groups: Num = 1
     devices: Num = 1
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Gather the columns of all GPUs, then split them into heads."""
         a, g, d, d_v = self.heads, self.kv_heads, self.key_dim, self.value_dim
         whole = gathered_columns([linear_map(source) for linear_map in self.inward], self.devices)
         q, k, v = split(whole, [a * d, g * d, g * d_v])
-        q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
+        q, k = self.norm_heads(q, 0, a, ctx), self.norm_heads(k, 1, g, ctx)
         v = x.trace.view(v, (*v.shape[:2], g, d_v), None)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 

@@ -128,7 +128,7 @@ class GlobalLocalAttention(Module):
             p = self._weights(einsum("bhgf,bhxf->bhgx", q, every), (1, 1), ctx)
             return einsum("bhgx,bhxf->bhgf", p, each)
 
-        return self._attended("attend_global", code, [q, keys, values, k, v], k.shape[2] + keys.shape[2], ctx)
+        return self.attend("attend_global", code, [q, keys, values, k, v], k.shape[2] + keys.shape[2], ctx)
 
     def _of_blocks(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, ctx: Context) -> Tensor:
         """What a token makes of its block and of those that are marked."""
@@ -142,7 +142,7 @@ class GlobalLocalAttention(Module):
             to_marked, to_block = split(self._weights(p, (1, blocks, 1), ctx), [rows, self.block])
             return add(einsum("bhnkg,bhgf->bhnkf", to_marked, values), einsum("bhnkx,bhnxf->bhnkf", to_block, v))
 
-        return self._attended("attend_local", code, [q, k, v, keys, values], self.block + rows, ctx)
+        return self.attend("attend_local", code, [q, k, v, keys, values], self.block + rows, ctx)
 
     def _weights(self, p: Tensor, axes: tuple[Num, ...], ctx: Context) -> Tensor:
         """What scores make of each other, of which those of tokens that were filled up are masked."""
@@ -150,7 +150,7 @@ class GlobalLocalAttention(Module):
         p = softmax(add(p, trace.new((p.shape[0], *axes, p.width), trace.weights_format, "mask")))
         return dropout(p, "attend_dropout") if self.dropout and ctx.drops else p
 
-    def _attended(self, name: str, code: Callable[..., Tensor], given: list[Tensor], seen: Num, ctx: Context) -> Tensor:
+    def attend(self, name: str, code: Callable[..., Tensor], given: list[Tensor], seen: Num, ctx: Context) -> Tensor:
         """By this ``code``; each query sees so many keys."""
         (q, k, v, *_), trace = given, given[0].trace
         stream = ctx.stream._replace(length=q.shape[2])
@@ -235,8 +235,8 @@ class MarkedStack(EncoderStack):
         assert isinstance(self.layers, PairStack)
         batch, length = x.shape
         whole, rows = ceil_div(length, self.block) * self.block, 0 if ctx.run.decoding else self.marked.rows
-        words = self._words(x, ctx)
-        given = [self._summed([words, *(each(x, ctx) for each in self.added)], ctx)]
+        words = self.embed_tokens(x, ctx)
+        given = [self.sum_embeddings([words, *(each(x, ctx) for each in self.added)], ctx)]
         if not x.trace.same_size(whole, length):
             given[0] = pad(given[0], 1, whole)
         places = expand(numbered(x, (1, rows)), batch, rows)
@@ -284,8 +284,9 @@ class Prompted(Attention):
         keys = self.sees(ctx)
         return keys._replace(cached=keys.seen + self.length)
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        return super()._attended(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend with the prompt's keys and values beside those of the sequence."""
+        return super().attend(q, *_beside(self, ctx.given[self.prompt], k, v, ctx), name)
 
 
 class PromptedCross(CrossAttention, Prompted):

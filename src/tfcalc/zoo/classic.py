@@ -193,10 +193,11 @@ class Located(Attention):
         """Of all heads."""
         return self.heads * self.pairs(ctx).scores
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend with positions by distance."""
         if self.position is not None:
             self.position(q, self, ctx)
-        return super()._attended(q, k, v, ctx, name)
+        return super().attend(q, k, v, ctx, name)
 
 
 class GRU(Module):

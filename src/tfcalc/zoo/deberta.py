@@ -68,7 +68,7 @@ class Disentangled(Module):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x`` make of each other."""
-        q, k, v = self._projected(x)
+        q, k, v = self.project(x)
         vectors = dict(self._vectors(ctx))
         pairs = ctx.run.pairs(ctx.stream, ctx.stream, causal=False)
         for kind, each in vectors.items():
@@ -85,7 +85,7 @@ class Disentangled(Module):
     def _fused(self) -> bool:
         return len(self.inward) == 1
 
-    def _projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, of b × a × l × d."""
         (b, l, _), a, d = x.shape, self.heads, self.head_dim
         if not self._fused:
@@ -158,7 +158,7 @@ class MaskedEmbeddings(Embeddings):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        made = self._summed(x, ctx)
+        made = self.sum_embeddings(x, ctx)
         made = made if self.widened is None else self.widened(made)
         assert self.norm is not None
         made = self.norm(made, ctx)

@@ -109,10 +109,10 @@ class Compressor(Module):
                 return trace.new(call.shape, kv.dtype, "no summaries")
             return ctx.backend.scan(self, ctx, kv, gate)
         with trace.inside(self.position_bias):
-            made = trace.call(call._replace(cached=self._kept(stream)))
+            made = trace.call(call._replace(cached=self.cached(stream)))
         return self.kv_norm(made, ctx)
 
-    def _kept(self, stream: Sequences) -> tuple[Cached, ...]:
+    def cached(self, stream: Sequences) -> tuple[Cached, ...]:
         """Its keys, the tokens that wait for their group, and of the last group what the next key is made of too."""
         if not decoded(stream):
             return ()
@@ -183,7 +183,7 @@ class CompressedAttention(Attention):
         kv = transpose(reshape(self.norms[1](key(x), ctx), b, l, 1, d), 1, 2)
         if x.trace.emits_kernels:  # window and summaries are two products; a program reads both by one attention
             return self.output(self.grouped(self._run(q, kv, x, low, ctx)))
-        made = self._attended(q, kv, kv, ctx)
+        made = self.attend(q, kv, kv, ctx)
         if self.compressor is not None:
             keys = self.compressor.keys(ctx.stream)
             k = self.compressor(x, low, ctx)
@@ -205,9 +205,9 @@ class CompressedAttention(Attention):
             if mask is not None:
                 wider = x.trace.new((*mask.shape[:-1], kv.shape[2]), mask.dtype, "mask with summaries")
                 ctx = ctx._replace(masks={**ctx.masks, self.mask: wider})
-        return ctx.backend.scan(self, ctx, self._attended(q, kv, kv, ctx))
+        return ctx.backend.scan(self, ctx, self.attend(q, kv, kv, ctx))
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
         """Of each token one vector, which transformers' cache of a window holds twice where nothing is compressed."""
         d = self.key_dim
         vectors = {"K": d, "V": d} if self.compressor is None else {SHARED: d}

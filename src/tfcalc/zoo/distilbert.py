@@ -40,7 +40,8 @@ class Trigrams(Embeddings):
         words, *others = self.tables
         return (part for part in (words, self.widened, *others, self.norm) if part is not None)
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the tables' vectors, after neighbours are put together and widened."""
         words, *others = self.tables
         made = words(x, ctx)
         if self.neighbours:

@@ -38,10 +38,10 @@ class DynamicMaskAttention(Attention):
     dt_proj: Linear | None = None
     keeps: int = 0
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
         """With the mask in the place of that of all layers."""
         mask = self._mask(v, ctx)
-        return super()._attended(q, k, v, ctx._replace(masks={**ctx.masks, self.mask: mask}), name)
+        return super().attend(q, k, v, ctx._replace(masks={**ctx.masks, self.mask: mask}), name)
 
     def _mask(self, v: Tensor, ctx: Context) -> Tensor:
         """Of b × a × l × s. Where operations are only counted, nothing is cached: the values of all that are kept."""

@@ -198,7 +198,7 @@ class AltUpDecoder(SharingDecoder):
         assert self.up is not None
         assert self.down is not None
         assert self.norm is not None
-        words = self._words(x, ctx)
+        words = self.embed_tokens(x, ctx)
         ctx = self.sharing(x, words, ctx)
         ctx = self.begun(words, ctx)
         shape = (self.up.streams, *words.shape)

@@ -97,11 +97,11 @@ class ChunkedAttention(Module):
             pairs = Pairs((2, queries, self.context), queries * self.context, ctx.run.fused)
             made = attend(q, k, v, pairs, lambda: q)
             return self.output(trace.view(made, (b, l, a * d), None))
-        made = self._attended([q, k, v], reshape(trace.to(r, "float32"), r.shape[1], a, d), ctx)
+        made = self.attend([q, k, v], reshape(trace.to(r, "float32"), r.shape[1], a, d), ctx)
         made = reshape(permute(made, (0, 2, 3, 1, 4)), b, count * self.chunk, a * d)
         return self.output(trace.to(contiguous(part(made, 1, l)), x.dtype))
 
-    def _attended(self, given: list[Tensor], r: Tensor, ctx: Context) -> Tensor:
+    def attend(self, given: list[Tensor], r: Tensor, ctx: Context) -> Tensor:
         """Chunk by chunk: b × a × chunks × tokens × width."""
         q, k, v = given
         given.clear()

@@ -46,7 +46,8 @@ class PlainTower(EncoderOnly):
 class BehindImages(Masked):
     """Vectors of images see each other both ways, words only back: all are cached."""
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
+        """Cache entries: keys and values of images and words."""
         return by_token(ctx.stream, ctx.stream, self.kv_heads, {"K": self.key_dim, "V": self.value_dim})
 
 

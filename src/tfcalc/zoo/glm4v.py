@@ -7,11 +7,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import product
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, native_resolution, vision_tower
-from tfcalc.zoo.blocks.decoders import BOTH_SIDES
-from tfcalc.zoo.blocks.layers import FUSED
 from tfcalc.zoo.blocks.native_resolution import GatedMerger, PatchRows, Resampled
 from tfcalc.zoo.blocks.vision_language import either, heads, reader
 from tfcalc.zoo.blocks.vision_tower import grid
@@ -41,15 +38,6 @@ def glm4v_vision(c: Config) -> Module:
         norm=Norm("post_layernorm", "rmsnorm", h),
         downsample=PatchRows("downsample", (h, side, side), out),
     )
-
-
-@family("glm4v_text", heads={"Model": tops.bare})
-def glm4v_text(c: Config) -> Module:
-    """GLM-4 with biases of queries, keys and values, and rotary positions in three dimensions."""
-    width = c.quotient("hidden_size", "num_attention_heads")
-    rope = decoders.rope(c, width, by_sequence=True, copies=True)
-    mixer = decoders.attention(c, bias=True, output_bias=False, width=width).replace(rope=rope)
-    return decoders.decoder(c, decoders.layer(c, mixer, decoders.gated(c, names=FUSED), of=Sandwich, names=BOTH_SIDES))
 
 
 def text(c: Config) -> Config:

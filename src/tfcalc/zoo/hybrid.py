@@ -43,15 +43,17 @@ from tfcalc.zoo.blocks.state_space import (
 class MultipliedAttention(Attention):
     """Keys are multiplied by a number."""
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super()._projected(x, source, ctx)
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Scale the keys."""
+        q, k, v = super().project(x, source, ctx)
         return q, scaled(k), v
 
 
 class MultipliedMamba2(Mamba2):
     """The input is multiplied by a number, and what it is mapped to by one for each of its parts."""
 
-    def _projected(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor) -> Tensor:
+        """Scale the input, and each part of the output."""
         made = self.in_proj(scaled(x))
         return mul(made, x.trace.given((1, 1, made.width), x.trace.weights_format, "multipliers"))
 

@@ -84,21 +84,22 @@ class DistanceAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        q, k, v = self._projected(x, x, ctx)
+        q, k, v = self.project(x, x, ctx)
         bias = self._distances(x, ctx)
         if self.by_place:
             places = x.trace.new((ctx.stream.length, 1), "float32", "temperatures")
             q, bias = (x.trace.to(mul(x.trace.to(each, "float32"), places), each.dtype) for each in (q, bias))
         return self.output(self.mixed([q, k, v], ctx._replace(bias=bias)))
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Convolve keys and values."""
         a, g = self.heads, self.kv_heads
         q, *others = (each(x) for each in self.inward)
         k, v = (convolution(each, ctx) for convolution, each in zip(self.convolutions, others, strict=True))
-        q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
+        q, k = self.norm_heads(q, 0, a, ctx), self.norm_heads(k, 1, g, ctx)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(reshape(v, *x.shape[:2], g, self.value_dim), 1, 2)
 
-    def _mixes(self, x: Tensor, ctx: Context) -> Tensor:
+    def mix(self, x: Tensor, ctx: Context) -> Tensor:
         """How each head mixes the profiles."""
         assert self.mixes is not None
         assert self.profiles is not None
@@ -107,7 +108,7 @@ class DistanceAttention(Attention):
     def _distances(self, x: Tensor, ctx: Context) -> Tensor:
         """A number for each pair of a query and a key: those of its distance, or 0 where the profiles end."""
         assert self.profiles is not None
-        made = transpose(self.profiles(self._mixes(x, ctx)), 1, 2)
+        made = transpose(self.profiles(self.mix(x, ctx)), 1, 2)
         seen: Num = ctx.stream.seen
         pairs = 1, 1, made.shape[2], seen
         return filled(gathered(made, seen, pairs), made.trace.new(pairs, "bool", "beyond the profiles"))
@@ -222,7 +223,7 @@ class ClippedAttention(DistanceAttention):
         assert self.gate is not None
         trace, rows, given = x.trace, x.shape[:2], [x, keys or x, values or x]
         q, *others = (each(one) for each, one in zip(self.inward, given, strict=True))
-        k, v = (self._near(place, each, given[place + 1], ctx) for place, each in enumerate(others))
+        k, v = (self.nearby(place, each, given[place + 1], ctx) for place, each in enumerate(others))
         gate, sinks = self.gate(x), self.sink(x)
         places = trace.new((1, rows[1], 1, 1), "float32", "temperatures") if self.by_place else None
         q = self._placed(clipped(reshape(q, *rows, self.heads, self.key_dim), self.scale), places)
@@ -236,13 +237,14 @@ class ClippedAttention(DistanceAttention):
         gate = activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
         return self.output(trace.to(mul(trace.to(made, "float32"), gate), made.dtype))
 
-    def _mixes(self, x: Tensor, ctx: Context) -> Tensor:
-        return self._placed(clipped(super()._mixes(x, ctx), self.mix_scale), ctx.places)
+    def mix(self, x: Tensor, ctx: Context) -> Tensor:
+        """Clip how each head mixes the profiles, and apply the positions' factors."""
+        return self._placed(clipped(super().mix(x, ctx), self.mix_scale), ctx.places)
 
     def _placed(self, x: Tensor, places: Tensor | None) -> Tensor:
         return x if places is None else x.trace.to(mul(x.trace.to(x, "float32"), places), x.dtype)
 
-    def _near(self, place: int, made: Tensor, source: Tensor, ctx: Context) -> Tensor:
+    def nearby(self, place: int, made: Tensor, source: Tensor, ctx: Context) -> Tensor:
         """Keys (0) or values (1) together with those of the tokens before."""
         return self.convolutions[place](made, ctx)
 
@@ -257,7 +259,8 @@ class TokenConvolved(ClippedAttention):
     static: tuple[Parameter, ...] = ()
     reach: Num = 1
 
-    def _near(self, place: int, made: Tensor, source: Tensor, ctx: Context) -> Tensor:
+    def nearby(self, place: int, made: Tensor, source: Tensor, ctx: Context) -> Tensor:
+        """Convolve with weights that each token adds to."""
         name, width = self.static[place].name.rpartition(".")[0], made.width
         added = self.taps[place](source)
         formula = gated_sum(f"{name}.sum", "Σ (w + w(x))·x", made.elements * self.reach)
@@ -386,7 +389,8 @@ class DepthDecoder(Decoder):
         made = super().forward(x, ctx._replace(carried={}))
         return made.trace.to(made, made.trace.weights_format)
 
-    def _behind(self, x: Tensor, ctx: Context) -> Tensor:
+    def after_layers(self, x: Tensor, ctx: Context) -> Tensor:
+        """Read the blocks beside the stream."""
         assert self.last is not None
         assert ctx.carried is not None
         blocks = ctx.carried.get(named(self.last.vectors - 1))

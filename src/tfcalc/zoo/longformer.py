@@ -60,15 +60,16 @@ class ConvolvedAttention(Attention):
 
     beside: HeadConvolution | None = None
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        made = self._compared(q, k, v, ctx, name)
-        return made if self.beside is None else add(made, self.beside(self._convolved(v, ctx)))
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend, and add the convolved values."""
+        made = self.compare(q, k, v, ctx, name)
+        return made if self.beside is None else add(made, self.beside(self.convolve(v, ctx)))
 
-    def _compared(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
         """What queries make of keys and values."""
-        return super()._attended(q, k, v, ctx, name)
+        return super().attend(q, k, v, ctx, name)
 
-    def _convolved(self, v: Tensor, ctx: Context) -> Tensor:
+    def convolve(self, v: Tensor, ctx: Context) -> Tensor:
         """What the convolution reads."""
         return v
 
@@ -78,30 +79,34 @@ class LandmarkAttention(ConvolvedAttention):
 
     landmarks: Num | None = None
 
-    def _compared(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
+        """Compare by way of landmarks."""
         if self.landmarks is None:
-            return super()._compared(q, k, v, ctx, name)
+            return super().compare(q, k, v, ctx, name)
         return attend_landmarks(q, k, v, self.landmarks, name)
 
 
 class HashedAttention(ConvolvedAttention):
     """Scores by the chance that two have the same hash; counted as if there were scores of all pairs."""
 
-    def _compared(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
+        """Compare by hashes, counted as all pairs."""
         pairs = ctx.run.pairs(ctx.stream, ctx.stream, causal=self.causal)
-        cached = self._kept(ctx)
+        cached = self.cached(ctx)
         return attend(q, k, v, pairs, lambda: attend_by_hashes(q, k, v), cached=cached, name=name)
 
-    def _convolved(self, v: Tensor, ctx: Context) -> Tensor:
+    def convolve(self, v: Tensor, ctx: Context) -> Tensor:
+        """Mask the values that are convolved."""
         return v if ctx.places is None else mul(v, ctx.places)
 
 
 class HashedEncoder(Encoder):
     """An encoder whose layers read which tokens are there."""
 
-    def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+    def encode(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+        """Encode with the mask of tokens that are there."""
         there = x.trace.new((x.shape[0], 1, x.shape[1], 1), "float32", "tokens that are there")
-        return super()._run(x, ctx._replace(places=there), reads=reads)
+        return super().encode(x, ctx._replace(places=there), reads=reads)
 
 
 class Fourier(Module):

@@ -65,11 +65,12 @@ class EntityEmbeddings(Embeddings):
         table, *others = self.tables
         return (part for part in (table, self.widened, *others, self.norm) if part is not None)
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the tables' vectors, the first widened."""
         if self.widened is None:
-            return super()._summed(x, ctx)
+            return super().sum_embeddings(x, ctx)
         wide = Widened("", self.tables[0], self.widened)
-        return self.replace(tables=(wide, *self.tables[1:]), widened=None)._summed(x, ctx)
+        return self.replace(tables=(wide, *self.tables[1:]), widened=None).sum_embeddings(x, ctx)
 
 
 class Widened(Module):
@@ -101,9 +102,10 @@ class EntityAttention(Attention):
         query, *others = self.inward
         return iter((query, *self.asking, *others, self.output))
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Project words and entities by maps of their own."""
         if not self.entities or not self.asking:
-            return super()._projected(x, source, ctx)
+            return super().project(x, source, ctx)
         query, key, value = self.inward
         of_entities, to_words, to_entities = self.asking
         words, entities = split(x, [ctx.stream.length - self.entities, self.entities], axis=1)

@@ -25,8 +25,9 @@ from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, layer_t
 class ScaledValues(Attention):
     """Values are multiplied by a number before anything reads them (transformers' MiMoV2FlashAttention)."""
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super()._projected(x, source, ctx)
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Scale the values."""
+        q, k, v = super().project(x, source, ctx)
         return q, k, scaled(v)
 
 

@@ -67,7 +67,7 @@ class IndexedBlockAttention(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        q, k, v = self._projected(x, x, ctx)
+        q, k, v = self.project(x, x, ctx)
         if self.indexer is not None:
             with x.trace.without_gradients():
                 self.indexer(x, ctx)

@@ -35,11 +35,12 @@ class ExclusiveAttention(Attention):
     alpha: Parameter | None = None
     adds_values: bool = False
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend, then subtract what lies along each token's own value."""
         if self.adds_values and VALUES in ctx.given:
             b, g, l, d = v.shape
             v = add(v, transpose(reshape(ctx.given[VALUES], b, l, g, d), 1, 2))
-        made = super()._attended(q, k, v, ctx, name)
+        made = super().attend(q, k, v, ctx, name)
         # no products: of a value and the direction of another
         return self._without_own(made, v) if made.trace.emits_kernels else made
 

@@ -27,7 +27,7 @@ from tfcalc.zoo.blocks.sound import ConformerLayer, Convolution, GatedByHalf, No
 from tfcalc.zoo.blocks.vision_language import tower
 from tfcalc.zoo.blocks.vision_tower import grid
 from tfcalc.zoo.clip import pooling, siglip_vision
-from tfcalc.zoo.llama import phi3
+from tfcalc.zoo.decoders import phi3
 
 
 class Sense(Module):

@@ -192,7 +192,7 @@ class NgramDecoder(Decoder):
         """Of token ids; of b × (1 + n)·l × h."""
         (b, length), trace = x.shape, x.trace
         (places,) = self.added
-        main = add(self._words(x, ctx), places(x, ctx))
+        main = add(self.embed_tokens(x, ctx), places(x, ctx))
         streams = [main, *self._guessing(x)]
         every = Sequences(b, length * (self.ngram + 1))
         ctx = ctx._replace(stream=every)
@@ -203,7 +203,7 @@ class NgramDecoder(Decoder):
             trace.new((b, length, 2 * length), "int32", "buckets"),
         ]
         ctx = self.begun(main, ctx)
-        x = self._summed([beside(streams, (b, every.length, main.width))], ctx)
+        x = self.sum_embeddings([beside(streams, (b, every.length, main.width))], ctx)
         streams.clear()
         made = self.layers.run([x], ctx)
         masks.clear()

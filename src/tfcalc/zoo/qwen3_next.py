@@ -35,7 +35,7 @@ class GatedAttention(Attention):
         q, gate = split(reshape(self.inward[0](x), *rows, a, 2 * d), [d, d])
         gate = reshape(gate, *rows, a * d)
         k, v = (each(x) for each in self.inward[1:])
-        q, k = self._normed(q, 0, a, ctx), self._normed(k, 1, g, ctx)
+        q, k = self.norm_heads(q, 0, a, ctx), self.norm_heads(k, 1, g, ctx)
         v = reshape(v, *rows, g, self.value_dim)
         made = self.mixed([transpose(each, 1, 2) for each in (q, k, v)], ctx)
         return self.output(mul(made, pointwise("sigmoid", gate)))

@@ -8,12 +8,11 @@ from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, divide, floor_div, scaled
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Module
-from tfcalc.zoo import llama, qwen_moe
+from tfcalc.zoo import qwen_moe
 from tfcalc.zoo.blocks import decoders, native_resolution, vision_tower
 from tfcalc.zoo.blocks.native_resolution import MERGED_OF_TWO, PackedTower, Resampled
 from tfcalc.zoo.blocks.vision_language import either, heads, reader
 from tfcalc.zoo.blocks.vision_tower import FC
-from tfcalc.zoo.llama import upper_windows
 
 BARE = {"Model": tops.bare}
 LINEAR_FC = ("linear_fc1", "linear_fc2")
@@ -87,22 +86,6 @@ def qwen3_vl_vision(c: Config) -> Module:
 def qwen3_5_vision(c: Config) -> Module:
     """The tower of Qwen3.5: Qwen3-VL's without DeepStack."""
     return qwen3_tower(c)
-
-
-@family("qwen2_vl_text", "qwen2_5_vl_text", heads=BARE)
-def qwen2_vl_text(c: Config) -> Module:
-    """Qwen2 with rotary positions in three dimensions: those of a token depend on its sequence."""
-    width = c.quotient("hidden_size", "num_attention_heads")
-    rope = decoders.rope(c, width, by_sequence=True)
-    mixer = decoders.attention(c, bias=True, output_bias=False, width=width)
-    layer = decoders.layer(c, mixer.replace(rope=rope), decoders.gated(c))
-    return decoders.decoder(c, decoders.with_windows(layer, upper_windows(c)), masks=(None,))
-
-
-@family("qwen3_vl_text", heads=BARE)
-def qwen3_vl_text(c: Config) -> Module:
-    """Qwen3 with rotary positions in three dimensions."""
-    return llama.with_head_norms(c, by_sequence=True)
 
 
 @family("qwen3_vl_moe_text", heads=BARE)

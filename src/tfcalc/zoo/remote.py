@@ -12,19 +12,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.layers import GATED, multi_head
-from tfcalc.zoo.llama import qwen2
-
-
-@family("baichuan", architecture="BaichuanForCausalLM", like="llama", vocab_size=64000)
-def baichuan(c: Config) -> Module:
-    """Baichuan 2 (arXiv 2309.10305): Llama with one matrix for queries, keys and values."""
-    return decoders.decoder(c, decoders.layer(c, decoders.attention(c, names=("W_pack", "o_proj")), decoders.gated(c)))
-
-
-@family("internlm", architecture="InternLMForCausalLM", like="llama", vocab_size=103168, bias=True)
-def internlm(c: Config) -> Module:
-    """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
-    return decoders.decoder(c, decoders.layer(c, decoders.attention(c, bias=c.flag("bias")), decoders.gated(c)))
 
 
 @family(
@@ -99,12 +86,6 @@ def chatglm(c: Config) -> Module:
     return whole if c.flag("post_layer_norm") else whole.replace(norm=None)
 
 
-@family("mimo", architecture="MiMoForCausalLM", like="qwen2")
-def mimo(c: Config) -> Module:
-    """MiMo (arXiv 2505.07608): Qwen2. The layer that predicts a further token is a module apart, and not counted."""
-    return qwen2(c)
-
-
 @family("minicpm", architecture="MiniCPMForCausalLM", like="llama", tie_word_embeddings=True, num_experts=0)
 def minicpm(c: Config) -> Module:
     """MiniCPM (arXiv 2404.06395): Llama with a tied head and numbers that the stream and its parts are multiplied by.
@@ -115,16 +96,6 @@ def minicpm(c: Config) -> Module:
     ffn = experts.mixture(c, experts="num_experts", names=GATED) if some else decoders.gated(c)
     layers = decoders.layer(c, decoders.attention(c, bias=c.flag("attention_bias")), ffn)
     return decoders.decoder(c, layers.replace(scales=True)).replace(scales=True)
-
-
-@family(
-    "orion", architecture="OrionForCausalLM", like="llama", vocab_size=84608, hidden_size=5120, intermediate_size=15360
-)
-def orion(c: Config) -> Module:
-    """Orion-14B (arXiv 2401.12246): Llama with LayerNorms, biases and all."""
-    kind = "layernorm"
-    layers = decoders.layer(c, decoders.attention(c, bias=c.flag("attention_bias")), decoders.gated(c), norm=kind)
-    return decoders.decoder(c, layers, norm=kind)
 
 
 @family(

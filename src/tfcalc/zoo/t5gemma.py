@@ -55,7 +55,8 @@ class MergedAttention(Attention):
         """Without the window."""
         return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal)
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
+        """Cache entries: keys and values of both sequences, without a window."""
         made = {"K": self.key_dim, "V": self.value_dim}
         return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal)
 
@@ -64,22 +65,22 @@ class MergedAttention(Attention):
         assert ctx.memory is not None
         if not x.trace.emits_kernels:  # two attentions to the mathematics; a program puts the keys of both side by side
             return self._counted(x, ctx.memory.vectors, ctx)
-        q, k, v = self._projected(x, x, ctx)
+        q, k, v = self.project(x, x, ctx)
         if self.rope is not None:
             q, k = rotary(q, k, self.rope.width, lambda: ctx.backend.rotate(q, k, self, ctx))
         keys, values = (each(ctx.memory.vectors) for each in self.inward[1:])
-        keys = self._normed(keys, 1, self.kv_heads, ctx)
+        keys = self.norm_heads(keys, 1, self.kv_heads, ctx)
         values = reshape(values, *keys.shape[:3], self.value_dim)
         k, v = cat([k, transpose(keys, 1, 2)], 2), cat([v, transpose(values, 1, 2)], 2)
-        return self.output(merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim))
+        return self.output(merge_heads(self.attend(q, k, v, ctx), self.heads * self.value_dim))
 
     def _counted(self, x: Tensor, memory: Tensor, ctx: Context) -> Tensor:
         keys = self.sees(ctx)
         read = beside([x, memory], (keys.batch, keys.length, x.width))
-        q, k, v = self._projected(x, read, ctx)
+        q, k, v = self.project(x, read, ctx)
         if self.rope is not None:
             rotary(q, narrow(k, x.shape[1], 2), self.rope.width, lambda: (q, k))
-        return self.output(merge_heads(self._attended(q, k, v, ctx), self.heads * self.value_dim))
+        return self.output(merge_heads(self.attend(q, k, v, ctx), self.heads * self.value_dim))
 
 
 class MarkedDecoder(Decoder):
@@ -96,8 +97,9 @@ class MarkedDecoder(Decoder):
         table, *others = super().parts
         return iter(each for each in (table, self.marked, *others) if each is not None)
 
-    def _words(self, x: Tensor, ctx: Context) -> Tensor:
-        words = super()._words(x, ctx)
+    def embed_tokens(self, x: Tensor, ctx: Context) -> Tensor:
+        """Look up the vectors, and replace those of the word that ends an image."""
+        words = super().embed_tokens(x, ctx)
         if self.marked is not None:
             x.trace.forget(END_OF_IMAGE)
             x.trace.alias(END_OF_IMAGE, self.marked.weight(x.trace))

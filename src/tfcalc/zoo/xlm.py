@@ -46,8 +46,9 @@ class MaskedDecoder(Decoder):
         parts = (*self.added, self.table, self.languages, self.normed, self.layers)
         return (part for part in parts if part is not None)
 
-    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
-        return times_mask(super()._summed(tables, ctx))
+    def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        """Add up the tables' vectors, then mask them."""
+        return times_mask(super().sum_embeddings(tables, ctx))
 
 
 NAMES = ("q_lin", "k_lin", "v_lin", "out_lin")

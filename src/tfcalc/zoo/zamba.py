@@ -79,9 +79,10 @@ class AdaptedAttention(WithAdapters, Attention):
     Source: Glorioso et al. 2024 (arXiv 2411.15242), section 2.
     """
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Add each adapter's output to its map's."""
         if not self.adapters:
-            return super()._projected(x, source, ctx)
+            return super().project(x, source, ctx)
         made = [each(x) for each in self.inward]
         made = [adapted(one, x, adapter) for one, adapter in zip(made, self.adapters, strict=True)]
         wide = ((self.heads, self.key_dim), (self.kv_heads, self.key_dim), (self.kv_heads, self.value_dim))
@@ -92,7 +93,8 @@ class AdaptedAttention(WithAdapters, Attention):
 class AdaptedNetwork(WithAdapters, GatedFeedForward):
     """A gated network with an adapter beside the map that makes gate and input."""
 
-    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+    def gated(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add the adapter's output to that of gate and input."""
         (adapter,) = self.adapters
         gate, up = split(adapted(self.up(x), x, adapter), [self.down.fan_in] * 2)
         return self.halves_gated(gate, up, ctx)
@@ -288,7 +290,7 @@ class BlockSharingDecoder(Decoder):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """Of token ids."""
-        words = self._words(x, ctx)
+        words = self.embed_tokens(x, ctx)
         readers = [each for shared in self.shared for each in attentions(shared)]
         ctx = ctx.backend.begin(ctx, words, readers, self.masks)
         ctx = ctx._replace(given={WORDS: copied(words, name="clone")})

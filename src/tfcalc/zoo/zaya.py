@@ -123,9 +123,10 @@ class ScaledInput(Decoder):
         """Of token ids."""
         return super().forward(x, ctx._replace(carried={}))
 
-    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
+    def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        """Add up the tables' vectors, shifted and scaled in fp32."""
         b, a = self.vectors
-        made = shifted_and_scaled(super()._summed(tables, ctx), a, b)
+        made = shifted_and_scaled(super().sum_embeddings(tables, ctx), a, b)
         return made.trace.to(made, "float32")
 
 
@@ -148,7 +149,7 @@ class ConvolvedKeys(Attention):
     by_head: GroupedConvolution | None = None
     temperature: Parameter | None = None
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         rows, d = x.shape[:2], self.key_dim
         maps = [each(x) for each in self.inward]
@@ -194,14 +195,14 @@ class ConvolvedKeys(Attention):
             return made
         return cat([self.delayed(zeros), part(made, 1, length - 1)], 1)
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
         """Keys and values of tokens, the convolutions' last inputs, and what the last token makes for the next."""
         assert self.depthwise is not None
         assert self.by_head is not None
         stream, each, grouped = ctx.stream, self.depthwise.kernel, self.by_head.kernel
         half: Num = floor_div(self.kv_heads * self.key_dim, 2)
         return (
-            *super()._kept(ctx),
+            *super().cached(ctx),
             *by_sequence(stream, CONVOLUTION, self.depthwise.channels, each + grouped - 2),
             *by_sequence(stream, TOKEN_BEFORE, half, 1),
         )

@@ -26,7 +26,7 @@ class GatedBehind(Attention):
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
-        return self.output(self._multiplied(self.mixed(list(self._projected(x, x, ctx)), ctx), x, ctx))
+        return self.output(self._multiplied(self.mixed(list(self.project(x, x, ctx)), ctx), x, ctx))
 
     def _multiplied(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
         assert self.gate is not None
@@ -68,7 +68,7 @@ class IndexedAttention(Attention):
 
     groups: Num = 1
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, and copies of keys and values."""
         a, g, d = self.heads, self.groups, self.key_dim
         q, k, v = split(self.inward[0](x), [a * d, g * d, g * d])

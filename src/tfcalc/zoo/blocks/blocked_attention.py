@@ -169,14 +169,15 @@ class PaddedEncoder(Encoder):
 
     filling: Filling | None = None
 
-    def _run(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+    def encode(self, x: Tensor, ctx: Context, *, reads: bool) -> tuple[Tensor, Tensor | None]:
+        """Encode padded sequences, and cut what comes out to their length."""
         if self.filling is None or ctx.run.decoding:
-            return super()._run(x, _longer(x, ctx, ctx.stream.length, self.filling), reads=reads)
+            return super().encode(x, _longer(x, ctx, ctx.stream.length, self.filling), reads=reads)
         batch, length = x.shape
         whole = self.filling.filled(length)
         as_given = x.trace.same_size(whole, length)
         ids = (x.trace.given if as_given else x.trace.new)((batch, whole), "int64", "token ids")
-        made, pooled = super()._run(ids, _longer(x, ctx, whole, self.filling), reads=reads)
+        made, pooled = super().encode(ids, _longer(x, ctx, whole, self.filling), reads=reads)
         return narrow(made, length), pooled
 
 
@@ -198,20 +199,21 @@ class PaddedStack(EncoderStack):
         ids = x.trace.given((batch, whole), "int64", "source ids") if self.front else x
         return narrow(super().forward(ids, _longer(x, ctx, whole, self.filling)), length)
 
-    def _words(self, x: Tensor, ctx: Context) -> Tensor:
+    def embed_tokens(self, x: Tensor, ctx: Context) -> Tensor:
         """Those that were given, and behind them what they are filled up with."""
         if not self.front or ctx.stream.length is ctx.unfilled:
-            return super()._words(x, ctx)
+            return super().embed_tokens(x, ctx)
         given = x.trace.given((x.shape[0], ctx.unfilled), "int64", "source ids")
-        return self._filled(super()._words(given, ctx), ctx)
+        return self._filled(super().embed_tokens(given, ctx), ctx)
 
-    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
-        made = super()._summed(tables, ctx)
+    def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        """Add up the tables' vectors, then pad them."""
+        made = super().sum_embeddings(tables, ctx)
         return made if self.front or ctx.stream.length is ctx.unfilled else self._filled(made, ctx)
 
     def _filled(self, x: Tensor, ctx: Context) -> Tensor:
         more = x.trace.new((x.shape[0], ctx.stream.length - ctx.unfilled), "int64", "padding")
-        return cat([x, super()._words(more, ctx)], 1)
+        return cat([x, super().embed_tokens(more, ctx)], 1)
 
 
 def _longer(x: Tensor, ctx: Context, length: Num, filling: Filling | None) -> Context:
@@ -233,14 +235,15 @@ class BlockAttention(Attention):
 
     blocks: Blocks | None = None
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend by blocks, where the sequence is long enough."""
         if self.blocks is None or ctx.run.decoding:
-            return super()._attended(q, k, v, ctx, name)
+            return super().attend(q, k, v, ctx, name)
         number = q.shape[0] * self.blocks.pairs(ctx.unfilled)
         pairs = Pairs((2, number), number, ctx.run.fused)
         # transformers falls back to full attention on short sequences, whose length has to be a number
         if q.trace.emits_kernels and value_of(ctx.unfilled) <= self.blocks.all_seen:
-            return super()._attended(q, k, v, ctx, name)
+            return super().attend(q, k, v, ctx, name)
         return attend(q, k, v, pairs, lambda: ctx.backend.scan(self, ctx, q, k, v), name=name)
 
 

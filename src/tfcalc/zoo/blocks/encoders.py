@@ -35,9 +35,10 @@ class Tabular(Embeddings):
 
     kinds: int = 1
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the tables' vectors, with several types of each token."""
         known = x.trace.new((*x.shape, self.kinds), "int64", "token types")
-        return super()._summed(x, ctx._replace(places=known))
+        return super().sum_embeddings(x, ctx._replace(places=known))
 
 
 class Spelled(Embeddings):
@@ -55,9 +56,10 @@ class Spelled(Embeddings):
         """Of token ids."""
         return super().forward(x, ctx) if self.together is not None else copied(super().forward(x, ctx))
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the tables' vectors, after a map of how characters look and sound."""
         if self.together is None:
-            return super()._summed(x, ctx)
+            return super().sum_embeddings(x, ctx)
         made = copied(self.tables[0](x, ctx))
         for table in self.beside:
             if table.name in self.read:
@@ -73,7 +75,8 @@ class Residues(Embeddings):
 
     masks_words: bool = False
 
-    def _summed(self, x: Tensor, ctx: Context) -> Tensor:
+    def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
+        """Add up the tables' vectors, masked words set to 0."""
         made = self.tables[0](x, ctx)
         if self.masks_words:
             kind, new = made.dtype, x.trace.new

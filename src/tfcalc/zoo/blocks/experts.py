@@ -102,7 +102,8 @@ class ClippedFeedForward(GatedFeedForward):
 class LimitedFeedForward(GatedFeedForward):
     """``(activation(gate) · up) W_2``, gate and input cut off first (DeepSeek-V4)."""
 
-    def _gated(self, x: Tensor, ctx: Context) -> Tensor:
+    def gated(self, x: Tensor, ctx: Context) -> Tensor:
+        """Clamp gate and input first."""
         assert self.gate is not None
         gate, up = pointwise("clamp", self.gate(x)), pointwise("clamp", self.up(x))
         return self.halves_gated(gate, up, ctx)

@@ -49,10 +49,10 @@ class SharingAttention(Attention):
         """What the tokens of ``x``, of b × l × h, make of each other."""
         if self.makes:
             return super().forward(x, ctx)
-        q = transpose(self._normed(self.inward[0](x), 0, self.heads, ctx), 1, 2)
+        q = transpose(self.norm_heads(self.inward[0](x), 0, self.heads, ctx), 1, 2)
         if self.rope is not None:
             q = rotary_alone(q, self.rope.width, lambda: ctx.backend.rotate_alone(q, self, ctx))
-        return self.output(merge_heads(self._attended(q, *self._read(ctx), ctx), self.heads * self.value_dim))
+        return self.output(merge_heads(self.attend(q, *self._read(ctx), ctx), self.heads * self.value_dim))
 
     def _read(self, ctx: Context) -> tuple[Tensor, Tensor]:
         """The keys and values of an earlier layer; no gradient reaches them out of each checkpoint (reentrant)."""
@@ -61,20 +61,23 @@ class SharingAttention(Attention):
             return k, v
         return k.trace.new(k.shape, k.dtype, "keys"), v.trace.new(v.shape, v.dtype, "values")
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Norm each head's queries, keys and values; values may be keys before their norm."""
         q, k, *made = (each(x) for each in self.inward)
         v = reshape(made[0] if made else k, *x.shape[:2], self.kv_heads, self.value_dim)
-        q, k = self._normed(q, 0, self.heads, ctx), self._normed(k, 1, self.kv_heads, ctx)
+        q, k = self.norm_heads(q, 0, self.heads, ctx), self.norm_heads(k, 1, self.kv_heads, ctx)
         v = v if self.value_norm is None else self.value_norm(v, ctx)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend, and store keys and values for the layers that share them."""
         if self.shares and self.makes:
             ctx.stored[self.shares] = k, v
-        return super()._attended(q, k, v, ctx, name)
+        return super().attend(q, k, v, ctx, name)
 
-    def _kept(self, ctx: Context) -> tuple[Cached, ...]:
-        return super()._kept(ctx) if self.makes else ()
+    def cached(self, ctx: Context) -> tuple[Cached, ...]:
+        """Cache entries: none where another layer's keys are read."""
+        return super().cached(ctx) if self.makes else ()
 
 
 VECTORS = "vectors of each layer"

@@ -89,9 +89,10 @@ class HyperConnection(HyperHead):
     def read(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """What the sub-layer reads, and with which weights it writes."""
         with x.trace.inside(self), self._as_written(x.trace):
-            return self._weighted(x)
+            return self.weigh(x)
 
-    def _weighted(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def weigh(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Weigh streams for the sub-layer, and its output for each stream."""
         n = self.streams
         pre, post = split(self._made(x), [n, n])
         (pre_base, post_base), (pre_scale, post_scale) = self._terms(x, [n, n])
@@ -120,7 +121,8 @@ class MixingConnection(HyperConnection):
 
     turns: int = 1
 
-    def _weighted(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def weigh(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Weigh streams, and balance the matrix that mixes them."""
         n, (b, l, *_) = self.streams, x.shape
         widths = [n, n, n * n]
         pre, post, comb = split(self._made(x), widths)
@@ -172,12 +174,14 @@ class HyperDecoder(Decoder):
         assert self.head is not None
         yield self.head
 
-    def _summed(self, tables: list[Tensor], ctx: Context) -> Tensor:
+    def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
+        """Expand the embeddings to all streams."""
         assert self.head is not None
-        x = super()._summed(tables, ctx)
+        x = super().sum_embeddings(tables, ctx)
         return contiguous(expand(unsqueeze(x, 2), *x.shape[:2], self.head.streams, x.width))
 
-    def _behind(self, x: Tensor, ctx: Context) -> Tensor:
+    def after_layers(self, x: Tensor, ctx: Context) -> Tensor:
+        """Read one vector from all streams."""
         assert self.head is not None
         return self.head(x, ctx)
 

@@ -125,7 +125,7 @@ class GatedQueries(SparseLatentAttention):
         q, gate = split(both, [self.key_dim, self.value_dim])
         return self._attending(x, q, ctx, latent, reshape(gate, b, l, self.heads * self.value_dim))
 
-    def _merged(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
+    def merge(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
         """The heads side by side, times their gate."""
         assert gate is not None
         made = merge_heads(made, gate.width)

@@ -22,8 +22,9 @@ from tfcalc.zoo.blocks.layers import LAYERS, one_module_per_kind, stack
 class Asking(CrossAttention):
     """Cross-attention whose queries may be one sequence for all that is read: each sequence of keys answers them."""
 
-    def _projected(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = super()._projected(x, source, ctx)
+    def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
+        """Repeat the queries for each sequence of keys."""
+        q, k, v = super().project(x, source, ctx)
         return expand(q, k.shape[0], *q.shape[1:]), k, v
 
 

@@ -455,9 +455,9 @@ class InBlocks(Attention):
         x = self.pre_norm(x, ctx)
         x = reshape(pad(x, 1, count * self.context), b * count, self.context, h)
         ctx = ctx._replace(stream=Sequences(b * count, self.context), run=ctx.run.replaced(kernel="math"))
-        q, k, v = self._projected(x, x, ctx)
+        q, k, v = self.project(x, x, ctx)
         bias = self._distances(q)
-        made = merge_heads(self._attended(q, k, v, ctx._replace(bias=bias)), self.heads * self.value_dim)
+        made = merge_heads(self.attend(q, k, v, ctx._replace(bias=bias)), self.heads * self.value_dim)
         made = reshape(made, b, count * self.context, made.width)
         return self.output(part(made, 1, n))
 

@@ -182,14 +182,15 @@ class Mamba2(Module):
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
         """What the tokens of ``x``, of b × l × h, make of each other."""
         trace, channels, shared = x.trace, self.out_proj.fan_in, self.groups * self.states
-        gate, mixed, step = split(self._projected(x), [channels, self.conv1d.channels, self.heads])
+        gate, mixed, step = split(self.project(x), [channels, self.conv1d.channels, self.heads])
         made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
         made = ctx.activation(self.activation, made)
         inner, b, c = split(transpose(trace.to(made, mixed.dtype), 1, 2), [channels, shared, shared])
         made = reshape(self._scanned(inner, b, c, step, ctx), *x.shape[:2], channels)
         return self.out_proj(trace.to(self._gated(made, gate, ctx), x.dtype))
 
-    def _projected(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor) -> Tensor:
+        """Map the input to the gate, what is convolved, and the steps."""
         return self.in_proj(x)
 
     def _scanned(self, x: Tensor, b: Tensor, c: Tensor, step: Tensor, ctx: Context) -> Tensor:
@@ -250,7 +251,7 @@ class GatedDeltaNet(Module):
         strength, decay = (each(x) for each in self.strengths)
         gate = self.gate
         assert gate is not None
-        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate(x), ctx)
+        return self.norm_heads(self._mixed(q, k, v, strength, decay, ctx), lambda: gate(x), ctx)
 
     def _heads(self, mixed: Tensor, ctx: Context) -> list[Tensor]:
         """Queries, keys and values, head by head, after the convolution."""
@@ -259,7 +260,7 @@ class GatedDeltaNet(Module):
         wide = split(self._convolved(transpose(mixed, 1, 2), ctx), [keys, keys, width])
         return [reshape(each, *mixed.shape[:2], *shape) for each, shape in zip(wide, shapes, strict=True)]
 
-    def _normed(self, made: Tensor, gate: Callable[[], Tensor], ctx: Context) -> Tensor:
+    def norm_heads(self, made: Tensor, gate: Callable[[], Tensor], ctx: Context) -> Tensor:
         """Head by head, gated, and mapped back."""
         rows, heads, width = made.shape[:2], self.value_heads, self.value_dim
         made = self.norm(reshape(made, made.rows, width), ctx)
@@ -308,7 +309,7 @@ class JointDeltaNet(GatedDeltaNet):
         q, k = (reshape(part, *rows, keys * self.key_dim) for part in (q, k))
         v = reshape(v, *rows, heads * self.value_dim)
         q, k, v = self._heads(cat([q, k, v]), ctx)
-        return self._normed(self._mixed(q, k, v, strength, decay, ctx), lambda: gate, ctx)
+        return self.norm_heads(self._mixed(q, k, v, strength, decay, ctx), lambda: gate, ctx)
 
 
 def time_step_rank(c: Config, name: str) -> Num:

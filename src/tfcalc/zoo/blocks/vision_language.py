@@ -37,21 +37,23 @@ class Projector(Module):
         for place, each in enumerate(self.steps):
             x = each(x, ctx)
             if self.activation and place == len(self.steps) - 2:
-                x = self._activated(x, ctx)
+                x = self.activate(x, ctx)
         return x
 
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+    def activate(self, x: Tensor, ctx: Context) -> Tensor:
+        """Apply the activation."""
         return ctx.activation(self.activation, x, "act")
 
 
 class GatedProjector(Projector):
     """The same with a gate: half of what the map before the last makes, times the activation of the other half."""
 
-    def _activated(self, x: Tensor, ctx: Context) -> Tensor:
+    def activate(self, x: Tensor, ctx: Context) -> Tensor:
+        """Apply the activation to the gate's half, and multiply."""
         half = self.steps[-1]
         assert isinstance(half, Linear)
         one, gate = split(x, [half.fan_in] * 2)
-        return mul(one, super()._activated(gate, ctx))
+        return mul(one, super().activate(gate, ctx))
 
 
 class PatchMerger(Linear):

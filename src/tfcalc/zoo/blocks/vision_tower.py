@@ -368,10 +368,11 @@ class AlongSides(WindowedAttention):
     sides: tuple[Num, ...] = ()
     tables: tuple[Parameter, ...] = ()
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Attend with vectors for distances along the sides."""
         for table, side in zip(self.tables, self.sides, strict=True):
             _along(q, table, side, k.shape[2])
-        return super()._attended(q, k, v, ctx, name)
+        return super().attend(q, k, v, ctx, name)
 
 
 def _along(q: Tensor, table: Parameter, side: Num, keys: Num) -> Tensor:
