@@ -14,14 +14,14 @@ from tests.conftest import recorded
 from tests.examples import examples
 from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
-from tfcalc.analysis.budget import Budget, of_card, stated
-from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
-from tfcalc.analysis.peaks import Peaks, training_peak
 from tfcalc.answers.fits import fits
 from tfcalc.answers.memory import memory
 from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
 from tfcalc.plans import Serving, Training
+from tfcalc.search.gpus import Capacity, of_card, stated
+from tfcalc.search.remedies import Change, Options, Storage, at_rest, of_serving, of_training
+from tfcalc.training.peaks import Peaks, training_peak
 
 ROWS = [
     row
@@ -31,7 +31,7 @@ ROWS = [
 TRAINING = Workload(batch_size=8, seq_len=1024, phase="train", kernel="flash")
 
 
-def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
+def trained(budget: str | int | Capacity, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
     return fits(load(name), budget, workload=run, training=plan)
 
 
@@ -164,7 +164,7 @@ def test_a_length_beyond_what_the_model_was_made_for_is_marked() -> None:
     assert "(made for 1,024)" in str(found)
 
 
-def order(ways: Ways) -> list[str]:
+def order(ways: Options) -> list[str]:
     return [degrees[-1].name for degrees in ways.known.values()]
 
 
