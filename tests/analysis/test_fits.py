@@ -18,6 +18,8 @@ from tfcalc.answers.fits import fits
 from tfcalc.answers.memory import memory
 from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
+from tfcalc.defaults import resolve_plan
+from tfcalc.model import Model
 from tfcalc.plans import Serving, Training
 from tfcalc.search.gpus import Capacity, of_card, stated
 from tfcalc.search.remedies import Change, Options, Storage, at_rest, of_serving, of_training
@@ -293,6 +295,20 @@ def test_the_bytes_of_many_plans_are_those_of_each(recompute: str) -> None:
     ]
     for plan in plans:
         assert peaks.least(run, plan) <= peaks.peak(run, plan) == memory(load("gpt2"), run, training=plan).answer
+
+
+def test_each_plan_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was asked for, and each that a remedy would make of it."""
+    seen: list[Training] = []
+
+    def noted(model: Model, plan: Training) -> Training:
+        seen.append(plan)
+        return resolve_plan(model, plan)
+
+    monkeypatch.setattr("tfcalc.training.peaks.resolve_plan", noted)
+    monkeypatch.setattr("tfcalc.defaults.resolve_plan", None)
+    str(fits(load("gpt2"), "1GB", training=Training()))
+    assert len(seen) == len(set(seen)) > 1
 
 
 def test_serving_has_a_largest_context_and_most_requests() -> None:

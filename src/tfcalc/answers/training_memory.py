@@ -16,7 +16,7 @@ from tfcalc.answers.memory_table import of_text_alone, of_training, training_sum
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
-from tfcalc.defaults import assumed_dtype, resolve_training
+from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run
 from tfcalc.number_formats import NUMBERS
@@ -247,8 +247,8 @@ class TrainingMemory(Memory, in_order=True):
 
     def __init__(self, model: Model, run: Workload, plan: Training, by: Conventions, depth: int | None = None) -> None:
         self._model, self._by, self.depth = model, by, depth
-        self.run, self.plan = resolved(model, run, plan)
         self.peaks = Peaks(model)
+        self.run, self.plan = resolved(self.peaks, run, plan)
         self._quick = training_numbers(model, self.run, self.plan, self.peaks)
 
     @property
@@ -388,13 +388,14 @@ class TrainingMemory(Memory, in_order=True):
         return timeline_sheet(self, super().sheet())
 
 
-def resolved(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """What is run and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    model = peaks.model
     workload = asked_run(model, workload)
     model.check(workload)
     refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
     refuse_idle_source(model, workload)
-    return resolve_training(model, workload, plan)
+    return peaks.resolved(workload, plan)
 
 
 def _between_gpus(plan: Training) -> tuple[str, ...]:

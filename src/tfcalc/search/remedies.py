@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tfcalc.configs.published import HFModel
 from tfcalc.core.divisors import divisors
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, resolve_training
+from tfcalc.defaults import AUTO, resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
 from tfcalc.training.precisions import precision
@@ -234,7 +234,7 @@ def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
     """The kernel that sdpa would take, where another was asked for that stores the scores."""
     if run.fused or run.kernel == AUTO or plan.backend == "megatron":
         return []
-    own = resolve_training(model, run.replaced(kernel=AUTO), plan)[0].kernel
+    own = resolve_run(model, run.replaced(kernel=AUTO), plan).kernel
     return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
 
 
@@ -242,7 +242,7 @@ def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
     """Of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
-    fused = plan.backend != "megatron" and resolve_training(model, run, plan)[0].fused
+    fused = plan.backend != "megatron" and resolve_run(model, run, plan).fused
     return {"none": [full] if fused else [selective, full], "full": []}.get(run.recompute, [full])
 
 

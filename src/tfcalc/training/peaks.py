@@ -13,7 +13,7 @@ from tfcalc.core.guarded import Guards
 from tfcalc.core.measure import params
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
-from tfcalc.defaults import resolve_training
+from tfcalc.defaults import resolve_plan, resolve_run
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run
 from tfcalc.plans import TRAINER
@@ -129,6 +129,8 @@ class Peaks:
         self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
+        self._plans: dict[Training, Training] = {}
+        """Plans as they were resolved."""
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
         self._params: int | None = None
@@ -153,7 +155,8 @@ class Peaks:
 
     def checked(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """The run and the plan with what auto stands for. Raises InvalidModel as the peak does."""
-        run, plan = resolve_training(self.model, run, plan)
+        plan = self.plan(plan)
+        run = resolve_run(self.model, run, plan)  # which looks at sizes that remember what is decided by them
         check_code(self.model, run, plan)
         self.check(run, plan)
         return run, plan
@@ -252,11 +255,11 @@ class Peaks:
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
 
-    def whole_weights(self, run: Workload, plan: Training) -> int:
+    def whole_weights(self, _run: Workload, plan: Training) -> int:
         """The least bytes of all weights, where each device has them whole: no peak is below, and no tree is built."""
         if plan.zero == "3" or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
             return 0
-        _, plan = resolve_training(self.model, run.replaced(kernel="flash"), plan)  # whichever kernel it is
+        plan = self.plan(plan)
         if self._params is None:
             self._params = value_of(self.model.tree(default_run(self.model)).total(params))
         bits = precision(plan.precision).weights
@@ -267,7 +270,15 @@ class Peaks:
 
     def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """What is run and how, with all that was left open. Raises InvalidModel."""
-        return resolve_training(self.model, run, plan, self._chosen)
+        plan = self.plan(plan)
+        return resolve_run(self.model, run, plan, self._chosen), plan
+
+    def plan(self, plan: Training) -> Training:
+        """The plan with all that was left open, which is resolved once. Raises InvalidModel."""
+        if plan not in self._plans:
+            self._plans[plan] = found = resolve_plan(self.model, plan)
+            self._plans[found] = found
+        return self._plans[plan]
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.

@@ -53,7 +53,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     The states are those of the plan. What is saved, and what is live beside it, is that of the implementation's code,
     run on a tape; sizes remember their formulas, so that all but the temporary has a closed form.
     """
-    run, plan = resolve_training(model, run, plan)
+    run, plan = resolve_training(model, run, plan) if peaks is None else peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
@@ -215,7 +215,7 @@ class TrainingNumbers:
 
 def training_numbers(model: Model, run: Workload, plan: Training, peaks: Peaks) -> Step:
     """The numbers of a step, whose allocations are noted when it runs. Raises InvalidModel."""
-    run, plan = resolve_training(model, run, plan)
+    run, plan = peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
         return on_megatron(model, run, plan)
