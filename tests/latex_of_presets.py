@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from tests.latex_reader import number, worth
 from tfcalc import Workload, formulas
-from tfcalc.analysis.common import default_run
 from tfcalc.answers.explain import opened, to_open
+from tfcalc.model import default_run
 from tfcalc.report.sheet import InNumbers, for_people
 from tfcalc.report.style import Style
 

@@ -11,7 +11,6 @@ import pytest
 
 import tfcalc
 from tfcalc import Workload
-from tfcalc.analysis.changes import _smaller_batches
 from tfcalc.cli.commands import every
 from tfcalc.cli.commands.formula import letters_of, numbers_of
 from tfcalc.cli.settings import settle
@@ -24,6 +23,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.stack import Stack, _repeated
 from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
+from tfcalc.search.remedies import _smaller_batches
 from tfcalc.tape.trace import FORWARD_ALONE
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 

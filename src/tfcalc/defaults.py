@@ -76,15 +76,19 @@ def resolve_dtype(model: Model, conventions: Conventions) -> Conventions:
     return conventions.replaced(dtype=own_dtype(model))
 
 
-def resolve_training(
-    model: Model, workload: Workload, plan: Training, choose: Callable[[Workload, str], str] | None = None
-) -> tuple[Workload, Training]:
+def resolve_training(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """The workload of a training step and its plan, with the checkpoint's precision and sdpa's own kernel for auto.
 
-    An optimizer that goes by somebody else's name has its own. Who asks often may remember which kernels sdpa does
-    ``choose`` for which workload and number format.
-
     Raises InvalidModel for a plan with a field that cannot be.
+    """
+    plan = resolve_plan(model, plan)
+    return resolve_run(model, workload, plan), plan
+
+
+def resolve_plan(model: Model, plan: Training) -> Training:
+    """The plan of training with the checkpoint's precision for auto, whatever the workload.
+
+    An optimizer that goes by somebody else's name has its own. Raises InvalidModel for a field that cannot be.
     """
     from tfcalc.training.optimizers import optimizer  # which nothing but training asks for
 
@@ -97,6 +101,16 @@ def resolve_training(
     if plan.lora is not None and plan.lora_dtype == AUTO:
         by = precision(plan.precision)
         plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)
+    return plan
+
+
+def resolve_run(
+    model: Model, workload: Workload, plan: Training, choose: Callable[[Workload, str], str] | None = None
+) -> Workload:
+    """The workload of a step by a resolved plan, with sdpa's own kernel for auto.
+
+    Who asks often may remember which kernels sdpa does ``choose`` for which workload and number format.
+    """
     if drops(plan.lora_dropout) and not workload.dropout:
         raise InvalidModel(f"--lora-dropout {plan.lora_dropout} has no effect with --no-dropout", "leave one out")
     if workload.kernel == AUTO:
@@ -104,7 +118,7 @@ def resolve_training(
         kernel = choose(workload, precision(plan.precision).compute)
         fused = plan.backend == "fused" and kernel != "flash"
         workload = workload.replaced(kernel="efficient" if fused else kernel)
-    return workload, plan
+    return workload
 
 
 def _in_one_format(plan: Training) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.dimensions import Dimension
-from tfcalc.workload import Workload
+from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
     from tfcalc.nn.module import Module
@@ -78,3 +78,16 @@ class Model(Sized, Protocol):
     def with_vocabulary(self, vocabulary: Num) -> Self:
         """Return the model with this vocabulary, if it has none of its own."""
         ...
+
+
+def default_run(model: Model) -> Workload:
+    """Return a workload of one sequence of 512 tokens, or of as many as the model can read."""
+    longest = model.longest
+    shorter = isinstance(longest, int) and longest < DEFAULT_LENGTH
+    return Workload(seq_len=longest) if longest is not None and shorter else Workload()
+
+
+def asked_run(model: Model, workload: Workload | None) -> Workload:
+    """Return the workload that was asked for, or the default; a token is decoded over as many as are asked for."""
+    workload = workload or default_run(model)
+    return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload

@@ -9,10 +9,9 @@ import pytest
 
 import tfcalc
 from tfcalc import Training, Workload
-from tfcalc.analysis.alike import Alike, alike
-from tfcalc.analysis.peaks import Peaks, training_peak
 from tfcalc.core.guarded import Guards, guarded
 from tfcalc.ops import loops
+from tfcalc.training.peaks import PeakForm, Peaks, peak_form, training_peak
 
 SMALL = {"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 300}
 LLAMA = SMALL | {"model_type": "llama", "intermediate_size": 160, "num_key_value_heads": 2}
@@ -43,13 +42,13 @@ def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
     config: dict[str, Any], run: dict[str, Any], plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, asked, how = tfcalc.from_config(config), Workload(phase="train", **run), Training(**plan)
-    peaks, alone, ran = Peaks(model), Peaks(model), list[Alike]()
+    peaks, alone, ran = Peaks(model), Peaks(model), list[PeakForm]()
 
-    def counted(*given: Any) -> Alike:
-        ran.append(alike(*given))
+    def counted(*given: Any) -> PeakForm:
+        ran.append(peak_form(*given))
         return ran[-1]
 
-    monkeypatch.setattr("tfcalc.analysis.peaks.alike", counted)
+    monkeypatch.setattr("tfcalc.training.peaks.peak_form", counted)
     points = [asked.replaced(batch_size=batch, seq_len=length) for batch, length in product(BATCHES, LENGTHS)]
     for point in points[::2] + points[1::2]:
         assert peaks.peak_of_size(point, how, 1 << 60) == alone.peak(point, how), (point.batch_size, point.seq_len)
@@ -58,7 +57,7 @@ def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
 
 def test_what_is_beyond_the_budget_anyway_needs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The weights alone are: 4 bytes a parameter."""
-    monkeypatch.setattr("tfcalc.analysis.peaks.alike", None)
+    monkeypatch.setattr("tfcalc.training.peaks.peak_form", None)
     model = tfcalc.load("gpt2")
     assert Peaks(model).peak_of_size(Workload(phase="train"), Training(precision="fp32"), 1000) >= 4 * 124_439_808
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.analysis.peaks import Peaks
 from tfcalc.answers.explain import explain
 from tfcalc.errors import InvalidModel
 from tfcalc.report import Report
+from tfcalc.training.peaks import Peaks
 
 STEP = Workload(2, 64, phase="train")
 SMALL = 2 * 4096 * 1024 + 8 * 16 * 1024

@@ -7,14 +7,14 @@ import pytest
 from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.analysis.card import in_a_line, lines
-from tfcalc.analysis.gpus import common
-from tfcalc.analysis.peaks import Peaks
+from tfcalc.answers.memory_table import card_line, card_lines
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.answers.verdict import Fit
 from tfcalc.hardware import CONTEXT
+from tfcalc.search.gpus import common
+from tfcalc.training.allocator import Reserved
 from tfcalc.training.card import Figure, OnCard, allocatable, bands, on_card
-from tfcalc.training.reserved import Reserved
+from tfcalc.training.peaks import Peaks
 
 GIB = 2**30
 
@@ -30,8 +30,8 @@ def test_reserved_is_no_less_than_allocated_and_nvidia_smi_shows_more() -> None:
 
 def test_text() -> None:
     found = OnCard(Figure(900, 800, 1000), Figure(2 * GIB, GIB, 3 * GIB), Figure(4 * GIB, 3 * GIB, 5 * GIB))
-    assert in_a_line(found, "iec") == "On the card: allocated 800-1000 B, reserved 1.00-3.00, nvidia-smi 3.00-5.00 GiB"
-    assert lines(found, "iec")[1] == "reserved 2.00 GiB (1.00-3.00 GiB): the caching allocator, simulated"
+    assert card_line(found, "iec") == "On the card: allocated 800-1000 B, reserved 1.00-3.00, nvidia-smi 3.00-5.00 GiB"
+    assert card_lines(found, "iec")[1] == "reserved 2.00 GiB (1.00-3.00 GiB): the caching allocator, simulated"
 
 
 def test_the_json_has_what_the_text_has() -> None:

@@ -14,14 +14,16 @@ from tests.conftest import recorded
 from tests.examples import examples
 from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
-from tfcalc.analysis.budget import Budget, of_card, stated
-from tfcalc.analysis.changes import Change, Storage, Ways, at_rest, of_serving, of_training
-from tfcalc.analysis.peaks import Peaks, training_peak
 from tfcalc.answers.fits import fits
 from tfcalc.answers.memory import memory
 from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
+from tfcalc.defaults import resolve_plan
+from tfcalc.model import Model
 from tfcalc.plans import Serving, Training
+from tfcalc.search.gpus import Capacity, of_card, stated
+from tfcalc.search.remedies import Change, Options, Storage, at_rest, of_serving, of_training
+from tfcalc.training.peaks import Peaks, training_peak
 
 ROWS = [
     row
@@ -31,7 +33,7 @@ ROWS = [
 TRAINING = Workload(batch_size=8, seq_len=1024, phase="train", kernel="flash")
 
 
-def trained(budget: str | int | Budget, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
+def trained(budget: str | int | Capacity, plan: Training, run: Workload = TRAINING, name: str = "gpt2") -> Fit:
     return fits(load(name), budget, workload=run, training=plan)
 
 
@@ -164,7 +166,7 @@ def test_a_length_beyond_what_the_model_was_made_for_is_marked() -> None:
     assert "(made for 1,024)" in str(found)
 
 
-def order(ways: Ways) -> list[str]:
+def order(ways: Options) -> list[str]:
     return [degrees[-1].name for degrees in ways.known.values()]
 
 
@@ -293,6 +295,20 @@ def test_the_bytes_of_many_plans_are_those_of_each(recompute: str) -> None:
     ]
     for plan in plans:
         assert peaks.least(run, plan) <= peaks.peak(run, plan) == memory(load("gpt2"), run, training=plan).answer
+
+
+def test_each_plan_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was asked for, and each that a remedy would make of it."""
+    seen: list[Training] = []
+
+    def noted(model: Model, plan: Training) -> Training:
+        seen.append(plan)
+        return resolve_plan(model, plan)
+
+    monkeypatch.setattr("tfcalc.training.peaks.resolve_plan", noted)
+    monkeypatch.setattr("tfcalc.defaults.resolve_plan", None)
+    str(fits(load("gpt2"), "1GB", training=Training()))
+    assert len(seen) == len(set(seen)) > 1
 
 
 def test_serving_has_a_largest_context_and_most_requests() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tfcalc import InvalidModel, Training, Workload, explain, from_config, load, memory
-from tfcalc.analysis.peaks import Peaks
+from tfcalc.training.peaks import Peaks
 
 RUN = Workload(phase="train", seq_len=64, recompute="full")
 BF16 = Training(precision="bf16")

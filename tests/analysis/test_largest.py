@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tfcalc import Workload, load
-from tfcalc.analysis.largest import MOST, largest
-from tfcalc.analysis.peaks import training_peak
-from tfcalc.analysis.serving_memory import served
 from tfcalc.catalog import from_config
 from tfcalc.plans import Serving, Training
+from tfcalc.search.largest import MOST, largest
+from tfcalc.serving.memory import served
+from tfcalc.training.peaks import training_peak
 
 Need = Callable[[int], int]
 STARTS = st.sampled_from([1, 3, 8, 512, 4096])

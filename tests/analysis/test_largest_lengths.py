@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfcalc.analysis.sizes import Size, largest_of
+from tfcalc.search.largest import Size, largest_of
 
 Need = Callable[[int], int]
 Roughly = Callable[[int], int | None]

@@ -8,11 +8,11 @@ import pytest
 
 import tfcalc
 from tfcalc import Serving, Training, Transformer, Workload
-from tfcalc.analysis.budget import of_card, stated
 from tfcalc.answers.fits import memory_within
 from tfcalc.answers.memory import memory_of
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import Model
+from tfcalc.search.gpus import of_card, stated
 
 STEPS: dict[str, tuple[str, Workload, Training]] = {
     "plain": ("gpt2", Workload(seq_len=64), Training()),
@@ -103,11 +103,11 @@ def test_what_is_not_read_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     step: dict[str, Any] = {"workload": Workload(seq_len=64), "training": Training()}
     found = tfcalc.memory(model, **step).totals
     monkeypatch.setattr("tfcalc.answers.training_memory.training_step", refused("formulas"))
-    monkeypatch.setattr("tfcalc.analysis.training_memory.kept", refused("what is saved"))
+    monkeypatch.setattr("tfcalc.training.step_breakdown.kept", refused("what is saved"))
     assert memory_of(model, **step).entries()["peak_bytes"] == found["peak_bytes"]
-    monkeypatch.setattr("tfcalc.analysis.peaks.step", refused("a step"))
+    monkeypatch.setattr("tfcalc.training.peaks.step", refused("a step"))
     assert memory_of(model, **step).entries()["optimizer_bytes"] == found["optimizer_bytes"]
-    monkeypatch.setattr("tfcalc.analysis.serving_memory.forward", refused("a forward pass"))
+    monkeypatch.setattr("tfcalc.serving.memory.forward", refused("a forward pass"))
     served = memory_of(model, serving=Serving(context=512, concurrency=4)).entries()
     # 12 layers of keys and values: 2 * 768 numbers of 4 bytes for each of 4 * 512 tokens
     assert served["kv_cache_bytes"] == 12 * 2 * 768 * 4 * 4 * 512

@@ -12,13 +12,13 @@ import tfcalc
 from tests.conftest import Program
 from tfcalc import Serving, Training, Workload, catalog
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.gpus import COMMON, common, serving_on, training_on
 from tfcalc.analysis.numbers import Unknown
 from tfcalc.answers.overview import overview
 from tfcalc.render import rendered
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
-from tfcalc.training.reserved import Reserved
+from tfcalc.search.gpus import COMMON, common, serving_on, training_on
+from tfcalc.training.allocator import Reserved
 from tfcalc.units import parse_bytes
 
 LAYERS, HIDDEN, KV, FFN, VOCABULARY = 32, 4096, 8 * 128, 14336, 128256

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcalc.analysis.changes import Change, Ways
-from tfcalc.analysis.remedies import LISTED, Need, Room, remedies
+from tfcalc.search.remedies import LISTED, Change, Need, Options, Room, remedies
 
 WHOLE = 1000
 LETTERS = "abcdefghij"
 
 
-def change(name: str, times: int = 1, *, lessens: bool = False) -> Change:
-    return Change(f"{name}{times}", {name: times}, lessens=lessens)
+def change(name: str, times: int = 1, *, reduces_request: bool = False) -> Change:
+    return Change(f"{name}{times}", {name: times}, reduces_request=reduces_request)
 
 
 def taking_off(sizes: dict[str, int]) -> Need:
@@ -25,12 +24,12 @@ def taking_off(sizes: dict[str, int]) -> Need:
     )
 
 
-def names(ways: Ways, sizes: dict[str, int], budget: int, *combined: str, margin: int = 0) -> list[str]:
+def names(ways: Options, sizes: dict[str, int], budget: int, *combined: str, margin: int = 0) -> list[str]:
     room = Room(budget, margin)
     return [found.change.name for found in remedies(ways, combined, taking_off(sizes), room, lambda _: 0)]
 
 
-WAYS = Ways({"kernel": [change("kernel")], "bits": [change("bits")], "zero": [change("zero", n) for n in (1, 2, 3)]})
+WAYS = Options({"kernel": [change("kernel")], "bits": [change("bits")], "zero": [change("zero", n) for n in (1, 2, 3)]})
 SIZES = {"kernel": 100, "bits": 300, "zero": 200}
 
 
@@ -55,14 +54,14 @@ def test_else_all_that_help_come_without_those_that_are_not_needed_and_as_little
 def test_where_nothing_is_enough_the_closest_comes() -> None:
     [found] = remedies(WAYS, (), taking_off(SIZES), Room(-1), lambda _: 0)
     assert found.total == 0
-    assert remedies(Ways({}), (), taking_off({}), Room(10), lambda _: 0) == []
+    assert remedies(Options({}), (), taking_off({}), Room(10), lambda _: 0) == []
 
 
 def test_what_fits_tightly_comes_last_and_is_not_enough() -> None:
     """900 with 100 to stay free: 900 is tight, 800 is not."""
-    ways = Ways({"kernel": [change("kernel")], "zero": [change("zero", n) for n in (1, 2, 3)]})
+    ways = Options({"kernel": [change("kernel")], "zero": [change("zero", n) for n in (1, 2, 3)]})
     assert names(ways, SIZES, 900, margin=100) == ["zero1", "kernel1"]
-    tight = Ways({"kernel": [change("kernel")], "bits": [change("bits", 1)]})
+    tight = Options({"kernel": [change("kernel")], "bits": [change("bits", 1)]})
     assert names(tight, {"kernel": 100, "bits": 100}, 900, "kernel+bits", margin=100) == [
         "kernel1 + bits1",
         "kernel1",
@@ -71,20 +70,22 @@ def test_what_fits_tightly_comes_last_and_is_not_enough() -> None:
 
 
 def test_what_gives_less_than_was_asked_for_is_not_enough() -> None:
-    ways = Ways({"bits": [change("bits")], "cache": [change("cache")], "length": [change("length", lessens=True)]})
+    ways = Options(
+        {"bits": [change("bits")], "cache": [change("cache")], "length": [change("length", reduces_request=True)]}
+    )
     sizes = {"bits": 100, "cache": 100, "length": 300}
     assert names(ways, sizes, 800, "bits+cache") == ["length1", "bits1 + cache1"]
 
 
 def test_what_does_not_go_with_the_rest_is_left_out() -> None:
-    ways = Ways({"broken": [change("broken")], **WAYS.known})
+    ways = Options({"broken": [change("broken")], **WAYS.known})
 
     def need(asked: Change) -> int | None:
         return None if "broken" in asked.values else taking_off(SIZES)(asked)
 
     found = remedies(ways, ("broken+bits",), need, Room(900), lambda _: 0)
     assert [each.change.name for each in found] == ["kernel1", "bits1", "zero1"]
-    assert remedies(Ways({"broken": [change("broken")]}), (), need, Room(900), lambda _: 0) == []
+    assert remedies(Options({"broken": [change("broken")]}), (), need, Room(900), lambda _: 0) == []
 
 
 def test_what_a_lower_bound_rules_out_is_not_counted() -> None:
@@ -119,7 +120,7 @@ def test_a_lower_bound_is_found_only_where_those_before_it_do_not_rule_a_change_
 
 def test_nothing_is_counted_that_would_not_be_listed() -> None:
     """The seventh change that leaves the margin free is not looked at; one that fits tightly makes way for it."""
-    ways = Ways({letter: [change(letter)] for letter in LETTERS[: LISTED + 2]})
+    ways = Options({letter: [change(letter)] for letter in LETTERS[: LISTED + 2]})
     counted: list[str] = []
 
     def need(asked: Change) -> int | None:
@@ -134,7 +135,7 @@ def test_nothing_is_counted_that_would_not_be_listed() -> None:
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(-500, 999), st.integers(0, 200))
 def test_what_is_listed_fits_or_is_the_closest(sizes: list[int], budget: int, margin: int) -> None:
     less = dict(zip(LETTERS, sizes, strict=False))
-    ways = Ways({name: [change(name)] for name in less})
+    ways = Options({name: [change(name)] for name in less})
     pairs: Sequence[str] = [f"{one}+{other}" for one in less for other in less if one < other]
     found = remedies(ways, pairs, taking_off(less), Room(budget, margin), lambda _: 0)
     fitting = [name for name, size in less.items() if WHOLE - size <= budget]

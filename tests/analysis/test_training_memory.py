@@ -9,14 +9,14 @@ import pytest
 from tests.conftest import recorded
 from tests.training.test_training_rows import ROWS, model, named, workload
 from tfcalc import InvalidModel, Transformer, Workload, formula, load, memory
-from tfcalc.analysis.peaks import training_peak
-from tfcalc.analysis.training_memory import training_step
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.tensors import of_formulas, of_numbers
 from tfcalc.core.traced import value_of
 from tfcalc.plans import Training
 from tfcalc.symbols import values
+from tfcalc.training.peaks import training_peak
+from tfcalc.training.step_breakdown import training_step
 
 PRECISIONS = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 OPTIMIZERS = {"adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop", "sgd_mom": "momentum"}

@@ -9,7 +9,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Training, Workload
-from tfcalc.analysis.peaks import Peaks
+from tfcalc.training.peaks import Peaks
 
 
 def sweep(*asked: Any, **sizes: Any) -> Any:

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from tests.laws.presets import ALL
-from tfcalc.analysis.budget import of_card
-from tfcalc.analysis.gpus import common
 from tfcalc.answers.fits import memory_within
 from tfcalc.answers.overview import METHODS, Overview, overview
 from tfcalc.catalog import load, names
 from tfcalc.defaults import compute_dtype
 from tfcalc.plans import Serving
+from tfcalc.search.gpus import common, of_card
 
 SERVING = "serving"
 

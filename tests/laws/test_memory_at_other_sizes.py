@@ -9,8 +9,6 @@ import pytest
 
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
-from tfcalc.analysis.standing import buffers_of, states_of
-from tfcalc.analysis.training_plan import numerics, trained
 from tfcalc.backends.program import Code
 from tfcalc.configs.declared import model_types
 from tfcalc.configs.published import HFModel
@@ -23,8 +21,10 @@ from tfcalc.symbols import remembering
 from tfcalc.tape.value import Kept
 from tfcalc.training.measured import known, trainable
 from tfcalc.training.optimizers import OPTIMIZERS
+from tfcalc.training.plan_checks import numerics, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.step import kept
+from tfcalc.training.step_terms import buffers_of, states_of
 
 TYPES = model_types()
 TRAINABLE = trainable()

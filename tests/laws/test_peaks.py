@@ -14,9 +14,9 @@ import pytest
 
 from tests.laws.test_modules import configs
 from tfcalc import Training, Workload, from_config
-from tfcalc.analysis.peaks import training_peak
 from tfcalc.configs.declared import model_types
 from tfcalc.errors import TfcalcError
+from tfcalc.training.peaks import training_peak
 
 RECORDED = Path(__file__).with_name("peaks.txt")
 STEP = Workload(batch_size=2, seq_len=16, phase="train")

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from tests.conftest import recorded
 from tfcalc import InvalidModel, Workload, load
-from tfcalc.analysis.standing import bytes_in
-from tfcalc.analysis.training_memory import training_step
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import elementwise_flops, matmul_flops, params
@@ -21,6 +19,8 @@ from tfcalc.nn.module import Module
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
 from tfcalc.plans import Training
+from tfcalc.training.step_breakdown import training_step
+from tfcalc.training.step_terms import bytes_in
 
 RANKS = recorded("megatron/params_per_rank.jsonl")
 NAMES = {"gpt-2": "gpt2"}

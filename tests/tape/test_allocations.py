@@ -8,16 +8,15 @@ from itertools import accumulate
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.analysis.training_plan import code_of, numerics, trained, units
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
 from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
 from tfcalc.tape.memory_tracker import Turn
 from tfcalc.tape.repeated import repeated
-from tfcalc.training.allocator import AllocatorSettings
+from tfcalc.training.allocator import AllocatorSettings, Reserved, reserved, sizes
+from tfcalc.training.plan_checks import code_of, numerics, trained, units
 from tfcalc.training.precisions import precision
-from tfcalc.training.reserved import Reserved, reserved, sizes
 from tfcalc.training.states import NOTHING, ModelStates, Placed
 from tfcalc.training.step import Trainer, step
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.analysis.common import asked_run
-from tfcalc.analysis.peaks import Peaks, step_of
+from tfcalc.model import asked_run
 from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.training.peaks import Peaks, step_of
 from tfcalc.training.step import StepMemory
 
 STEPS: dict[str, tuple[str, Workload, Training]] = {

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcalc import InvalidModel, UsageError, Workload, load
-from tfcalc.analysis.megatron_memory import saved_on_device
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import divide
@@ -26,6 +25,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device as piece_of
+from tfcalc.training.megatron import saved_on_device
 from tfcalc.zoo.transformer import Transformer
 
 GIB = 2**30

@@ -25,11 +25,11 @@ from torch.distributed.tensor.parallel import (
 from tests.verify.fsdp_peaks import one_of
 from tests.verify.peaks import from_now, most, now
 from tfcalc import Workload
-from tfcalc.analysis.training_plan import piece_of
 from tfcalc.backends.program import Code
 from tfcalc.configs.published import HFModel
 from tfcalc.plans import Training
 from tfcalc.tape.numerics import Numerics
+from tfcalc.training.plan_checks import piece_of
 from tfcalc.training.step import Trainer, step
 
 pytestmark = pytest.mark.torch

@@ -18,11 +18,11 @@ import torch  # noqa: E402  # after the skip, like what follows
 from tests.verify.lora import adapt  # noqa: E402
 from tests.verify.peaks import peaks  # noqa: E402
 from tfcalc import Training, Workload, memory  # noqa: E402
-from tfcalc.analysis.training_plan import numerics, trained  # noqa: E402
 from tfcalc.backends.program import program  # noqa: E402
 from tfcalc.configs.published import HFModel  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
 from tfcalc.defaults import resolve_training  # noqa: E402
+from tfcalc.training.plan_checks import numerics, trained  # noqa: E402
 from tfcalc.training.precisions import precision  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import step, without_data  # noqa: E402

@@ -8,8 +8,8 @@ import random
 from typing import Any
 
 import tfcalc
-from tfcalc.analysis.common import asked_run, default_run
 from tfcalc.cli.commands import COMMANDS, every
+from tfcalc.model import asked_run, default_run
 from tools.fuzz.checks import look, whole
 from tools.fuzz.configs import TYPES, encoded, mutated
 from tools.fuzz.findings import FOUND

@@ -9,11 +9,11 @@ from typing import Any
 
 import tfcalc
 from tfcalc import Conventions, Serving, Training, Workload
-from tfcalc.analysis.common import asked_run
-from tfcalc.analysis.serving_memory import at_work
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import compute_dtype
 from tfcalc.errors import TfcalcError
+from tfcalc.model import asked_run
+from tfcalc.serving.memory import at_work
 from tfcalc.symbols import values
 from tools.fuzz.configs import PRESETS, TYPES, base_of
 from tools.fuzz.findings import FOUND

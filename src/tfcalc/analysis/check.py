@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, cause_of, proportion
-from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.itemized import Tree
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
@@ -21,6 +20,7 @@ from tfcalc.core.notation import bracketed, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled
+from tfcalc.model import asked_run
 from tfcalc.report import SCHEMA_VERSION, exact, polynomial
 from tfcalc.report.opening import OfTable
 from tfcalc.report.sheet import Cell, Column, Sheet

@@ -11,16 +11,17 @@ from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
+from tfcalc.model import asked_run
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.symbols import legend, with_symbols
 from tfcalc.tape.groups import apart
-from tfcalc.workload import DEFAULT_LENGTH, Workload
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.fine_tuning import Tuning
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.training.adapters import Tuning
 
 FLOPS = "FLOPs"
 """What an error calls them."""
@@ -57,24 +58,11 @@ class Subject:
         return {letter: meaning for letter, meaning in known.items() if letter in used}
 
 
-def default_run(model: Model) -> Workload:
-    """One sequence of 512 tokens, or of as many as the model can read."""
-    longest = model.longest
-    shorter = isinstance(longest, int) and longest < DEFAULT_LENGTH
-    return Workload(seq_len=longest) if longest is not None and shorter else Workload()
-
-
-def asked_run(model: Model, workload: Workload | None) -> Workload:
-    """The workload that was asked for, or the default; where one token is decoded, over as many as are asked for."""
-    workload = workload or default_run(model)
-    return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
-
-
 def run_tree(model: Model, workload: Workload, plan: Training | None = None) -> Component:
     """The model's tree on this workload, trained by this ``plan``, with what backward computes again marked."""
     root = model.tree(workload)
     if plan is not None:
-        from tfcalc.analysis.fine_tuning import tuned
+        from tfcalc.training.adapters import tuned
 
         root = tuned(root, plan)
     if not workload.training:
@@ -145,7 +133,7 @@ def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | Non
     """What of the model is trained; None where that is all of it. Raises as :func:`subject`."""
     if training is None:
         return None
-    from tfcalc.analysis.fine_tuning import tuning_of  # few ask for it
+    from tfcalc.training.adapters import tuning_of  # few ask for it
 
     check_plans(training, None)
     return tuning_of(model, training, of)

@@ -7,17 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.changed_fields import Field, alike, changed_fields, with_fields
-from tfcalc.analysis.common import check_arguments, check_plans, default_run
+from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.analysis.diff_report import Diff
-from tfcalc.analysis.numbers import (
-    known,
-    kv_bytes_per_token,
-    per_token,
-    serving_and_cache,
-    serving_context,
-    weights_bytes,
-)
-from tfcalc.analysis.peaks import training_peak
+from tfcalc.analysis.numbers import known, per_token, serving_and_cache
 from tfcalc.analysis.side_by_side import Row, as_operand, shared_length
 from tfcalc.analysis.totals import ACTIVE, CACHE, FORWARD, KV, PEAK, TOTAL, WEIGHTS, Operand, Quantity, Value
 from tfcalc.answers.flops import flops
@@ -26,8 +18,11 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params, params
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import InvalidModel
+from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
+from tfcalc.serving.memory import kv_bytes_per_token, serving_context, weights_bytes
+from tfcalc.training.peaks import training_peak
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -188,7 +183,7 @@ def _in_words(model: Model, workload: Workload, plan: Training) -> tuple[str, ..
 
     Raises UsageError for what has no effect on it.
     """
-    from tfcalc.analysis.at_a_glance import called, of_training
+    from tfcalc.answers.memory_table import called, of_training
 
     try:
         report = memory(model, workload, training=plan)

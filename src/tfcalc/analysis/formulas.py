@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import asked_run, check_arguments, run_tree
+from tfcalc.analysis.common import check_arguments, run_tree
 from tfcalc.analysis.quantities import growth, measure_of
-from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import FIRST, TARGETS
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import major_params, params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.model import asked_run
 from tfcalc.report import SCHEMA_VERSION, exact, polynomial
 from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
@@ -223,9 +224,9 @@ def formulas(
         parts=parts,
         legend=legend(used, chosen, run),
         model=shown,
-        conventions=for_programs("flops", run, by),
+        conventions=as_json("flops", run, by),
         asked=(chosen, run),
-        notes=(NOTE, *chosen.remarks(run), *in_words("flops", run, by, sizes=False)),
+        notes=(NOTE, *chosen.remarks(run), *as_text("flops", run, by, sizes=False)),
     )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.matrices import by_head, note_of
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES
-from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import others
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Cost
 from tfcalc.core.items import Item, in_bytes
@@ -53,8 +53,8 @@ class Tree(NamedTuple):
 
 def tree_of(asked: Subject, of: str, by: Conventions, items: Callable[[Cost], list[Item]]) -> Tree:
     """The trees of a question, with what a quantity has of each operation, and with what is said of it."""
-    notes = (*(asked.model.remarks(asked.run) if of in ("flops", "time") else ()), *in_words(of, asked.run, by))
-    told, letters, sizes = for_programs(of, asked.run, by), {}, values(asked.model, asked.run)
+    notes = (*(asked.model.remarks(asked.run) if of in ("flops", "time") else ()), *as_text(of, asked.run, by))
+    told, letters, sizes = as_json(of, asked.run, by), {}, values(asked.model, asked.run)
     if asked.tuning is not None:
         letters, sizes = asked.tuning.legend, sizes | asked.tuning.values
         notes, told = (asked.tuning.heading, *notes), told | asked.tuning.described

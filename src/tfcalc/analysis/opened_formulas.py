@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import run_tree
 from tfcalc.analysis.itemized import Tree, laid_out
-from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED
 from tfcalc.core.items import stored
@@ -58,7 +58,7 @@ class OnePart:
         symbolic = run_tree(with_symbols(model), with_symbols(run))
         root, forms = apart(run_tree(model, run), symbolic).root(), symbolic.root()
         by = Conventions()
-        notes, told = tuple(in_words("params", run, by)), for_programs("params", run, by)
+        notes, told = tuple(as_text("params", run, by)), as_json("params", run, by)
         tree = Tree(model, run, root, forms, self._items, told, notes)
         pairs = zip(root.walk(), forms.walk(), strict=True)
         node, twin = next(pair for pair in pairs if pair[0].path == self.path)

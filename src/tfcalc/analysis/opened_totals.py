@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from tfcalc.analysis.common import default_run
 from tfcalc.analysis.itemized import tree_of
-from tfcalc.analysis.numbers import cache_growth, serving_context
 from tfcalc.analysis.pruned import together
 from tfcalc.analysis.totals import EMBEDDING, FACTS, KINDS
 from tfcalc.answers.question import Question
@@ -17,10 +15,12 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.items import stored
 from tfcalc.errors import UsageError
+from tfcalc.model import default_run
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.opening import Constant, Rule, Way, given, total
+from tfcalc.serving.memory import cache_growth, serving_context
 
 if TYPE_CHECKING:
     from tfcalc.analysis.totals import Operand

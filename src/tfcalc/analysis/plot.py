@@ -8,17 +8,18 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.axes import MODEL, RUN, axes, placed
-from tfcalc.analysis.common import asked_run, check_arguments, default_run, run_tree
+from tfcalc.analysis.common import check_arguments, run_tree
 from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.pruned import together
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.analysis.stated import for_programs
 from tfcalc.analysis.targets import TARGETS, find
+from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import params
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import InvalidModel, UsageError, one_of
+from tfcalc.model import asked_run, default_run
 from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
 from tfcalc.report.opening import Opener, Way, found, given, ratio
@@ -221,7 +222,7 @@ def plot(
         raise UsageError(f"{over} has no effect on the {QUANTITIES[of]} of these parts", "choose another")
     names = counted.parts
     by_part = {name: tuple(each[place] for each in amounts) for place, name in enumerate(names)}
-    ends = [for_programs(of, counted.at(value)[1], counted.conventions) for value in (values[0], values[-1])]
+    ends = [as_json(of, counted.at(value)[1], counted.conventions) for value in (values[0], values[-1])]
     alike = {name: value for name, value in ends[0].items() if name != over and ends[-1].get(name) == value}
     return PartsOverSize(
         of,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from tfcalc.analysis.common import asked_run, check_arguments
+from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.effects import refuse_idle_in_flops
-from tfcalc.analysis.stated import for_programs, in_words
 from tfcalc.analysis.targets import find, others
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, Component, Node
 from tfcalc.core.items import work
@@ -16,7 +16,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.tensors import LAYERS
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
-from tfcalc.model import Model
+from tfcalc.model import Model, asked_run
 from tfcalc.nn.counted import counted_by
 from tfcalc.report.shapes import Axes, Made, MatrixProduct, Shapes
 from tfcalc.symbols import legend, remembering
@@ -76,8 +76,8 @@ def shapes(
         answer=sum(each.flops for each in made),
         legend=legend(letters, model, run),
         model=model.described(),
-        conventions=for_programs("flops", run, by),
-        notes=(*others(root, target, node), *model.remarks(run), *in_words("flops", run, by)),
+        conventions=as_json("flops", run, by),
+        notes=(*others(root, target, node), *model.remarks(run), *as_text("flops", run, by)),
     )
 
 

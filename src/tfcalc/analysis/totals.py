@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import default_run
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.numbers import (
-    Unknown,
-    known,
-    kv_bytes_per_token,
-    per_token,
-    serving_and_cache,
-    serving_context,
-    weights_bytes,
-)
-from tfcalc.analysis.serving_memory import at_work
+from tfcalc.analysis.numbers import Unknown, known, per_token, serving_and_cache
 from tfcalc.answers.flops import flops
 from tfcalc.answers.memory import memory
 from tfcalc.answers.params import params
+from tfcalc.model import default_run
 from tfcalc.plans import Serving
+from tfcalc.serving.memory import at_work, kv_bytes_per_token, serving_context, weights_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

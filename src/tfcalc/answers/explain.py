@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.analysis.common import check_arguments, check_plans, subject
 from tfcalc.analysis.itemized import Tree, laid_out, tree_of
 from tfcalc.analysis.quantities import QUANTITIES, growth
-from tfcalc.analysis.stated import in_words
 from tfcalc.analysis.targets import find, find_term
+from tfcalc.answers.conventions_text import as_text
 from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED
@@ -125,7 +125,7 @@ def explain_part(
     if of != "time":
         return found
     *notes, _ = found.notes
-    stated = in_words(of, tree.run, conventions or Conventions(), with_batch=with_batch)
+    stated = as_text(of, tree.run, conventions or Conventions(), with_batch=with_batch)
     found = replace(found, notes=(*notes, *stated), conventions=found.conventions | {"time": stated[-1]})
     return found.growing(
         lambda line: growth(line, with_batch=with_batch, bound_heads=False),

@@ -6,11 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tfcalc.analysis.budget import Budget, of_card, stated
-from tfcalc.analysis.changes import OF_SERVING, OF_TRAINING, Change, Storage, Ways, at_rest, of_serving, of_training
-from tfcalc.analysis.common import asked_run, check_plans, default_run
-from tfcalc.analysis.remedies import Remedy, Room, remedies
-from tfcalc.analysis.sizes import Largest, Size
+from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import Memory, memory_of
 from tfcalc.answers.verdict import Fit
 from tfcalc.conventions import Conventions
@@ -18,15 +14,31 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.model import asked_run, default_run
+from tfcalc.search.gpus import Capacity, of_card, stated
+from tfcalc.search.largest import Largest, Size
+from tfcalc.search.remedies import (
+    OF_SERVING,
+    OF_TRAINING,
+    Change,
+    Options,
+    Remedy,
+    Room,
+    Storage,
+    at_rest,
+    of_serving,
+    of_training,
+    remedies,
+)
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.paged import PagedCache
-    from tfcalc.analysis.peaks import Peaks
-    from tfcalc.analysis.serving_memory import Served
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.serving.memory import Served
+    from tfcalc.serving.paging import PagedCache
     from tfcalc.training.card import OnCard
+    from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
 MARGIN = 5
@@ -36,7 +48,7 @@ P = TypeVar("P", bound=Described)
 """A plan: of training, of serving, or how a model at rest is stored."""
 
 
-def _budget(budget: Budget | str | int | None, gpu: str | None) -> Budget:
+def _budget(budget: Capacity | str | int | None, gpu: str | None) -> Capacity:
     """The one that was given of the two."""
     if gpu is not None:
         if budget is not None:
@@ -44,12 +56,12 @@ def _budget(budget: Budget | str | int | None, gpu: str | None) -> Budget:
         return of_card(gpu)
     if budget is None:
         raise UsageError("there is no budget", 'give one, such as "80GB", or a gpu, such as "h100"')
-    return budget if isinstance(budget, Budget) else stated(budget)
+    return budget if isinstance(budget, Capacity) else stated(budget)
 
 
 def fits(
     model: Model,
-    budget: Budget | str | int | None = None,
+    budget: Capacity | str | int | None = None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -103,7 +115,7 @@ def fits(
 
 def memory_within(
     model: Model,
-    budget: Budget | str | int | None,
+    budget: Capacity | str | int | None,
     workload: Workload | None = None,
     conventions: Conventions | None = None,
     *,
@@ -139,7 +151,7 @@ def memory_within(
 
 def _case(
     memory: Memory,
-    budget: Budget,
+    budget: Capacity,
     run: Workload,
     training: Training | None,
     serving: Serving | None,
@@ -153,7 +165,7 @@ def _case(
     return _AtRest(memory, budget, default_run(memory.model_), Storage(weights or "", memory.dtype_asked))
 
 
-def _on_gpus(plan: Training, budget: Budget) -> Training:
+def _on_gpus(plan: Training, budget: Capacity) -> Training:
     """The plan on as many GPUs as the budget is of, and on such ones."""
     if plan.gpus not in (1, budget.gpus) and budget.gpus != 1:
         raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
@@ -169,7 +181,7 @@ class Case(Generic[P]):
     on_card: OnCard | None = None
     runs = True
 
-    def __init__(self, memory: Memory, budget: Budget, run: Workload, plan: P) -> None:
+    def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: P) -> None:
         self.memory, self.model, self.budget = memory, memory.model_, budget
         self.run, self.plan = run, plan
         self.peak = cache(self._peak)
@@ -195,7 +207,7 @@ class Case(Generic[P]):
         """A guess of them, where something is known."""
         return None
 
-    def ways(self) -> Ways:
+    def ways(self) -> Options:
         """What could be otherwise."""
         raise NotImplementedError
 
@@ -304,7 +316,7 @@ class _Training(Case["Training"]):
     def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
         return self.peaks.whole_weights, self.peaks.least
 
-    def ways(self) -> Ways:
+    def ways(self) -> Options:
         return of_training(self.model, self.run, self.memory.plan)
 
     def sizes(self) -> list[Size]:
@@ -314,12 +326,12 @@ class _Training(Case["Training"]):
 class _Serving(Case["Serving"]):
     combined = OF_SERVING
 
-    def __init__(self, memory: Memory, budget: Budget, run: Workload, plan: Serving) -> None:
+    def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: Serving) -> None:
         super().__init__(memory, budget, run, plan)
         self.served = cache(self._serve)
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
-        from tfcalc.analysis.serving_memory import served
+        from tfcalc.serving.memory import served
 
         return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
 
@@ -337,12 +349,12 @@ class _Serving(Case["Serving"]):
         return self.served(run, plan).least(self.room)
 
     def paged(self) -> PagedCache | None:
-        from tfcalc.analysis.paged import paged_cache
+        from tfcalc.serving.paging import paged_cache
 
         left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
         return paged_cache(self.model, self.run, self.plan, left)
 
-    def ways(self) -> Ways:
+    def ways(self) -> Options:
         return of_serving(self.run, self.plan)
 
     def sizes(self) -> list[Size]:
@@ -356,5 +368,5 @@ class _AtRest(Case[Storage]):
     def _peak(self, _run: Workload, plan: Storage) -> int:
         return memory_of(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
-    def ways(self) -> Ways:
+    def ways(self) -> Options:
         return at_rest(self.plan)

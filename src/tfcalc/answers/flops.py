@@ -10,7 +10,7 @@ from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
-from tfcalc.analysis.stated import for_programs, in_short, in_words, sizes_in_words
+from tfcalc.answers.conventions_text import as_footer, as_json, as_text, sizes_in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.items import Passes, stored
 from tfcalc.core.measure import (
@@ -31,10 +31,10 @@ from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
-    from tfcalc.analysis.fine_tuning import Tuning
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.report.opening import Way
+    from tfcalc.training.adapters import Tuning
     from tfcalc.workload import Workload
 
 MATMUL = {"forward": matmul_flops, "backward": matmul_backward_flops, "recompute": matmul_again_flops}
@@ -215,7 +215,7 @@ class Flops(Report):
         """What counts as a FLOP."""
         tuning = self.question.tuning
         return (
-            for_programs("flops", self.run, self.by)
+            as_json("flops", self.run, self.by)
             | ({} if self.of_any_length else {"tokens": SAMPLES})
             | ({} if tuning is None else tuning.described)
         )
@@ -236,12 +236,12 @@ class Flops(Report):
         """By which definitions, without what, and what to ask next."""
         run, everything = self.run, self.everything
         return Footer(
-            assumes=(*in_short(run, self.by), *_frozen(self.question)),
+            assumes=(*as_footer(run, self.by), *_frozen(self.question)),
             not_counted="" if everything else "norms, softmax, activations, rotations (--count all)",
             see_also=("--train", "--formulas", "--assumptions")
             if run.phase == "forward"
             else ("--formulas", "--assumptions"),
-            assumptions=tuple(in_words("flops", run, self.by, sizes=self.of_any_length)),
+            assumptions=tuple(as_text("flops", run, self.by, sizes=self.of_any_length)),
         )
 
     def folds_of_part(self, entry: Entry, key: str) -> Iterator[Way]:

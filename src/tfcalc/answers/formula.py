@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
-from tfcalc.analysis.common import asked_run, check_arguments, check_plans, run_tree, tuning_for
+from tfcalc.analysis.common import check_arguments, check_plans, run_tree, tuning_for
 from tfcalc.analysis.effects import refuse_idle_in_flops
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
-from tfcalc.analysis.stated import TIME, for_programs, in_words
 from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary
+from tfcalc.answers.conventions_text import TIME, as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Node
 from tfcalc.core.letters import spelled
@@ -20,6 +20,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, one_of
+from tfcalc.model import asked_run
 from tfcalc.printable import quoted
 from tfcalc.report import exact, polynomial
 from tfcalc.report.sheet import Factors, Share, for_people
@@ -133,7 +134,7 @@ def formula(
         *(chosen.remarks(workload) if of in ("flops", "time") else ()),
         *(too_small(find(numbers_root, target), chosen) if approx else []),
         *([] if tuning is None else [tuning.heading]),
-        *in_words(of, workload, by, sizes=False, with_batch=with_batch),
+        *as_text(of, workload, by, sizes=False, with_batch=with_batch),
         *([f"and {meanings[REACH]} ≤ sequence length"] if order and REACH in meanings else []),
     ]
     if substitute:
@@ -163,7 +164,7 @@ def formula(
         order=order,
         legend=meanings,
         model=shown,
-        conventions=for_programs(of, workload, by)
+        conventions=as_json(of, workload, by)
         | ({"time": TIME[with_batch]} if of == "time" else {})
         | ({} if tuning is None else tuning.described),
         notes=tuple(notes),

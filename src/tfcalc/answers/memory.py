@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tfcalc.analysis.at_a_glance import called
-from tfcalc.analysis.common import Subject, check_arguments, check_plans, default_run, subject
+from tfcalc.analysis.common import Subject, check_arguments, check_plans, subject
 from tfcalc.analysis.effects import refuse_idle
 from tfcalc.analysis.folds import Fold, Folded, of_answer
-from tfcalc.analysis.stated import NOT_COUNTED, for_programs, in_words
+from tfcalc.answers.conventions_text import NOT_COUNTED, as_json, as_text
+from tfcalc.answers.memory_table import called
 from tfcalc.conventions import Conventions
 from tfcalc.core.items import Passes, held, in_bytes, stored
 from tfcalc.core.measure import SMALLEST_BUFFER, bytes_held, held_bytes, matmul_flops, params, weight_bytes
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
+from tfcalc.model import default_run
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, Footer, Report, exact
 from tfcalc.report.declared import (
@@ -386,7 +387,7 @@ class AtRest(Memory):
     @property
     def definitions(self) -> Mapping[str, object]:
         """In which format."""
-        return for_programs("memory", self.question.run, self.by)
+        return as_json("memory", self.question.run, self.by)
 
     @property
     def subtitle(self) -> str:
@@ -411,7 +412,7 @@ class AtRest(Memory):
         by = self.by
         return _footer(
             (f"{by.dtype}, {by.bits} bits per weight", *assumed_dtype(self.model_, by.dtype)),
-            tuple(in_words("memory", self.question.run, by)),
+            tuple(as_text("memory", self.question.run, by)),
             chosen=self.chosen.dtype != AUTO,
         )
 
@@ -431,15 +432,15 @@ class InFormat(AtRest):
     @cached_property
     def recipe(self) -> WeightStorage:
         """How the weights are stored."""
-        from tfcalc.analysis.serving_memory import weight_recipe
         from tfcalc.plans import Serving
+        from tfcalc.serving.memory import weight_recipe
 
         return weight_recipe(self.model_, Serving(weights=self.name))
 
     @cached_property
     def _stored(self) -> tuple[Component, Component]:
         """Weights and buffers, as trees of tensors."""
-        from tfcalc.analysis.serving_memory import buffers_of, tree_for
+        from tfcalc.serving.memory import buffers_of, tree_for
         from tfcalc.serving.weights import hold
         from tfcalc.symbols import remembering
 

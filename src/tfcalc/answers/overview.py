@@ -7,37 +7,29 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.budget import UTILIZATION
-from tfcalc.analysis.common import Subject, check_arguments, default_run, subject
+from tfcalc.analysis.common import Subject, check_arguments, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import Fold, of_answer
-from tfcalc.analysis.gpus import in_words, serving_on, training_on
-from tfcalc.analysis.numbers import (
-    Unknown,
-    known,
-    kv_bytes_per_token,
-    own_name,
-    serving_and_cache,
-    serving_context,
-    weights_bytes,
-)
-from tfcalc.analysis.peaks import Peaks
-from tfcalc.analysis.serving_memory import at_work
-from tfcalc.analysis.training_plan import of_text_alone
+from tfcalc.analysis.numbers import Unknown, known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
+from tfcalc.answers.memory_table import of_text_alone
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.items import stored
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.defaults import compute_dtype
+from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
 from tfcalc.report.declared import HEAD, Answer, Key, Record, integer, number, optional, record, shared, text
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
+from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, serving_context, weights_bytes
 from tfcalc.training.card import bands
+from tfcalc.training.peaks import Peaks
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
 

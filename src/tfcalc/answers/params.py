@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import Subject, subject
 from tfcalc.analysis.folds import Fold, of_answer
-from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.items import Passes, buffers, major, stored, trained
 from tfcalc.core.measure import (
@@ -111,7 +111,7 @@ class Params(CountOfParams, in_order=True):
     @property
     def definitions(self) -> Mapping[str, object]:
         """What counts as a parameter."""
-        return for_programs("params", self.question.run, self.by)
+        return as_json("params", self.question.run, self.by)
 
     @property
     def subject(self) -> str:
@@ -171,7 +171,7 @@ class Params(CountOfParams, in_order=True):
         return Footer(
             assumes=("transformers' defaults for missing fields (--assumptions)",) if assumed else (),
             see_also=("--formulas", *(["--depth 4"] if self.depth is None else []), "--json"),
-            assumptions=(*in_words("params", self.question.run, self.by), *self._sharing[1:], *assumed),
+            assumptions=(*as_text("params", self.question.run, self.by), *self._sharing[1:], *assumed),
         )
 
     def folds_of_part(self, entry: Entry, key: str) -> Iterator[Way]:
@@ -235,7 +235,7 @@ class TrainableParams(Params):
     @property
     def footer(self) -> Footer:
         """What is counted, and what was assumed of the config."""
-        words = in_words("params", self.question.run, self.by)
+        words = as_text("params", self.question.run, self.by)
         return Footer(
             see_also=("--formulas", "--depth 5", "--json"), assumptions=(*words, *self.question.model.assumptions)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.analysis.card import assumptions, lines
+from tfcalc.answers.memory_table import card_assumptions, card_lines
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, TrainingMemory
 from tfcalc.report.sheet import Bytes, Column, Sheet
 
@@ -40,11 +40,11 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         ],
         notes=[
             f"{marks}; states: weights, optimizer, buffers",
-            *(lines(on_card, memory.by.units) if on_card else ()),
+            *(card_lines(on_card, memory.by.units) if on_card else ()),
             *memory.notes[1:],
         ],
         not_counted=footer.not_counted,
-        assumptions=(*footer.assumptions, *(assumptions() if on_card else ())),
+        assumptions=(*footer.assumptions, *(card_assumptions() if on_card else ())),
         see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
         legend={},
         depths=(),

@@ -6,33 +6,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.alive import LETTERS
-from tfcalc.analysis.at_a_glance import of_training, training_summary
-from tfcalc.analysis.card import of_step
-from tfcalc.analysis.common import asked_run
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.analysis.memory_breakdown import memory_breakdown
-from tfcalc.analysis.peaks import Peaks
-from tfcalc.analysis.standing import Step, TrainingStep, bytes_in
-from tfcalc.analysis.stated import recomputed
-from tfcalc.analysis.training_memory import training_step
-from tfcalc.analysis.training_numbers import training_numbers
-from tfcalc.analysis.training_plan import MEGATRON, known_error, loops, of_text_alone, placement_of, trained_in
+from tfcalc.answers.conventions_text import recomputed
 from tfcalc.answers.memory import PARTS, Memory, Term
+from tfcalc.answers.memory_table import of_text_alone, of_training, training_summary
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
-from tfcalc.defaults import assumed_dtype, resolve_training
+from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
+from tfcalc.model import asked_run
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.symbols import legend
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
+from tfcalc.training.peaks import Peaks
+from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
+from tfcalc.training.step_breakdown import training_numbers, training_step
+from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -250,8 +247,8 @@ class TrainingMemory(Memory, in_order=True):
 
     def __init__(self, model: Model, run: Workload, plan: Training, by: Conventions, depth: int | None = None) -> None:
         self._model, self._by, self.depth = model, by, depth
-        self.run, self.plan = resolved(model, run, plan)
         self.peaks = Peaks(model)
+        self.run, self.plan = resolved(self.peaks, run, plan)
         self._quick = training_numbers(model, self.run, self.plan, self.peaks)
 
     @property
@@ -347,7 +344,7 @@ class TrainingMemory(Memory, in_order=True):
         """By whose code, without what, and what to ask next."""
         plan, by = self.plan, self.by
         return Footer(
-            assumes=(*in_short(self._model, self.run, plan), *assumed_dtype(self._model, plan.precision)),
+            assumes=(*as_footer(self._model, self.run, plan), *assumed_dtype(self._model, plan.precision)),
             not_counted=", ".join((CONTEXT, *_between_gpus(plan), FRAGMENTS)),
             see_also=("--gpu h100 (does it fit?)", "--timeline", "--formulas", "--assumptions"),
             assumptions=(*notes(self.run, plan), *of_loop(self.step, plan, by.units)),
@@ -370,7 +367,7 @@ class TrainingMemory(Memory, in_order=True):
         """What a card shows of it, where its allocations are known in their order."""
         if self.plan.backend == MEGATRON or self._not_simulated:
             return None
-        return of_step(self.peaks, self.run, self.plan, self.peak_bytes)
+        return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
 
     @cached_property
     def _not_simulated(self) -> tuple[str, ...]:
@@ -391,13 +388,14 @@ class TrainingMemory(Memory, in_order=True):
         return timeline_sheet(self, super().sheet())
 
 
-def resolved(model: Model, workload: Workload, plan: Training) -> tuple[Workload, Training]:
+def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:
     """What is run and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    model = peaks.model
     workload = asked_run(model, workload)
     model.check(workload)
     refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
     refuse_idle_source(model, workload)
-    return resolve_training(model, workload, plan)
+    return peaks.resolved(workload, plan)
 
 
 def _between_gpus(plan: Training) -> tuple[str, ...]:
@@ -431,7 +429,7 @@ STATES = {"master": "master weights", "optimizer": "optimizer states"}
 """What states are called, where it is not the name of their field."""
 
 
-def in_short(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
+def as_footer(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """What the code is, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
     again += ", offloaded" if plan.offload_activations else ""

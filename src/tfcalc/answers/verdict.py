@@ -7,18 +7,19 @@ from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.remedies import Remedy, Room
-from tfcalc.analysis.sizes import Largest, Size, largest_of
+from tfcalc.answers.memory_table import card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
+from tfcalc.search.largest import Largest, Size, largest_of
+from tfcalc.search.remedies import Remedy, Room
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.paged import PagedCache
     from tfcalc.answers.fits import Case
     from tfcalc.answers.memory import Memory
+    from tfcalc.serving.paging import PagedCache
     from tfcalc.training.card import OnCard
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
@@ -221,9 +222,7 @@ class Fit:
 
     def _notes(self) -> Iterator[str]:
         if self.on_card:
-            from tfcalc.analysis.card import in_a_line
-
-            yield in_a_line(self.on_card, self._units)
+            yield card_line(self.on_card, self._units)
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:
@@ -253,9 +252,7 @@ class Fit:
         if self.budget.card:
             footer = footer.counting(CONTEXT)
         if self.on_card:
-            from tfcalc.analysis.card import assumptions
-
-            footer, bands = footer.counting(FRAGMENTS), assumptions()
+            footer, bands = footer.counting(FRAGMENTS), card_assumptions()
         return Footer(
             (*footer.assumes, *self.budget.assumes, f"margin {self.margin} %"),
             footer.not_counted,

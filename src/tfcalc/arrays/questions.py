@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
-from tfcalc.analysis.common import asked_run, check_plans, run_tree, tuning_for
+from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.configs.other_sizes import has_kinds
 from tfcalc.configs.published import CONTEXT, HFModel
@@ -16,6 +16,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError
+from tfcalc.model import asked_run
 from tfcalc.plans import Serving, Training
 from tfcalc.serving.caches import PAGED
 
@@ -127,12 +128,12 @@ class SweepQuestion:
             EFFORT.spend(OF_A_STEP if self.training else 0)
             return [Polynomial({(): self.single()})]
         if self.of == "memory" and self.training is not None:
-            from tfcalc.analysis.training_memory import live_bytes
+            from tfcalc.training.step_breakdown import live_bytes
 
             self.model.check(self.workload)
             return live_bytes(self.model, self.workload, self.training)
         if self.serving is not None:
-            from tfcalc.analysis.serving_memory import cache_bytes, served_bytes
+            from tfcalc.serving.memory import cache_bytes, served_bytes
 
             asked = cache_bytes if self.of == "cache" else served_bytes
             return asked(self.model, self.workload, self.serving, self.conventions.dtype)

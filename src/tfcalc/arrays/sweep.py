@@ -8,11 +8,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import RUN, axes
-from tfcalc.analysis.common import asked_run, check_arguments, default_run
+from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_in_flops
 from tfcalc.conventions import Conventions
 from tfcalc.core.effort import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
+from tfcalc.model import asked_run, default_run
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

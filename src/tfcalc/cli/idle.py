@@ -8,14 +8,15 @@ from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.common import asked_run, run_tree
+from tfcalc.analysis.common import run_tree
 from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS
-from tfcalc.analysis.fine_tuning import OF_ADAPTERS
 from tfcalc.cli.options import COUNT, RUN, TUNING
 from tfcalc.cli.settings import FLAG
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
 from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.model import asked_run
+from tfcalc.training.adapters import OF_ADAPTERS
 from tfcalc.workload import Workload, check_phase
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tfcalc.analysis.common import default_run
 from tfcalc.cli.commands import every
 from tfcalc.cli.filed import filed, keys_of_all, of_others
 from tfcalc.cli.messages import tell
@@ -16,6 +15,7 @@ from tfcalc.cli.options import MODEL_FIELDS, TUNING, Option, keyed
 from tfcalc.cli.values import Value, read, readable
 from tfcalc.conventions import Conventions
 from tfcalc.errors import BadFile, InvalidModel, Unavailable, UsageError, nearest, one_of
+from tfcalc.model import default_run
 from tfcalc.printable import QUOTED, quoted
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
@@ -14,7 +14,14 @@ from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.ops.keeping import CONVOLUTION
-from tfcalc.serving.caches import BLOCK, Allocation, Mixer, cache_format, mixers, tensors
+from tfcalc.serving.caches import BLOCK, PAGED, Allocation, Mixer, cache_format, mixers, tensors
+from tfcalc.serving.memory import at_work
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving
+    from tfcalc.workload import Workload
+
 
 FULL, SLIDING, CHUNKED, SOURCE, STATE = "full", "sliding window", "chunk", "source", "state"
 BATCHED = 8192
@@ -255,3 +262,39 @@ def pools(tree: Component, engine: Engine, pipeline: int = 1) -> list[CachePool]
         pool([layer for layer in found if end - size <= layer.place < end], engine)
         for size, end in zip(sizes, ends, strict=True)
     ]
+
+
+class PagedCache(NamedTuple):
+    """The ``blocks`` that a budget has room for, and what they hold of requests of ``context`` tokens.
+
+    Unlike transformers, an engine reserves for a window what all steps under way may need, and gives every layer pages
+    of one size; so ``concurrency`` may be less than the most requests whose caches fit.
+    """
+
+    context: int
+    block_bytes: int
+    blocks: int
+    tokens: int
+    concurrency: float
+
+    @property
+    def in_words(self) -> str:
+        """As vLLM's log has it."""
+        return (
+            f"vLLM's log would say: GPU KV cache size {self.tokens:,} tokens, "
+            f"maximum concurrency for {self.context:,} tokens per request {self.concurrency:.2f}x"
+        )
+
+
+def paged_cache(model: Model, run: Workload, plan: Serving, budget: int) -> PagedCache | None:
+    """That of a resolved plan, with so many bytes for the cache; None where there is none that vLLM could page."""
+    if plan.cache != PAGED or budget < 0:
+        return None
+    requests, engine = at_work(run, plan), Engine(value_of(plan.block), value_of(plan.batched), format=plan.kv)
+    try:
+        found = pool(layers(model.tree(requests), engine), engine)
+    except InvalidModel:
+        return None
+    blocks, context = found.blocks(budget), value_of(requests.size("cached"))
+    held = found.requests(blocks, context)
+    return PagedCache(context, found.block_bytes, blocks, int(held * context), round(float(held), 2))

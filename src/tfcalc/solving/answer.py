@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.pruned import together
-from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.answers.question import Question
 from tfcalc.core.polynomial import symbol
@@ -175,7 +175,7 @@ class Solved:
             "schema_version": SCHEMA_VERSION,
             "command": "solve",
             "model": self._model.described(),
-            "conventions": for_programs(
+            "conventions": as_json(
                 "flops" if "flops" in self.evaluator.counted else "params",
                 self.evaluator.setting.run,
                 self.evaluator.conventions,

@@ -8,9 +8,9 @@ from itertools import pairwise
 from math import ceil, comb, floor, lcm
 from typing import NamedTuple
 
-from tfcalc.analysis.largest import largest
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Polynomial, letters_of
 from tfcalc.errors import TfcalcError
+from tfcalc.search.largest import largest
 
 
 class SignInterval(NamedTuple):

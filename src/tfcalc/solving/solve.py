@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
+from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.conventions import Conventions
 from tfcalc.core.effort import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
 from tfcalc.expressions.nodes import Name, Number, walk
+from tfcalc.model import asked_run, default_run
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved

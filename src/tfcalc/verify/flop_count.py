@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.common import asked_run
-from tfcalc.analysis.stated import for_programs, in_words
+from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.core.number import Num
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.model import asked_run
 from tfcalc.report import exact
 from tfcalc.verify.count import unbuilt
 from tfcalc.verify.verification import ComparedRow, NotComparable, Verification
@@ -67,8 +67,8 @@ def verify_flops(model: Model, workload: Workload | None = None) -> Verification
         ),
         model=model.described(),
         unit="flops",
-        conventions=for_programs("flops", workload, Conventions()),
-        notes=tuple(in_words("flops", workload, Conventions())),
+        conventions=as_json("flops", workload, Conventions()),
+        notes=tuple(as_text("flops", workload, Conventions())),
     )
 
 

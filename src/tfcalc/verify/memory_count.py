@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import asked_run
-from tfcalc.analysis.training_plan import numerics
 from tfcalc.answers.training_memory import notes, stated
 from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
+from tfcalc.model import asked_run
 from tfcalc.plans import Training
+from tfcalc.training.plan_checks import numerics
 from tfcalc.training.precisions import precision as named
 from tfcalc.training.step import every_kept
 from tfcalc.verify.count import refuse_to_build_forever

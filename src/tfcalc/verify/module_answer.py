@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.stated import PARAMETERS
+from tfcalc.answers.conventions_text import PARAMETERS
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.verify.module_parts import TorchParameter, differences

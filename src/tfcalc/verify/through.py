@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.params import CountedElsewhere
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
@@ -48,7 +48,7 @@ class ParamsThroughTransformers(CountedElsewhere):
     @property
     def definitions(self) -> Mapping[str, object]:
         """What counts as a parameter, and who counted."""
-        return for_programs("params", Workload(), Conventions()) | {"counted_by": "transformers"}
+        return as_json("params", Workload(), Conventions()) | {"counted_by": "transformers"}
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.quantities import QUANTITIES
-from tfcalc.analysis.stated import PARAMETERS
+from tfcalc.answers.conventions_text import PARAMETERS
 from tfcalc.errors import Unavailable
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.sheet import Column, Sheet

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.common import asked_run, check_arguments, check_plans, default_run
+from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.analysis.design.amounts import BudgetedAmount, PolynomialAmount
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, ShapeFamily
 from tfcalc.analysis.design.search import search
-from tfcalc.analysis.stated import for_programs
+from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.question import Number, Question
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
+from tfcalc.model import asked_run, default_run
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def design(
     else:
         measure = params if of == "params" else flops_of(run.training, by.count == "all")
         amount = PolynomialAmount(family, run, measure)
-        stated = for_programs(of, run, by)
+        stated = as_json(of, run, by)
         asked = partial(_counted, of=of, run=run, by=by)
     found = search(family, amount, budget, at_most=of == "memory")
     counted = PolynomialAmount(family, default_run(base), params)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from tfcalc.analysis.design.amounts import AT_DEPTH, BudgetedAmount
 from tfcalc.analysis.design.family import DEPTH, WIDTH, ShapeFamily
 from tfcalc.analysis.design.practice import broken
-from tfcalc.analysis.largest import largest
 from tfcalc.errors import Bug, InvalidModel
 from tfcalc.model import Model
+from tfcalc.search.largest import largest
 
 SHOWN = 12
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.numbers import serving_context
-from tfcalc.analysis.serving_memory import at_work
 from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import mixers
+from tfcalc.serving.memory import at_work, serving_context
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts

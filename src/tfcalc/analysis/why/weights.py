@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.numbers import own_name, weights_bytes
 from tfcalc.analysis.why.given import BYTES_UNIT, nominal
 from tfcalc.analysis.why.search import CountingStep, Start, State
 from tfcalc.analysis.why.tensors import Cell, Cells
 from tfcalc.errors import TfcalcError
 from tfcalc.number_formats import NUMBERS
+from tfcalc.serving.memory import own_name, weights_bytes
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Component

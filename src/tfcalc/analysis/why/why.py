@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import asked_run, check_arguments, default_run
+from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.facts import facts
 from tfcalc.analysis.why import cache, flops, params_starts, params_steps, weights
 from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
@@ -14,6 +14,7 @@ from tfcalc.analysis.why.search import SearchSpace, matches, nearest
 from tfcalc.analysis.why.tensors import cells_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import one_of
+from tfcalc.model import asked_run, default_run
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts

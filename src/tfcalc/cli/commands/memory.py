@@ -71,8 +71,8 @@ def _asked_of(settings: Settings) -> Memory:
 
 def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     """The same as for ``_question``, with how much there is, in the words of :func:`~tfcalc.fits`."""
-    from tfcalc.analysis.budget import of_card
     from tfcalc.answers.fits import MARGIN
+    from tfcalc.search.gpus import of_card
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")

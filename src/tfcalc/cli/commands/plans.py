@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.common import default_run
 from tfcalc.analysis.effects import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.workload import Workload
 

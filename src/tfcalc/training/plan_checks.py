@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.fine_tuning import tuned
 from tfcalc.backends.program import Code, compilable
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
@@ -15,7 +13,7 @@ from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.serving.weight_formats import PLAIN, format_named
 from tfcalc.tape.numerics import Numerics
-from tfcalc.training.adapters import drops
+from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import packed
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.tape.sharded import Units
     from tfcalc.workload import Workload
+
 
 MEGATRON = "megatron"
 DEVICE = "--device recorded"
@@ -214,13 +213,6 @@ def check_offloaded(run: Workload, plan: Training) -> None:
 def loops(model: Model) -> bool:
     """Whether its layers loop over time, in PyTorch's own code."""
     return any(each.loops for each in model.module().all_of())
-
-
-def of_text_alone(model: Model) -> Iterator[str]:
-    """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
-    parts = [part.name for part in model.module().beside_text]
-    if parts:
-        yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
 def piece_of(model: Model, run: Workload, plan: Training) -> Model:

@@ -1,4 +1,4 @@
-"""The peak of training and of serving at a glance: a row for each term, in the words that people use."""
+"""Peak of training and of serving at a glance, a row for each term; and what a card shows of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.report import Summary
 from tfcalc.report.sheet import Bytes, Cell, Column, Share
+from tfcalc.training.card import Figure, OnCard, bands
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving, Training
     from tfcalc.report import Entry
     from tfcalc.workload import Workload
+
 
 TERMS = {
     "weights": "weights",
@@ -186,3 +188,55 @@ def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) ->
     requests = "1 request" if count == 1 else f"{count:,} requests"
     context = f"{requests} of {workload.size('cached'):,} tokens"
     return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}"
+
+
+def of_text_alone(model: Model) -> Iterator[str]:
+    """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
+    parts = [part.name for part in model.module().beside_text]
+    if parts:
+        yield f"text only: the outputs of {' and '.join(parts)} are not counted"
+
+
+def card_line(found: OnCard, units: str) -> str:
+    """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``."""
+    told = [_band(figure, units) for figure in found]
+    unit = told[-1].split(" ")[1]
+    short = (text.removesuffix(f" {unit}") for text in told)
+    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(FIGURES, short, strict=True))} {unit}"
+
+
+FIGURES = ("allocated", "reserved", "nvidia-smi")
+
+
+def card_lines(found: OnCard, units: str) -> list[str]:
+    """Each with its number and its band: ``reserved 2.72 GiB (2.64-3.27 GiB): caching allocator, simulated``."""
+    return [
+        f"{called} {short_bytes(figure.bytes, units)} ({_band(figure, units)}): {what}"
+        for called, what, figure in zip(FIGURES, MEASURED_AS, found, strict=True)
+    ]
+
+
+MEASURED_AS = (
+    "torch.cuda.max_memory_allocated",
+    "the caching allocator, simulated",
+    "and the CUDA context with its libraries",
+)
+
+
+def card_assumptions() -> list[str]:
+    """What the bands rest on."""
+    by = bands()
+    told = {name: f"{by[name].low - 1:+.0%} to {by[name].high - 1:+.0%}" for name in ("allocated", "reserved")}
+    now, before = by["context"], by["old context"]
+    return [
+        f"allocated {told['allocated']}: the error of published peaks; reserved {told['reserved']}: measured over "
+        "simulated, of two sources, the extremes of both (PyTorch's default allocator, without a limit)",
+        f"nvidia-smi: CUDA context and libraries {now.low:,.0f} to {now.high:,.0f} MiB since CUDA 11.7, "
+        f"{before.low:,.0f} to {before.high:,.0f} MiB before; by the sources in card_memory.csv",
+    ]
+
+
+def _band(figure: Figure, units: str) -> str:
+    low, high = (short_bytes(size, units) for size in (figure.low, figure.high))
+    number, unit = low.split(" ")
+    return f"{number if unit == high.split(' ')[1] else low}-{high}"

@@ -36,7 +36,7 @@ BUFFERS = "as the weights, 16 bits at least"
 NOT_COUNTED = "gradients, optimizer, activations, cache, allocator rounding, CUDA context"
 
 
-def for_programs(of: str, run: Workload, by: Conventions) -> dict[str, object]:
+def as_json(of: str, run: Workload, by: Conventions) -> dict[str, object]:
     """``conventions`` of the JSON."""
     match of:
         case "params" | "trainable":
@@ -90,7 +90,7 @@ def _forward_products(run: Workload) -> str:
     return f"matrix products of a forward pass of {run.batch_size} x {run.seq_len} tokens"
 
 
-def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True, with_batch: bool = False) -> list[str]:
+def as_text(of: str, run: Workload, by: Conventions, *, sizes: bool = True, with_batch: bool = False) -> list[str]:
     """The footer; a closed form leaves out the ``sizes`` of the workload, growth the batch but ``with_batch``."""
     match of:
         case "params" | "trainable":
@@ -104,7 +104,7 @@ def in_words(of: str, run: Workload, by: Conventions, *, sizes: bool = True, wit
             return [TIME[with_batch]]
 
 
-def in_short(run: Workload, by: Conventions) -> tuple[str, ...]:
+def as_footer(run: Workload, by: Conventions) -> tuple[str, ...]:
     """The conventions of a count of FLOPs in a line."""
     pairs = {"full": "masked pairs counted", "causal": "causal pairs only", "causal-half": "l²/2 pairs"}[run.attention]
     operations = "matrix products only" if by.count == "matmul" else "all operations"

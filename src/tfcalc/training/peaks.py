@@ -1,15 +1,35 @@
-"""The peaks of one model's training steps on many workloads and plans, each of which runs once."""
+"""Peaks of a model's training steps: each workload and plan runs once; what ran holds at other sizes, too."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.alike import Alike, alike
-from tfcalc.analysis.common import default_run
-from tfcalc.analysis.fine_tuning import TUNING, check_adapters, tuned
-from tfcalc.analysis.standing import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
-from tfcalc.analysis.training_plan import (
+from tfcalc.backends.sdpa import chosen
+from tfcalc.core.component import Component
+from tfcalc.core.cost import Held
+from tfcalc.core.guarded import Guards
+from tfcalc.core.measure import params
+from tfcalc.core.polynomial import Polynomial
+from tfcalc.core.traced import formula_of, value_of
+from tfcalc.defaults import resolve_plan, resolve_run
+from tfcalc.hardware import CONTEXT
+from tfcalc.model import default_run
+from tfcalc.plans import TRAINER
+from tfcalc.serving.weight_formats import Format, format_named
+from tfcalc.symbols import guarding
+from tfcalc.tape.allocations import AllocationRecorder, Noted
+from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.moments import Moments, SizedTracker
+from tfcalc.tape.tape import Stepped
+from tfcalc.tape.value import LeafNode
+from tfcalc.training.adapters import TUNING, check_adapters, tuned
+from tfcalc.training.card import OnCard, on_card
+from tfcalc.training.optimizers import optimizer
+from tfcalc.training.parameters import as_stored, outer_modules
+from tfcalc.training.peak import Phase, highest, phases
+from tfcalc.training.plan_checks import (
     MEGATRON,
     check_alone,
     check_code,
@@ -25,32 +45,70 @@ from tfcalc.analysis.training_plan import (
     stored_as,
     units,
 )
-from tfcalc.backends.sdpa import chosen
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Held
-from tfcalc.core.guarded import Guards
-from tfcalc.core.measure import params
-from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_training
-from tfcalc.plans import TRAINER
-from tfcalc.serving.weight_formats import Format, format_named
-from tfcalc.symbols import guarding
-from tfcalc.tape.allocations import AllocationRecorder, Noted
-from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.tape import Stepped
-from tfcalc.tape.value import LeafNode
-from tfcalc.training.optimizers import optimizer
-from tfcalc.training.parameters import as_stored, outer_modules
-from tfcalc.training.peak import Phase, highest, phases
 from tfcalc.training.precisions import precision
 from tfcalc.training.states import Overheads, Placed, step_alone
 from tfcalc.training.step import StepMemory, Trainer, step
+from tfcalc.training.step_terms import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Training
-    from tfcalc.training.reserved import Reserved
+    from tfcalc.tape.memory_tracker import Found
+    from tfcalc.training.allocator import Reserved
     from tfcalc.workload import Workload
+
+
+class ConstantTerms(NamedTuple):
+    """Bytes beside those on the tape as closed forms: while forward and backward run, and all of the optimizer's step.
+
+    There is no such step where backward takes it.
+    """
+
+    there: Polynomial
+    step: Polynomial | None
+
+
+def constant_terms(states: Placed, buffers: Component, plan: Training, returned: Sequence[Found]) -> ConstantTerms:
+    """What stands, where the model returns this."""
+    gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
+    there = base + (gradients if stays(plan) else 0) + bytes_in(states.gathered)
+    scratch = 0 if plan.offload != "none" else bytes_in(states.step)
+    step = None if plan.optimizer_in_backward else formula_of(base + gradients + scratch)
+    return ConstantTerms(formula_of(there), step)
+
+
+class PeakForm(NamedTuple):
+    """The steps that decide as one did that has run: what that was, what stands in all of them, and what they make."""
+
+    guards: Guards
+    stands: ConstantTerms
+    moments: Moments
+
+    def peak(self, sizes: Mapping[str, int]) -> int | None:
+        """The bytes of the peak, where letters stand for these sizes; None where something is decided otherwise."""
+        return self.at(sizes) if self.guards.hold_at(sizes) else None
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The same wherever that is: where something is decided otherwise, a guess."""
+        running: int = self.stands.there.at(sizes) + self.moments.most(sizes)
+        return running if self.stands.step is None else max(running, self.stands.step.at(sizes))
+
+    def least(self, sizes: Mapping[str, int]) -> int:
+        """What no peak is below, which the states decide: of a step that decides otherwise, a guess."""
+        stood: int = (self.stands.there if self.stands.step is None else self.stands.step).at(sizes)
+        return stood
+
+
+def peak_form(whole: Model, run: Workload, plan: Training) -> PeakForm:
+    """Run a step of a plan that was resolved, with sizes that remember what is decided by them."""
+    guards, tracker = Guards(), SizedTracker()
+    run = guarding(run, guards)
+    model = piece_of(whole, run, plan)
+    tree = tuned(model.tree(run), plan)
+    stored = stored_as(model, tree)
+    states, buffers = states_of(stored, stored, plan), buffers_of(tree, run, precision(plan.precision))
+    ran = step_of(tree, model, run, plan, tracker)
+    return PeakForm(guards, constant_terms(states, buffers, plan, ran.returned), tracker.moments)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -71,6 +129,8 @@ class Peaks:
         self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
+        self._plans: dict[Training, Training] = {}
+        """Plans as they were resolved."""
         self.states: dict[Training, Placed] = {}
         """Of each plan; no workload changes them."""
         self._params: int | None = None
@@ -78,7 +138,7 @@ class Peaks:
         """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
-        self._alike: dict[tuple[Workload, Training], list[Alike]] = {}
+        self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
         self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
         """The kernel and the plan that auto stands for, where the same is decided."""
@@ -95,7 +155,8 @@ class Peaks:
 
     def checked(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """The run and the plan with what auto stands for. Raises InvalidModel as the peak does."""
-        run, plan = resolve_training(self.model, run, plan)
+        plan = self.plan(plan)
+        run = resolve_run(self.model, run, plan)  # which looks at sizes that remember what is decided by them
         check_code(self.model, run, plan)
         self.check(run, plan)
         return run, plan
@@ -127,7 +188,7 @@ class Peaks:
             least = self.least(run, plan)
             if least > limit:
                 return least
-        known.append(alike(self.model, run, plan))
+        known.append(peak_form(self.model, run, plan))
         return known[-1].at(sizes)
 
     def roughly(self, run: Workload, plan: Training) -> int | None:
@@ -139,13 +200,13 @@ class Peaks:
         except ZeroDivisionError:  # of what would be decided otherwise
             return None
 
-    def holds(self, run: Workload, plan: Training, step: Alike) -> None:
+    def holds(self, run: Workload, plan: Training, step: PeakForm) -> None:
         """This step of a run and a plan that were resolved has run, and holds at other sizes, too."""
         self._known(run, plan).append(step)
 
-    def _known(self, run: Workload, plan: Training) -> list[Alike]:
+    def _known(self, run: Workload, plan: Training) -> list[PeakForm]:
         """The steps that hold at some sizes of such a run."""
-        return self._alike.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+        return self._forms.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
 
     def _resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training, dict[str, int]]:
         """The run and the plan as :meth:`checked` has them, which looks at the model's parts; and all sizes."""
@@ -194,11 +255,11 @@ class Peaks:
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
 
-    def whole_weights(self, run: Workload, plan: Training) -> int:
+    def whole_weights(self, _run: Workload, plan: Training) -> int:
         """The least bytes of all weights, where each device has them whole: no peak is below, and no tree is built."""
         if plan.zero == "3" or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
             return 0
-        _, plan = resolve_training(self.model, run.replaced(kernel="flash"), plan)  # whichever kernel it is
+        plan = self.plan(plan)
         if self._params is None:
             self._params = value_of(self.model.tree(default_run(self.model)).total(params))
         bits = precision(plan.precision).weights
@@ -209,7 +270,15 @@ class Peaks:
 
     def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
         """What is run and how, with all that was left open. Raises InvalidModel."""
-        return resolve_training(self.model, run, plan, self._chosen)
+        plan = self.plan(plan)
+        return resolve_run(self.model, run, plan, self._chosen), plan
+
+    def plan(self, plan: Training) -> Training:
+        """The plan with all that was left open, which is resolved once. Raises InvalidModel."""
+        if plan not in self._plans:
+            self._plans[plan] = found = resolve_plan(self.model, plan)
+            self._plans[found] = found
+        return self._plans[plan]
 
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
@@ -238,8 +307,10 @@ class Peaks:
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
         from tfcalc.tape.repeated import repeated
-        from tfcalc.training.allocator import AllocatorSettings  # a simulation that few answers show
-        from tfcalc.training.reserved import reserved
+        from tfcalc.training.allocator import (
+            AllocatorSettings,  # a simulation that few answers show
+            reserved,
+        )
 
         run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)
@@ -253,6 +324,10 @@ class Peaks:
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
         return reserved(states, beside, events, AllocatorSettings(limit=limit), gradients_resident=stays(plan))
+
+    def on_card(self, run: Workload, plan: Training, allocated: int) -> OnCard:
+        """Return the figures that a card shows of a step whose peak is known."""
+        return on_card(allocated, self.reserved(run, plan).reserved, CONTEXT)
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """What a step allocates and frees, of a run and a plan that are resolved."""
@@ -279,9 +354,9 @@ class Peaks:
 
 def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     """The step by Megatron-LM's code."""
-    from tfcalc.analysis import megatron_memory  # a description of its own, which few ask for
+    from tfcalc.training import megatron  # a description of its own, which few ask for
 
-    return megatron_memory.on_megatron(model, run, plan)
+    return megatron.on_megatron(model, run, plan)
 
 
 ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}

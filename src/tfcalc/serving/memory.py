@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
+from tfcalc.conventions import DTYPES
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held
+from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, held_bytes
 from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import COMPUTED, NUMBERS
-from tfcalc.serving.caches import PAGED, cache, cache_format
+from tfcalc.plans import Serving
+from tfcalc.serving.caches import PAGED, Allocation, Mixer, cache, cache_format, held, mixers
 from tfcalc.serving.inference import activations, forward, live_forms
 from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage, hold
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tfcalc.model import Model
-    from tfcalc.plans import Serving
     from tfcalc.workload import Workload
+
 
 PREFILL, DECODE = "prefill", "decode"
 TEMPORARY = "τ"
@@ -229,3 +232,60 @@ def _paged(requests: Workload, plan: Serving) -> tuple[Workload, Workload]:
     part = minimum(requests.size("cached"), plan.batched)
     chunk = requests.replaced(phase=PREFILL, batch_size=1, seq_len=part, cached=None, kernel="flash")
     return chunk, chunk.replaced(batch_size=requests.batch_size, seq_len=1)
+
+
+def weights_bytes(model: Model, tree: Component, format: str = "") -> int:
+    """What :func:`~tfcalc.memory` answers of ``model`` at rest; "" is the checkpoint's own format."""
+    own = own_format(model)
+    if not format and not (own and own.format.name not in DTYPES):
+        return value_of(tree.total(held_bytes(NUMBERS[own_dtype(model)].bits)))
+    recipe = weight_recipe(model, Serving(weights=format))
+    return value_of(hold(tree, recipe).total(bytes_held)) + value_of(buffers_of(tree, recipe).total(bytes_held))
+
+
+def own_name(model: Model) -> str:
+    """The name of the checkpoint's own format."""
+    own = own_format(model)
+    return own.format.name if own else own_dtype(model)
+
+
+class CacheGrowth(NamedTuple):
+    """The bytes that so many ``tokens`` add to the cache of a request: by the path of each mixer that has one."""
+
+    tokens: int
+    by_mixer: dict[str, int]
+
+    @property
+    def per_token(self) -> int:
+        """Of a token, in all layers."""
+        return sum(self.by_mixer.values()) // self.tokens
+
+
+def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
+    """The bytes that a token adds to the cache of a request, in all layers, before a window is full; a state adds none.
+
+    Raises InvalidModel for a model that writes no text.
+    """
+    return cache_growth(model, workload, plan).per_token
+
+
+def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth:
+    """The same layer by layer, for as many tokens as all of them store together. Raises InvalidModel."""
+    workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
+    requests = at_work(workload, plan)
+    model.check(requests)
+    found = mixers(model.tree(requests))
+    growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
+    tokens = lcm(*(value_of(one.every) for one in growing))
+    by_mixer: dict[str, int] = {}
+    for mixer in found:
+        kept = tuple(one._replace(tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing)
+        alone = Mixer(mixer.path, mixer.copies, kept)
+        amount = value_of(held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held))
+        by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
+    return CacheGrowth(tokens, by_mixer)
+
+
+def serving_context(model: Model, workload: Workload) -> int:
+    """The model's longest context; of a model that has none, as many tokens as are run."""
+    return model.longest if isinstance(model.longest, int) else value_of(workload.seq_len)

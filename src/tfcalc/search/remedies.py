@@ -9,22 +9,23 @@ Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer reque
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
 from tfcalc.core.divisors import divisors
-from tfcalc.defaults import AUTO, resolve_training
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import AUTO, resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
-from tfcalc.report import exact
 from tfcalc.training.precisions import precision
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
+
 
 ADAM = ("adam", "adamw", "adamw-forloop", "adamw-fused")
 STATELESS = ("none", "sgd")
@@ -52,21 +53,21 @@ class Storage(Described):
 class Change(NamedTuple):
     """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others.
 
-    ``lessens``: it is less of what was asked for.
+    ``reduces_request``: it is less of what was asked for.
     """
 
     name: str
     values: Mapping[str, object]
     short: str = ""
-    lessens: bool = False
+    reduces_request: bool = False
 
     def __add__(self, other: object) -> Change:
         """Both together."""
         assert isinstance(other, Change), "changes are added to changes"
         name = f"{self.short or self.name} + {other.short or other.name}"
-        return Change(name, {**self.values, **other.values}, name, self.lessens or other.lessens)
+        return Change(name, {**self.values, **other.values}, name, self.reduces_request or other.reduces_request)
 
-    def goes_with(self, other: Change) -> bool:
+    def compatible_with(self, other: Change) -> bool:
         """Whether no field would get two values."""
         return not self.values.keys() & other.values.keys()
 
@@ -101,7 +102,7 @@ Tiers = tuple[tuple[Group, ...], ...]
 """What is tried: single changes, then those that people combine, by two and by three."""
 
 
-class Ways:
+class Options:
     """The changes that there are, by what they are called here, each by its degrees."""
 
     def __init__(self, known: Mapping[str, Sequence[Change]]) -> None:
@@ -120,7 +121,7 @@ class Ways:
             single,
             *(
                 tuple(
-                    self._together(names)
+                    self._combination(names)
                     for names in together
                     if len(names) == size and all(name in self.known for name in names)
                 )
@@ -128,7 +129,7 @@ class Ways:
             ),
         )
 
-    def _together(self, names: Sequence[str]) -> Group:
+    def _combination(self, names: Sequence[str]) -> Group:
         """The first that has several degrees by these, the others as far as they go."""
         varied = next((name for name in names if len(self.known[name]) > 1), names[0])
         return tuple(
@@ -170,9 +171,9 @@ OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
 """What people combine; the first that has several degrees by these."""
 
 
-def of_training(model: Model, run: Workload, plan: Training) -> Ways:
+def of_training(model: Model, run: Workload, plan: Training) -> Options:
     """What could be otherwise in training, in the order of this module."""
-    return Ways(
+    return Options(
         {
             "kernel": _kernels(model, run, plan),
             "fused": [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
@@ -192,12 +193,12 @@ def of_training(model: Model, run: Workload, plan: Training) -> Ways:
     )
 
 
-def of_serving(run: Workload, plan: Serving) -> Ways:
+def of_serving(run: Workload, plan: Serving) -> Options:
     """What could be otherwise in serving, in the order of this module; the ``plan`` is resolved."""
     kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
     halved = plan.kv == "fp32" and not plan.weights
-    return Ways(
+    return Options(
         {
             "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
             "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
@@ -208,32 +209,32 @@ def of_serving(run: Workload, plan: Serving) -> Ways:
             },
             "kv": [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else [],
             "context": [
-                Change(f"context {size:,}", {"context": size}, lessens=True)
-                for size in _halves(exact(plan.context or 0), MULTIPLE)
+                Change(f"context {size:,}", {"context": size}, reduces_request=True)
+                for size in _halves(value_of(plan.context or 0), MULTIPLE)
                 if size >= SHORTEST
             ],
             "concurrency": [
-                Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size}, lessens=True)
-                for size in _halves(exact(plan.concurrency))
+                Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size}, reduces_request=True)
+                for size in _halves(value_of(plan.concurrency))
             ],
         }
     )
 
 
-def at_rest(storage: Storage) -> Ways:
+def at_rest(storage: Storage) -> Options:
     """Formats of fewer bits; where one for all tensors was asked for, others of that kind."""
     if storage.dtype != AUTO:
         others = (name for name in ("bf16", "int8", "int4") if name != storage.dtype)
-        return Ways({name: [Change(f"weights in {name}", {"dtype": name})] for name in others})
+        return Options({name: [Change(f"weights in {name}", {"dtype": name})] for name in others})
     names = (name for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k") if name != storage.weights)
-    return Ways({name: [Change(f"weights in {name}", {"weights": name})] for name in names})
+    return Options({name: [Change(f"weights in {name}", {"weights": name})] for name in names})
 
 
 def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
     """The kernel that sdpa would take, where another was asked for that stores the scores."""
     if run.fused or run.kernel == AUTO or plan.backend == "megatron":
         return []
-    own = resolve_training(model, run.replaced(kernel=AUTO), plan)[0].kernel
+    own = resolve_run(model, run.replaced(kernel=AUTO), plan).kernel
     return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
 
 
@@ -241,7 +242,7 @@ def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
     """Of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
-    fused = plan.backend != "megatron" and resolve_training(model, run, plan)[0].fused
+    fused = plan.backend != "megatron" and resolve_run(model, run, plan).fused
     return {"none": [full] if fused else [selective, full], "full": []}.get(run.recompute, [full])
 
 
@@ -261,7 +262,7 @@ def _lora(model: Model, plan: Training) -> list[Change]:
 def _qlora(model: Model, plan: Training) -> list[Change]:
     if plan.base_weights or not isinstance(model, HFModel):
         return []
-    rank = RANK if plan.lora is None else exact(plan.lora)
+    rank = RANK if plan.lora is None else value_of(plan.lora)
     return [Change(f"QLoRA r={rank}", {"lora": rank, "base_weights": QUANTIZED})]
 
 
@@ -293,7 +294,7 @@ def _offload(plan: Training) -> list[Change]:
 
 def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
     """Half as much at once, a quarter, …: the largest divisor of the batch that is no more."""
-    batch, steps = exact(run.batch_size), exact(plan.grad_accum)
+    batch, steps = value_of(run.batch_size), value_of(plan.grad_accum)
     sizes = divisors(batch)
     for micro in dict.fromkeys(sizes[bisect(sizes, most) - 1] for most in _halves(batch)):
         times = steps * (batch // micro)
@@ -312,7 +313,7 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 
 def _more_gpus(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO over the GPUs that there are, then its last stage over more; of QLoRA, stage 2."""
-    least = exact(plan.gpus)
+    least = value_of(plan.gpus)
     stages = STAGES[:2] if plan.base_weights else STAGES
     if least > 1:
         for stage in stages:
@@ -323,3 +324,130 @@ def _more_gpus(plan: Training) -> Iterator[Change]:
             called = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{stages[-1]}"
             more = {} if plan.zero == stages[-1] else {"zero": stages[-1]}
             yield Change(f"{gpus} GPUs, {called}", {"gpus": gpus, **more})
+
+
+LISTED = 6
+"""So many remedies are listed at most."""
+
+Need = Callable[[Change], int | None]
+"""The bytes with a change; None where it does not go with the rest."""
+
+
+class Remedy(NamedTuple):
+    """Changes made together, mostly one, and the bytes of the peak with them."""
+
+    changes: Changes
+    total: int
+
+    @property
+    def change(self) -> Change:
+        """All of them as one."""
+        return together(self.changes)
+
+
+class Room(NamedTuple):
+    """Bytes that there are, and how many of them should stay free."""
+
+    budget: int
+    margin: int = 0
+
+    def holds(self, total: int) -> bool:
+        """Whether so much is within the budget."""
+        return total <= self.budget
+
+    def tight(self, total: int) -> bool:
+        """Whether it is, but leaves less than the margin."""
+        return self.budget - self.margin < total <= self.budget
+
+
+def remedies(ways: Options, combined: Sequence[str], need: Need, room: Room, *least: Need) -> list[Remedy]:
+    """Single changes that fit; where none does with the margin to spare, those ``combined`` by two, then by three.
+
+    What gives less than was asked for is not enough either to leave out the latter.
+    Of the same changes by degrees the least that fits with the margin stands for all. Those that fit tightly come last.
+    Where nothing fits so, all changes together that help, without those that it fits without; or what comes closest.
+    ``least`` are lower bounds of the need, that found soonest first.
+    """
+    search = _RemedySearch(need, least, room)
+    found: list[Remedy] = []
+    for tier in ways.tiers(*combined):
+        for group in tier:
+            found += search.first(group)
+            roomy = [remedy for remedy in found if not room.tight(remedy.total)]
+            if len(roomy) == LISTED:
+                return roomy
+        if any(not room.tight(remedy.total) and not remedy.change.reduces_request for remedy in found):
+            break
+    if found:
+        return sorted(found, key=lambda remedy: room.tight(remedy.total))[:LISTED]
+    furthest = search.furthest(ways.furthest)
+    if furthest and room.holds(furthest.total):
+        return [search.gentlest(search.fewer(furthest), ways)]
+    return [furthest] if furthest else []
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """Several changes as one."""
+    first, *others = changes
+    return sum(others, start=first)
+
+
+class _RemedySearch:
+    def __init__(self, need: Need, least: Sequence[Need], room: Room) -> None:
+        self.need, self.least, self.room = need, least, room
+
+    def first(self, group: Group) -> Iterator[Remedy]:
+        """The first of a group that fits with the margin, or else tightly; none where the furthest does not fit."""
+        if not any(self.fitting(group[-1:])):
+            return
+        fitting = list(self.until_roomy(group))
+        yield fitting[-1] if not self.room.tight(fitting[-1].total) else fitting[0]
+
+    def until_roomy(self, group: Iterable[Changes]) -> Iterator[Remedy]:
+        """Those that fit, up to the first that leaves the margin."""
+        for remedy in self.fitting(group):
+            yield remedy
+            if not self.room.tight(remedy.total):
+                return
+
+    def fitting(self, sets: Iterable[Changes]) -> Iterator[Remedy]:
+        """Those that fit; the need is found only where no lower bound rules them out."""
+        for changes in sets:
+            total = self.within(together(changes))
+            if total is not None:
+                yield Remedy(changes, total)
+
+    def within(self, change: Change) -> int | None:
+        """The need, if it is within the budget."""
+        total = None
+        for need in (*self.least, self.need):
+            total = need(change)
+            if total is None or not self.room.holds(total):
+                return None
+        return total
+
+    def furthest(self, changes: Sequence[Change]) -> Remedy | None:
+        """All changes that go together and take something off, the last first; None where none goes at all."""
+        found: Remedy | None = None
+        for change in reversed(changes):
+            several = (change, *(found.changes if found else ()))
+            if all(change.compatible_with(other) for other in several[1:]):
+                total = self.need(together(several))
+                if total is not None and (found is None or total < found.total):
+                    found = Remedy(several, total)
+        return found
+
+    def fewer(self, found: Remedy) -> Remedy:
+        """The same without those that it fits without."""
+        for change in found.changes:
+            rest = tuple(each for each in found.changes if each is not change)
+            found = next(self.fitting([rest] if rest else []), found)
+        return found
+
+    def gentlest(self, found: Remedy, ways: Options) -> Remedy:
+        """The same with each change by the least degree that it fits with."""
+        for place, change in enumerate(found.changes):
+            before, after = found.changes[:place], found.changes[place + 1 :]
+            degrees = next(degrees for degrees in ways.known.values() if change in degrees)
+            found = next(self.fitting((*before, degree, *after) for degree in degrees), found)
+        return found

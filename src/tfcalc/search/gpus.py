@@ -1,16 +1,25 @@
-"""How much memory there is: an amount as it was stated, or what GPUs leave to a process."""
+"""Memory of GPUs: how much they leave to a process; and on which of those that people have a model fits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import Accelerator, named, parse_gpu
+from tfcalc.hardware import Accelerator, accelerators, named, parse_gpu
+from tfcalc.plans import Serving
 from tfcalc.training.card import allocatable
+from tfcalc.training.states import workspaces
+from tfcalc.training.step_terms import bytes_in
 from tfcalc.units import parse_bytes, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.plans import Serving, Training
+    from tfcalc.plans import Training
+    from tfcalc.training.peaks import Peaks
+    from tfcalc.workload import Workload
+
 
 UTILIZATION = 0.9
 """The part of a GPU's memory that an engine with a paged cache takes (vLLM's ``gpu_memory_utilization``)."""
@@ -19,7 +28,7 @@ ANY_CARD = "a card"
 """What :func:`~tfcalc.hardware.named` calls a card of which only the memory is known."""
 
 
-class Budget(NamedTuple):
+class Capacity(NamedTuple):
     """So many ``bytes``, as they were ``stated``; ``notes`` say what was assumed.
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
@@ -44,7 +53,7 @@ class Budget(NamedTuple):
         also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
 
-    def serving(self, plan: Serving, utilization: float | None = None) -> Budget:
+    def serving(self, plan: Serving, utilization: float | None = None) -> Capacity:
         """What of it can be used in serving: of a card the share that is asked for, or that of a paged cache."""
         if not self.card or (utilization is None and plan.cache != "paged"):
             return self
@@ -54,7 +63,7 @@ class Budget(NamedTuple):
         """How many of the bytes a training step may allocate: on a card fragments take a part."""
         return self.bytes if not self.card or plan.backend == "megatron" else allocatable(self.bytes)
 
-    def utilized(self, share: float) -> Budget:
+    def utilized(self, share: float) -> Capacity:
         """What is left of a card to an engine that takes this share of its memory. Raises UsageError."""
         if not 0 < share <= 1:
             raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
@@ -62,7 +71,7 @@ class Budget(NamedTuple):
         return self._replace(bytes=min(self.bytes, int(share * self.memory)), assumes=(*self.assumes, assumed))
 
 
-def stated(amount: str | int) -> Budget:
+def stated(amount: str | int) -> Capacity:
     """An amount as people write it, or a number of bytes. Raises UsageError.
 
     >>> stated("80GB").has("iec"), stated("80GB").has("si"), stated("24 GiB").has("iec")
@@ -71,11 +80,11 @@ def stated(amount: str | int) -> Budget:
     if isinstance(amount, int):
         if isinstance(amount, bool) or amount < 1:
             raise UsageError(f"a budget of {amount!r} bytes", "give more than 0")
-        return Budget(amount, f"{amount:,} bytes")
-    return Budget(parse_bytes(amount), amount.strip())
+        return Capacity(amount, f"{amount:,} bytes")
+    return Capacity(parse_bytes(amount), amount.strip())
 
 
-def of_card(text: str) -> Budget:
+def of_card(text: str) -> Capacity:
     """What GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``. Raises UsageError.
 
     >>> of_card("8xh100").stated, of_card("8xh100").gpus
@@ -94,10 +103,10 @@ def of_card(text: str) -> Budget:
     return budget._replace(notes=(*budget.notes, *more), gpus=gpus, card=name)
 
 
-def of_accelerator(found: Accelerator) -> Budget:
+def of_accelerator(found: Accelerator) -> Capacity:
     """The same of one that is known."""
     usable, memory = found.usable(), parse_bytes(found.memory_reported or found.memory)
-    return Budget(usable.bytes, _called(found), usable.notes, 1, found.name, memory, capability=found.capability)
+    return Capacity(usable.bytes, _called(found), usable.notes, 1, found.name, memory, capability=found.capability)
 
 
 def _called(card: Accelerator) -> str:
@@ -113,3 +122,73 @@ def _spellings(written: str) -> tuple[str, ...]:
     """``74.5 GiB`` may be stated as ``74.5GiB``, ``80.0 GB`` as ``80GB``."""
     number, unit = written.replace(",", "").split(" ")
     return f"{number}{unit}", f"{number.rstrip('0').rstrip('.') if '.' in number else number}{unit}"
+
+
+COMMON = (
+    "T4",
+    "RTX-3090",
+    "RTX-4090",
+    "L4",
+    "RTX-5090",
+    "A100-SXM-40",
+    "L40S",
+    "A100-SXM-80",
+    "H100-SXM",
+    "H200-SXM",
+    "B200-HGX",
+    "MI300X",
+)
+"""GPUs that can be rented or bought nearly everywhere, by their names in hardware.csv."""
+MOST = 2
+"""GPUs that are named."""
+
+
+@cache
+def common() -> tuple[Accelerator, ...]:
+    """The common GPUs, those with the least usable memory first."""
+    known = [gpu for gpu in accelerators() if gpu.name in COMMON]
+    return tuple(sorted(known, key=lambda gpu: (int(gpu.memory.split()[0]), COMMON.index(gpu.name))))
+
+
+def serving_on(need: int, plan: Serving, dtype: str) -> Iterator[Accelerator]:
+    """The common GPUs that compute in ``dtype``, and on which serving by this plan fits: ``need`` bytes at the peak.
+
+    >>> [gpu.name for gpu in serving_on(150 * 2**30, Serving(), "bf16")], list(serving_on(2**40, Serving(), "bf16"))
+    (['B200-HGX', 'MI300X'], [])
+    """
+    return (gpu for gpu in _computing(dtype) if need <= of_accelerator(gpu).serving(plan).bytes)
+
+
+def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
+    """The same of a step of training, whose ``peaks`` are known: ``need`` bytes where nothing is known of the GPU."""
+    small = bytes_in(workspaces(plan.capability))
+    simulated = cache(lambda: peaks.reserved(run, plan).reserved)
+
+    def fits(gpu: Accelerator) -> bool:
+        card, more = of_accelerator(gpu), bytes_in(workspaces(gpu.capability)) - small
+        if need + more > card.allocatable(plan):
+            return False
+        if card.bytes > MOST_RESERVED * (need + more) or card.bytes > ROUNDED * (simulated() + more):
+            return True
+        return peaks.runs_in(run, plan.replaced(capability=gpu.capability), card.bytes)
+
+    return filter(fits, _computing(dtype))
+
+
+MOST_RESERVED = 1.5
+"""Times what is allocated: no step that was simulated reserves as much (each preset, tuned in three ways: 1.43)."""
+ROUNDED = 1.02
+"""Times what was simulated with other workspaces: it reserves no more with these."""
+
+
+def _computing(dtype: str) -> Iterator[Accelerator]:
+    return (gpu for gpu in common() if dtype in gpu.peaks)
+
+
+def in_words(gpus: Iterator[Accelerator]) -> str:
+    """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of the same memory."""
+    first = next(gpus, None)
+    if first is None:
+        return "more than one GPU"
+    alike = [first.name, *(gpu.name for gpu in takewhile(lambda gpu: gpu.memory == first.memory, gpus))][:MOST]
+    return f"{' or '.join(alike)} ({first.memory})"
