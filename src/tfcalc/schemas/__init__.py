@@ -32,6 +32,7 @@ DECLARED = {
         "answers.serving_memory:ServingMemory",
     ),
     "overview": ("answers.overview:Overview",),
+    "quiz": ("exercises:Quiz",),
     "shapes": ("answers.shapes:Shapes",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
