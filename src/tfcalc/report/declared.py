@@ -100,10 +100,10 @@ class Key(Generic[T]):
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
         ruled = isinstance(make, Rule) or hasattr(make, "of")
         self.origins: tuple[Any, ...] = (*((make,) if ruled else ()), *origins)
-        self.name = ""
+        self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
-        self.name = name
+        self.attribute, self.name = name, name.removesuffix("_")  # source_ and class_ are taken without the line
 
     @overload
     def __get__(self, of: None, owner: type[Keyed]) -> Self: ...
@@ -118,7 +118,7 @@ class Key(Generic[T]):
         if self.record is not None and found is not None:
             several = self.schema["type"] == "array"
             found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
-        of.__dict__[self.name] = found  # from now on this is read
+        of.__dict__[self.attribute] = found  # from now on this is read
         return found  # type: ignore[no-any-return]
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
@@ -153,7 +153,7 @@ class Keyed:
         return self
 
     def __init_subclass__(cls, *, in_order: bool = False) -> None:
-        own = {name: key for name, key in vars(cls).items() if isinstance(key, Key)}
+        own = {key.name: key for key in vars(cls).values() if isinstance(key, Key)}
         inherited: dict[str, Key[Any]] = {}
         for base in reversed(cls.__bases__):
             inherited |= getattr(base, "keys", {})
@@ -176,7 +176,7 @@ class Keyed:
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
-        return {key.name: plain(getattr(self, key.name)) for key in self.present()}
+        return {key.name: plain(getattr(self, key.attribute)) for key in self.present()}
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """Where the number at these steps comes from: ways of which the first that makes it is told."""
@@ -185,7 +185,7 @@ class Keyed:
             return
         rest = steps[1:]
         if key.record is not None and rest:
-            held = getattr(self, key.name)
+            held = getattr(self, key.attribute)
             if isinstance(rest[0], int):
                 held, rest = held[rest[0]], rest[1:]
             yield from held.origins(rest)
@@ -296,7 +296,7 @@ class Entries(Mapping[str, Any]):
         if name not in self:
             raise KeyError(name)
         if name not in self.found:
-            self.found[name] = plain(getattr(self.answer, name))
+            self.found[name] = plain(getattr(self.answer, self.answer.keys[name].attribute))
         return self.found[name]
 
     def __contains__(self, name: object) -> bool:

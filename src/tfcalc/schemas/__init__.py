@@ -31,6 +31,13 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "init": ("cli.commands.init:NewFile",),
+    "models": (
+        "cli.commands.models:ListOfModels",
+        "cli.commands.models:Presets",
+        "cli.commands.models:Supported",
+        "cli.commands.models:Trainable",
+    ),
     "overview": ("answers.overview:Overview",),
     "quiz": ("exercises:Quiz",),
     "shapes": ("answers.shapes:Shapes",),
