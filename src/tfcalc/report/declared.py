@@ -400,3 +400,8 @@ def optional_record(
 ) -> Key[R | None]:
     """An object with keys of its own, or null."""
     return Key({"type": ["object", "null"], "description": meaning}, make, *origins, when=when, record=kind)
+
+
+def optional_number(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[int | float | None]:
+    """A number, or null."""
+    return Key({"type": ["integer", "number", "null"], "description": meaning}, make, *origins, when=when)

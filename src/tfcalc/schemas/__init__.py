@@ -31,6 +31,7 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),
     "models": (
         "cli.commands.models:ListOfModels",
