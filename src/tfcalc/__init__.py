@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.plot import plot
-    from tfcalc.analysis.shapes import shapes
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
     from tfcalc.analysis.why.answer import Reason, Why
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
+    from tfcalc.answers.shapes import shapes
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -83,7 +83,7 @@ _HOME = {
     "params": "answers.params",
     "plot": "analysis.plot",
     "quiz": "exercises",
-    "shapes": "analysis.shapes",
+    "shapes": "answers.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why.answer",

@@ -8,7 +8,6 @@ from random import Random
 from typing import NamedTuple
 
 from tfcalc.analysis.check import check
-from tfcalc.analysis.quizzed import Exercise, Grade, Quiz
 from tfcalc.answers.explain import explain_part
 from tfcalc.answers.formula import formula
 from tfcalc.catalog import load
@@ -18,12 +17,16 @@ from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
+from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, choice, integer, records, text
+from tfcalc.report.opening import Stated, count, given
+from tfcalc.report.sheet import Column, Sheet
 from tfcalc.symbols import values
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
 MOST = 100
 """Exercises of one quiz."""
+TOPICS = ("params", "flops", "memory")
 PARTS = {
     "mha": "the multi-head attention",
     "ffn": "the feed-forward network",
@@ -56,6 +59,86 @@ class Drawn(NamedTuple):
     target: str = ""
 
 
+class PlacedExercise(NamedTuple):
+    """An exercise at its place in the quiz."""
+
+    number: int
+    topic: str
+    drawn: Drawn
+
+
+class Grade(NamedTuple):
+    """An answer that was given, whether it is right, and the verdict in one line."""
+
+    given: str
+    correct: bool
+    verdict: str
+
+
+class Exercise(Record):
+    """A question with its answer, and the command that prints it."""
+
+    number = integer("its place in the quiz, from 1", lambda one: one.number, count("its place in the quiz, from 1"))
+    topic = choice(TOPICS, "its topic", lambda one: one.topic)
+    question = text("the question", lambda one: one.drawn.text)
+    answer: Key[int | str] = Key(
+        {
+            "type": ["integer", "string"],
+            "description": "the right answer: a number, or a formula in the letters of lbhn",
+        },
+        lambda one: one.drawn.right,
+        Told(lambda one: Stated("answer", f"the answer of: {one.answered_by}")),
+    )
+    answered_by = text("a command that prints the answer", lambda one: one.drawn.command)
+
+    @property
+    def written(self) -> str:
+        """The answer in text."""
+        return self.answer if isinstance(self.answer, str) else f"{self.answer:,}"
+
+
+GRADED = When(lambda quiz: quiz.grade, "given", mutual=True)
+
+
+class Quiz(Answer):
+    """The exercises of a seed, or one of them with a ``grade``; ``shown`` says whether the answers are printed."""
+
+    command, about = "quiz", "Exercises with their answers; or one exercise with the grade of an answer."
+
+    seed = integer("which quiz", lambda quiz: quiz.of[0], given("--seed, or 1"))
+    topic = choice(("", *TOPICS), "the topic that was asked for; empty for all", lambda quiz: quiz.of[1])
+    exercises = records(Exercise, "the exercises", lambda quiz: quiz.placed)
+    given = text("the answer that was graded", lambda quiz: quiz.grade.given, when=GRADED)
+    correct = boolean("whether it is right", lambda quiz: quiz.grade is None or quiz.grade.correct, when=GRADED)
+    verdict = text("the grade in one line", lambda quiz: quiz.grade.verdict, when=GRADED)
+
+    def __init__(self, seed: int, topic: str, placed: tuple[PlacedExercise, ...], grade: Grade | None = None) -> None:
+        self.of, self.placed, self.grade = (seed, topic), placed, grade
+        self.shown = False
+
+    @property
+    def heading(self) -> str:
+        """Which quiz."""
+        return f"Quiz {self.seed}"
+
+    def sheet(self) -> Sheet:
+        """A row per question, the answers at the end."""
+        topic = f" on {self.topic}" if self.topic else ""
+        first = self.exercises[0].number
+        named = f"exercise {first}" if len(self.exercises) == 1 else f"{len(self.exercises)} exercises"
+        answers = [f"{one.number}. {one.written} ({one.answered_by})" for one in self.exercises]
+        questions = "\n".join(f"{one.number}. {one.question}" for one in self.exercises)
+        how = f"tfcalc quiz {first} ANSWER --seed {self.seed}" + (f" --topic {self.topic}" if self.topic else "")
+        return Sheet(
+            title=self.verdict if self.grade else f"{self.heading}{topic}: {named}",
+            columns=[Column("no."), Column("exercise", numeric=False, folds=True)],
+            rows=[[one.number, one.question] for one in self.exercises],
+            quiet=self.verdict if self.grade else questions,
+            notes=["Answers:", *answers] if self.shown else [],
+            see_also=[] if self.grade else [how, *([] if self.shown else ["--answers"])],
+        )
+
+
 def quiz(seed: int = 1, number: int = 5, topic: str = "") -> Quiz:
     """Draw exercises; the same seed and topic always give the same ones, however many.
 
@@ -75,12 +158,12 @@ def quiz(seed: int = 1, number: int = 5, topic: str = "") -> Quiz:
     """
     if not 0 < number <= MOST:
         raise UsageError(f"{number} exercises cannot be drawn", f"choose 1 to {MOST}")
-    return Quiz(seed, topic, tuple(_exercise(seed, place, topic)[0] for place in range(1, number + 1)))
+    return Quiz(seed, topic, tuple(_exercise(seed, place, topic) for place in range(1, number + 1)))
 
 
 def drawn(seed: int, place: int, topic: str = "") -> Quiz:
     """The one exercise at this ``place`` of the quiz with this seed and topic. Raises UsageError as :func:`quiz`."""
-    return Quiz(seed, topic, (_exercise(seed, place, topic)[0],))
+    return Quiz(seed, topic, (_exercise(seed, place, topic),))
 
 
 def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
@@ -89,10 +172,11 @@ def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
     A formula may be written in any way that is equal to the right one; a number as ``1,050,624``, ``4*512^2`` or
     ``1.5GiB``. Raises UsageError for what is neither.
 
-    >>> grade(3, 1, "12h^2 + 9h", "params").grade.verdict
+    >>> grade(3, 1, "12h^2 + 9h", "params").verdict
     'no: 12h² + 13h is 4h more; 4h is the norms'
     """
-    exercise, found = _exercise(seed, place, topic)
+    exercise = _exercise(seed, place, topic)
+    found = exercise.drawn
     if isinstance(found.right, str):
         checked = check(found.target, given, found.of)
         return Quiz(seed, topic, (exercise,), Grade(given, checked.correct, checked.verdict()))
@@ -114,7 +198,7 @@ def _number(given: str) -> int | Fraction:
         raise UsageError(f"{quoted(given)} is no number", "write 1050624, 4*512^2 or 1.5GiB") from None
 
 
-def _exercise(seed: int, place: int, topic: str) -> tuple[Exercise, Drawn]:
+def _exercise(seed: int, place: int, topic: str) -> PlacedExercise:
     """The exercise at a place: its kind by the seed, every kind once before one comes again."""
     if topic:
         one_of("topic", topic, KINDS)
@@ -124,10 +208,7 @@ def _exercise(seed: int, place: int, topic: str) -> tuple[Exercise, Drawn]:
     turn, index = divmod(place - 1, len(kinds))
     Random(f"{seed}/{topic}/{turn}").shuffle(kinds)
     name, kind = kinds[index]
-    drawn = kind(Random(f"{seed}/{topic}/{place}"))
-    right = drawn.right if isinstance(drawn.right, str) else f"{drawn.right:,}"
-    whole = None if isinstance(drawn.right, str) else drawn.right
-    return Exercise(place, name, drawn.text, right, whole, drawn.command), drawn
+    return PlacedExercise(place, name, kind(Random(f"{seed}/{topic}/{place}")))
 
 
 def _formula_of_params(draw: Random) -> Drawn:

@@ -15,8 +15,8 @@ from tests.laws.models import models_and_runs
 from tfcalc import Conventions, Transformer, UsageError, Workload, flops, load, shapes
 from tfcalc.analysis.common import run_tree
 from tfcalc.analysis.targets import find
+from tfcalc.answers.shapes import Shapes
 from tfcalc.core.measure import matmul_flops
-from tfcalc.report.shapes import Shapes
 from tfcalc.report.style import Style
 
 
@@ -55,7 +55,7 @@ def test_one_sequence_of_three_tokens() -> None:
 
 def test_axes_have_the_letters_of_every_notation() -> None:
     found = shapes("mha", workload=Workload(batch_size=2, seq_len=5))
-    axes = {made.name: made.axes.letters for made in found.results}
+    axes = {made.name: made.letters for made in found.results}
     written = {
         notation: Style(notation=notation).product(axes["Q of each head"]) for notation in ("lbhn", "bsld", "names")
     }
@@ -75,7 +75,7 @@ def test_grouped_queries_have_fewer_keys_and_values() -> None:
     assert made["scores"] == (3, 32, 7, 7)
     assert made["gate_proj"] == made["up_proj"] == (3, 7, 14336)
     assert found.results[-1].sizes == (3, 7, 4096)
-    letters = {one.name: Style().product(one.axes.letters) for one in found.results}
+    letters = {one.name: Style().product(one.letters) for one in found.results}
     assert letters["K of each head"] == "b × g × l × d"
 
 
@@ -88,10 +88,10 @@ def test_a_decoded_token_reads_all_keys() -> None:
 
 
 def test_the_input_is_what_the_part_reads() -> None:
-    read = shapes("complete", load("gpt2"), Workload(batch_size=2, seq_len=5)).reads
+    read = shapes("complete", load("gpt2"), Workload(batch_size=2, seq_len=5)).input
     assert read is not None
     assert read.sizes == (2, 5)
-    read = shapes("ffn", load("gpt2"), Workload(batch_size=2, seq_len=5)).reads
+    read = shapes("ffn", load("gpt2"), Workload(batch_size=2, seq_len=5)).input
     assert read is not None
     assert read.sizes == (2, 5, 768)
 
@@ -125,8 +125,8 @@ def test_the_work_of_every_part_adds_up_and_the_letters_are_the_sizes(case: tupl
             if isinstance(size := model.described()[name], int)
         }
         for made in found.results:
-            assert tuple(letter.at(at) for letter in made.axes.letters) == made.sizes
-            assert made.formula.at(at) == made.flops
+            assert tuple(letter.at(at) for letter in made.letters) == made.sizes
+            assert made.closed.at(at) == made.flops
 
 
 @given(models_and_runs)
@@ -136,7 +136,7 @@ def test_matrices_that_are_said_are_those_that_are_counted(case: tuple[Transform
     if run.training or run.attention != "full":
         return
     for made in shapes("core", model, run).results:
-        said = [each.sizes.sizes for each in made.products if each.sizes is not None]
+        said = [(each.copies, *each.left, each.right[1]) for each in made.products if each.known]
         if said and len(said) == len(made.products):
             assert made.flops == made.copies * sum(2 * prod(each) for each in said)
 

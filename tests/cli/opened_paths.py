@@ -19,13 +19,13 @@ import typer
 
 from tests.analysis.test_opened_numbers import paths as named_paths
 from tests.schemas.test_answers import wrong
-from tfcalc.answers.metrics import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.cli.app import settings_of, with_values
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.errors import TfcalcError
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.opened import Opened
+from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.report.paths import reach
 
 Path = tuple[str, ...]

@@ -7,11 +7,9 @@ from typing import Any
 
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.report.paths import dotted
+from tfcalc.report.paths import COMMANDS, dotted
 from tfcalc.schemas import classes
 
-COMMANDS = ("params", "flops", "memory", "overview")
-"""The commands that are asked about one model, and answer with numbers."""
 WITHOUT_COMMAND = COMMANDS[:3]
 """Those whose keys need no command in front of them."""
 EVERYWHERE = ("components", "conventions", "model", "formula", "schema_version")

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.metrics import COMMANDS, having, numbers, split
+from tfcalc.answers.metrics import having, numbers, split
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.opened import Opened
-from tfcalc.report.paths import dotted
+from tfcalc.report.paths import COMMANDS, dotted
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

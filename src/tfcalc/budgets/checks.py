@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.limit_check import IEC
-from tfcalc.report import SCHEMA_VERSION
+from tfcalc.budgets.metric import read
+from tfcalc.report.declared import (
+    Answer,
+    Key,
+    Record,
+    Told,
+    boolean,
+    integer,
+    number,
+    optional_number,
+    records,
+    text,
+    texts,
+)
+from tfcalc.report.derivation import Derivation
+from tfcalc.report.opened import Opened
+from tfcalc.report.opening import count, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Limit
-    from tfcalc.budgets.opened import Ask, OfChecked
+    from tfcalc.report.explanation import Explanation
+    from tfcalc.report.opening import Openable
 
 PASSED, WARNING, FAILED, NEW, NOT_COMPARABLE = "passed", "warning", "failed", "new", "not comparable"
 STATUSES = (FAILED, NOT_COMPARABLE, WARNING, NEW, PASSED)
 """Statuses, the most urgent first."""
+NEW_COUNT = "checks that have nothing to be compared with yet; with --update values that are new"
 
 
 class FileLine(NamedTuple):
@@ -25,7 +45,7 @@ class FileLine(NamedTuple):
     line: int
 
 
-class LimitCheck(NamedTuple):
+class CheckedLimit(NamedTuple):
     """Check of one limit of one budget for one model.
 
     ``unit`` of ``value`` and ``base`` is ``params``, ``flops``, ``bytes``, or empty where the metric has another.
@@ -47,68 +67,129 @@ class LimitCheck(NamedTuple):
     message: str
     place: FileLine
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON object of the check."""
-        return {
-            "model": self.model,
-            "scenario": self.scenario,
-            "metric": self.metric,
-            "unit": self.unit,
-            "rule": self.rule,
-            "limit": self.limit.text,
-            "limit_value": self.limit.value,
-            "limit_is_percent": self.limit.percent,
-            "value": self.value,
-            "base": self.base,
-            "base_name": self.base_name,
-            "status": self.status,
-            "why": self.why,
-            "message": self.message,
-            "path": self.place.path,
-            "line": self.place.line,
-        }
+
+Ask = Callable[["LimitCheck", tuple[str, ...]], "Openable"]
+"""A check, and the keys that are opened, to the answer that has its number."""
 
 
-class BudgetReport(NamedTuple):
-    """Answer of ``tfcalc budget``: every check, and ``notes`` on models that are new, deleted or renamed.
+class NumberOfMetric(NamedTuple):
+    """The number of a metric, as the command that has it opens it."""
+
+    check: LimitCheck
+    ask: Ask
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
+        """It, or a number behind it. Raises UsageError where there is none."""
+        keys = further or read(self.check.metric).keys
+        opened, path = Opened(self.ask(self.check, keys), prefix=prefix).open(keys), ".".join((prefix, *further))
+        said = f"{self.check.metric} of {self.check.model}"
+        if isinstance(opened, Derivation):
+            return replace(opened, path=path, note="; ".join(filter(None, (opened.note, said))))
+        return replace(opened, target=path, notes=(said, *opened.notes))
+
+
+class LimitCheck(Record):
+    """A limit of a budget against one model."""
+
+    model = text("the model's name in [models]", lambda check: check.model)
+    scenario: Key[str | None] = Key(
+        {"type": ["string", "null"], "description": "the scenario's name in [scenarios]; null without one"},
+        lambda check: check.scenario,
+    )
+    metric = text("path of the metric: memory.peak_bytes", lambda check: check.metric)
+    unit = text("params, flops, bytes, or empty for others", lambda check: check.unit)
+    rule = text("max, min, equals, max_increase, max_decrease or expires", lambda check: check.rule)
+    limit = text("the limit as it is written", lambda check: check.limit.text)
+    limit_value = number(
+        "the limit as it was read; of a percentage the per cent",
+        lambda check: check.limit.value,
+        Told(lambda one: given(f"{one.rule} = {one.limit} of a [[budget]] in {one.within.file}")),
+    )
+    limit_is_percent = boolean("whether it is a percentage", lambda check: check.limit.percent)
+    value = optional_number(
+        "the metric now; null where there is none",
+        lambda check: check.value,
+        Told(lambda one: NumberOfMetric(one, one.within.ask) if one.within.ask else None),
+    )
+    base = optional_number(
+        "the metric that it is compared with; null where there is none",
+        lambda check: check.base,
+        Told(lambda one: given(f"{one.metric} of {one.model} in {one.base_name}, as it was asked or recorded there")),
+    )
+    base_name = text(
+        "where that is from: a git revision, or the file of recorded values; may be empty",
+        lambda check: check.base_name,
+    )
+    status = text("passed, warning, failed, new or not comparable", lambda check: check.status)
+    why = text("why of the budget; may be empty", lambda check: check.why)
+    message = text("the verdict in one line", lambda check: check.message)
+    path = text("file to annotate", lambda check: check.place.path)
+    line = integer(
+        "line of that file",
+        lambda check: check.place.line,
+        Told(lambda one: given(f"the line of {one.path} that the check is about")),
+    )
+
+
+class BudgetAnswer(Answer):
+    """Each limit against its models, or what was recorded."""
+
+    command, about = "budget", "Each limit of tfcalc.toml against its models; with --update what was recorded."
+    exclusive = True
+
+
+def _number_of(status: str, meaning: str) -> Key[int]:
+    """How many checks have this status."""
+    return integer(meaning, lambda report: report.count_of()[status], count(f"the checks whose status is {status}"))
+
+
+class BudgetReport(BudgetAnswer):
+    """Every check, and notes on models that are new, deleted or renamed.
 
     People read bytes in ``units`` (iec or si). ``ask`` asks the question whose answer has the number of a check.
     """
 
-    file: str
-    checks: tuple[LimitCheck, ...]
-    notes: tuple[str, ...] = ()
-    units: str = IEC
-    ask: Ask | None = None
+    form = "without --update"
+
+    file = text("the file with the budgets", lambda report: report.heading)
+    exit_code = integer(
+        "the exit code of this answer",
+        lambda report: report.code,
+        found("1 where any check failed, else 3 where any is not comparable, else 0"),
+    )
+    failed_count = _number_of(FAILED, "checks that failed")
+    not_comparable_count = _number_of(NOT_COMPARABLE, "checks of what is not comparable: another definition or version")
+    warning_count = _number_of(WARNING, "checks with a warning")
+    new_count = _number_of(NEW, NEW_COUNT)
+    passed_count = _number_of(PASSED, "checks that passed")
+    checks = records(
+        LimitCheck, "each limit of each budget against each model that it is for", lambda report: report.limits
+    )
+    notes = texts("models that are new, deleted or renamed", lambda report: report.said)
+
+    def __init__(
+        self,
+        file: str,
+        limits: tuple[CheckedLimit, ...],
+        notes: tuple[str, ...] = (),
+        units: str = IEC,
+        ask: Ask | None = None,
+    ) -> None:
+        self.name, self.limits, self.said, self.units, self.ask = file, limits, notes, units, ask
 
     @property
-    def exit_code(self) -> int:
+    def heading(self) -> str:
+        """The file with the budgets."""
+        return self.name
+
+    @property
+    def code(self) -> int:
         """1 where any failed, else 3 where any is not comparable, else 0."""
-        found = self.count_of()
-        return 1 if found[FAILED] else 3 if found[NOT_COMPARABLE] else 0
+        return 1 if self.failed_count else 3 if self.not_comparable_count else 0
 
     def count_of(self) -> Counter[str]:
         """Number of checks of each status."""
-        return Counter(check.status for check in self.checks)
-
-    def opener(self) -> OfChecked:
-        """Origins of its numbers."""
-        from tfcalc.budgets.opened import OfChecked
-
-        return OfChecked(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON object of the answer."""
-        found = self.count_of()
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "budget",
-            "file": self.file,
-            "exit_code": self.exit_code,
-            **{f"{status.replace(' ', '_')}_count": found[status] for status in STATUSES},
-            "checks": [check.to_dict() for check in self.checks],
-            "notes": list(self.notes),
-        }
+        return Counter(check.status for check in self.limits)
 
     def sheet(self) -> Sheet:
         """Table of the checks that did not simply pass; in the formats for programs, of every check."""
@@ -118,13 +199,13 @@ class BudgetReport(NamedTuple):
             subtitle=_counts(self) if shown else "",
             columns=[Column("result", numeric=False), Column("check", numeric=False, folds=True)],
             rows=[[check.status, check.message] for check in shown],
-            quiet=self.count_of()[FAILED],
+            quiet=self.failed_count,
             notes=self.notes,
             detailed=Sheet(
                 title=verdict(self),
                 columns=_columns(),
                 rows=[_row(check) for check in sorted(self.checks, key=_urgency)],
-                quiet=self.count_of()[FAILED],
+                quiet=self.failed_count,
                 notes=self.notes,
             ),
         )
@@ -172,7 +253,7 @@ def _row(check: LimitCheck) -> list[Cell]:
         _cell(check.base, check.unit),
         _cell(check.value, check.unit),
         check.rule,
-        check.limit.text,
+        check.limit,
         check.why,
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.budgets.baseline import OldValue
-from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, BudgetReport, FileLine, LimitCheck
+from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, BudgetReport, CheckedLimit, FileLine
 from tfcalc.budgets.config_diff import changed_field, line_of
 from tfcalc.budgets.keys import ERROR
 from tfcalc.budgets.limit_check import IEC, AmountFormat, describe, threshold, violated
@@ -102,7 +102,7 @@ class BudgetRun:
             place = f"{self.name}:{budget.line}: {budget.metric} of {source.entry.name}{scenario}"
             raise BadFile(f"{place}: {error.message}", error.hint) from None
 
-    def _held(self, budget: Budget, source: Source, today: date) -> Iterator[LimitCheck]:
+    def _held(self, budget: Budget, source: Source, today: date) -> Iterator[CheckedLimit]:
         """Check each limit of a budget; a single failing check where it has expired."""
         metric = read(budget.metric)
         if budget.expires and today >= budget.expires:
@@ -113,11 +113,11 @@ class BudgetRun:
         for rule, limit in budget.limits.items():
             yield self._check(asked, rule, limit)
 
-    def _expired(self, budget: Budget, source: Source, metric: Metric) -> LimitCheck:
+    def _expired(self, budget: Budget, source: Source, metric: Metric) -> CheckedLimit:
         assert budget.expires, "it is only asked of those that do"
         day = budget.expires.isoformat()
         said = f"{metric}: its budget expired on {day}; set a new date, or remove it"
-        return LimitCheck(
+        return CheckedLimit(
             source.entry.name,
             budget.scenario,
             str(metric),
@@ -133,7 +133,7 @@ class BudgetRun:
             self._line_of(budget),
         )
 
-    def _check(self, asked: BudgetCase, rule: str, limit: Limit) -> LimitCheck:
+    def _check(self, asked: BudgetCase, rule: str, limit: Limit) -> CheckedLimit:
         budget, source, metric, now, before = asked
         told = AmountFormat(metric.unit, self.units)
         if rule in RELATIVE and before.value is None:
@@ -146,7 +146,7 @@ class BudgetRun:
             said = describe(rule, limit, told, now.value, before.value, allowed)
             if warned and not beyond and budget.warn:
                 said += f", a warning from {budget.warn.text}"
-        return LimitCheck(
+        return CheckedLimit(
             source.entry.name,
             budget.scenario,
             str(metric),

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.budgets.checks import NEW_COUNT, BudgetAnswer
 from tfcalc.budgets.limit_check import AmountFormat
 from tfcalc.budgets.limits import MAX_DECREASE, MIN
 from tfcalc.budgets.lock import Key, Lock, LockRecord, record
 from tfcalc.budgets.metric import read
 from tfcalc.errors import UsageError
-from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.declared import Key as AnswerKey
+from tfcalc.report.declared import Told, integer, text
+from tfcalc.report.opening import count
+from tfcalc.report.sheet import Sheet
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import Budget
-    from tfcalc.budgets.opened import OfUpdated
     from tfcalc.budgets.run import BudgetRun
-    from tfcalc.report.sheet import Sheet
 
 NEW, RAISED, LOWERED, REMOVED, UNCHANGED = CHANGES = ("new", "raised", "lowered", "removed", "unchanged")
 
@@ -45,39 +47,47 @@ class RecordedChange(NamedTuple):
         return f"{name}: {metric} {AmountFormat(self.unit, units).change(self.before, self.after)}"
 
 
-class Updated(NamedTuple):
+def _number_of(kind: str, meaning: str) -> AnswerKey[int]:
+    """How many recorded values have changed in this way."""
+    return integer(
+        meaning,
+        lambda answer: sum(change.kind == kind for change in answer.changes),
+        Told(lambda answer: count(f"the values that are {kind} in {answer.baseline}")),
+    )
+
+
+class Updated(BudgetAnswer):
     """Answer of ``--update``: the recorded values, the file, and the changes."""
 
-    path: str
-    lock: Lock
-    changes: tuple[RecordedChange, ...]
+    form = "--update"
 
-    def opener(self) -> OfUpdated:
-        """Origins of its numbers."""
-        from tfcalc.budgets.opened import OfUpdated
+    baseline = text("the file of recorded values", lambda answer: answer.heading)
+    recorded_count = integer(
+        "values recorded",
+        lambda answer: len(answer.lock.records),
+        Told(lambda answer: count(f"the values that are recorded in {answer.baseline}")),
+    )
+    new_count = _number_of(NEW, NEW_COUNT)
+    raised_count = _number_of(RAISED, "values that are higher than before")
+    lowered_count = _number_of(LOWERED, "values that are lower")
+    removed_count = _number_of(REMOVED, "values that are no longer recorded")
+    unchanged_count = _number_of(UNCHANGED, "values that are as before")
 
-        return OfUpdated(self)
+    def __init__(self, path: str, lock: Lock, changes: tuple[RecordedChange, ...]) -> None:
+        self.path, self.lock, self.changes = path, lock, changes
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON object of the answer."""
-        found = Counter(change.kind for change in self.changes)
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "budget",
-            "baseline": self.path,
-            "recorded_count": len(self.lock.records),
-            **{f"{kind}_count": found[kind] for kind in CHANGES},
-        }
+    @property
+    def heading(self) -> str:
+        """The file of recorded values."""
+        return self.path
 
     def sheet(self) -> Sheet:
         """One line."""
-        from tfcalc.report.sheet import Sheet
-
         found = Counter(change.kind for change in self.changes)
         kinds = ", ".join(f"{found[kind]} {kind}" for kind in CHANGES if found[kind])
-        count = len(self.lock.records)
-        title = f"{self.path}: {count} value{'s' * (count != 1)} recorded" + (f" ({kinds})" if kinds else "")
-        return Sheet(title=title, columns=[], rows=[], quiet=count)
+        recorded = self.recorded_count
+        title = f"{self.path}: {recorded} value{'s' * (recorded != 1)} recorded" + (f" ({kinds})" if kinds else "")
+        return Sheet(title=title, columns=[], rows=[], quiet=recorded)
 
 
 def updated(run: BudgetRun, before: Lock | None, path: str, version: str, reason: str) -> Updated:

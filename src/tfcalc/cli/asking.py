@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from tfcalc.answers import metrics
 from tfcalc.budgets import metric
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
@@ -15,6 +14,7 @@ from tfcalc.cli.values import read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer as DeclaredAnswer
+from tfcalc.report.paths import COMMANDS
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import BudgetFile
@@ -99,7 +99,7 @@ def _is_of_another(option: Option, value: object) -> bool:
         and not readable(option, value)
         and any(
             readable(another, value)
-            for name in metrics.COMMANDS
+            for name in COMMANDS
             for another in command(name).options
             if another.name == option.name
         )

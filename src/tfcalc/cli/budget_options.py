@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tfcalc.answers.metrics import COMMANDS
 from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
 from tfcalc.cli.commands import command, every
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, keyed
+from tfcalc.report.paths import COMMANDS
 
 NOT_RUN = frozenset(("max", *(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))))
 """Options of the commands that say which model is meant, how an answer looks, or what is the most allowed."""

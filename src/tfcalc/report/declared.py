@@ -51,17 +51,27 @@ class Bound(Protocol):
         ...
 
 
+class Told(NamedTuple):
+    """An origin that a function tells of the answer, or of the record, and of the steps that lead on from the key."""
+
+    tell: Callable[..., Way | None]
+
+
 Make = Callable[[Any], Any] | Rule | Sum
 """What makes a value: a function of the answer (in a record: of what that is about), or a rule over other keys."""
-Origin = Rule | Same | Stated | Sum | Bound
+Origin = Rule | Same | Stated | Sum | Bound | Told
 """Where a number comes from."""
 
 
 class When(NamedTuple):
-    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key."""
+    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key.
+
+    If that is ``mutual``, the anchor comes together with each of them, too.
+    """
 
     holds: Callable[[Any], object]
     anchor: str = ""
+    mutual: bool = False
 
 
 class Key(Generic[T]):
@@ -93,10 +103,10 @@ class Key(Generic[T]):
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
         ruled = isinstance(make, Rule) or hasattr(make, "of")
         self.origins: tuple[Any, ...] = (*((make,) if ruled else ()), *origins)
-        self.name = ""
+        self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
-        self.name = name
+        self.attribute, self.name = name, name.removesuffix("_")  # source_ and class_ are taken without the line
 
     @overload
     def __get__(self, of: None, owner: type[Keyed]) -> Self: ...
@@ -111,7 +121,7 @@ class Key(Generic[T]):
         if self.record is not None and found is not None:
             several = self.schema["type"] == "array"
             found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
-        of.__dict__[self.name] = found  # from now on this is read
+        of.__dict__[self.attribute] = found  # from now on this is read
         return found  # type: ignore[no-any-return]
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
@@ -146,7 +156,7 @@ class Keyed:
         return self
 
     def __init_subclass__(cls, *, in_order: bool = False) -> None:
-        own = {name: key for name, key in vars(cls).items() if isinstance(key, Key)}
+        own = {key.name: key for key in vars(cls).values() if isinstance(key, Key)}
         inherited: dict[str, Key[Any]] = {}
         for base in reversed(cls.__bases__):
             inherited |= getattr(base, "keys", {})
@@ -169,7 +179,7 @@ class Keyed:
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
-        return {key.name: plain(getattr(self, key.name)) for key in self.present()}
+        return {key.name: plain(getattr(self, key.attribute)) for key in self.present()}
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """Where the number at these steps comes from: ways of which the first that makes it is told."""
@@ -178,12 +188,15 @@ class Keyed:
             return
         rest = steps[1:]
         if key.record is not None and rest:
-            held = getattr(self, key.name)
+            held = getattr(self, key.attribute)
             if isinstance(rest[0], int):
                 held, rest = held[rest[0]], rest[1:]
             yield from held.origins(rest)
         for origin in key.origins:
-            if not rest or not isinstance(origin, Rule):
+            if isinstance(origin, Told):
+                if (way := origin.tell(self, *rest)) is not None:
+                    yield way
+            elif not rest or not isinstance(origin, Rule):
                 yield origin.of(self.within) if hasattr(origin, "of") else origin
 
 
@@ -212,6 +225,7 @@ class Answer(Keyed):
         about: the answer in a sentence, for its schema.
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
+        exclusive: whether an answer has the keys of exactly one form.
         heading: the model, with what was asked of it.
     """
 
@@ -220,6 +234,7 @@ class Answer(Keyed):
     form: ClassVar[str] = ""
     stated: ClassVar[Sequence[str]] = ()
     constants: ClassVar[Mapping[str, object]] = {}
+    exclusive: ClassVar[bool] = False
 
     @property
     def heading(self) -> str:
@@ -276,13 +291,16 @@ class Entries(Mapping[str, Any]):
     def __init__(self, answer: Answer, kept: Callable[[Key[Any]], bool] | None = None) -> None:
         self.answer, self.kept = answer, kept
         self.head = answer.head() if kept is None else {}
+        self.found: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name in self.head:
             return self.head[name]
         if name not in self:
             raise KeyError(name)
-        return plain(getattr(self.answer, name))
+        if name not in self.found:
+            self.found[name] = plain(getattr(self.answer, self.answer.keys[name].attribute))
+        return self.found[name]
 
     def __contains__(self, name: object) -> bool:
         key = self.answer.keys.get(str(name))
@@ -305,7 +323,7 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
-    return value
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 # --- kinds of keys
@@ -369,3 +387,31 @@ def record(
 def shared(name: str, make: Make, *, place: int | None = None) -> Key[Any]:
     """What several answers have by one definition of schemas/shared.json: the model, the conventions."""
     return Key({"$ref": f"shared.json#/$defs/{name}"}, make, place=place)
+
+
+def integers(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[tuple[int, ...]]:
+    """Several whole numbers."""
+    return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make, *origins, when=when)
+
+
+def choice(values: Sequence[str | None], meaning: str, make: Make, *, when: When | None = None) -> Key[Any]:
+    """One of these words, or null if that is among them."""
+    return Key({"enum": list(values), "description": meaning}, make, when=when)
+
+
+def by_name(kind: str | Sequence[str], meaning: str, make: Make, *origins: Origin) -> Key[Mapping[str, Any]]:
+    """Values by names, of one or several types of JSON."""
+    schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
+    return Key(schema, make, *origins)
+
+
+def optional_record(
+    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None
+) -> Key[R | None]:
+    """An object with keys of its own, or null."""
+    return Key({"type": ["object", "null"], "description": meaning}, make, *origins, when=when, record=kind)
+
+
+def optional_number(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[int | float | None]:
+    """A number, or null."""
+    return Key({"type": ["integer", "number", "null"], "description": meaning}, make, *origins, when=when)

@@ -9,7 +9,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
-from tfcalc.report.paths import Place, Step, locate, nearest_key
+from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
     from tfcalc.report.declared import Answer
@@ -51,6 +51,11 @@ class Opened:
     def command(self) -> str:
         """The command that gives the answer."""
         return str(self.said["command"])
+
+    @property
+    def _of_one_model(self) -> bool:
+        """Whether it is an answer about one model, whose numbers are told with its definitions and the constants."""
+        return self.command in COMMANDS
 
     def open(self, keys: Sequence[str]) -> Explanation | Derivation:
         """The number at these keys. Raises as :func:`open_answer`."""
@@ -139,7 +144,7 @@ class Opened:
             names,
             value,
             way.how,
-            "; ".join(filter(None, (way.constants if hasattr(self.opener, "origins") else "", way.note))),
+            "; ".join(filter(None, (way.constants if self._of_one_model else "", way.note))),
             terms=(*terms, *others),
             formula=way.written([self._short(each) for each in terms], [self._short(each) for each in others]),
             substituted=way.written([str(each.value) for each in terms], [str(each.value) for each in others]),
@@ -160,7 +165,7 @@ class Opened:
         substituted: str = "",
     ) -> Derivation:
         model = self._model(locate(self.said, names).steps)
-        conventions = self.said.get("conventions") if hasattr(self.opener, "origins") else None
+        conventions = self.said.get("conventions") if self._of_one_model else None
         return Derivation(
             heading=getattr(self.opener, "subject", self.opener.heading),
             path=self._path(*names),

@@ -34,7 +34,17 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
+    "init": ("cli.commands.init:NewFile",),
+    "models": (
+        "cli.commands.models:ListOfModels",
+        "cli.commands.models:Presets",
+        "cli.commands.models:Supported",
+        "cli.commands.models:Trainable",
+    ),
     "overview": ("answers.overview:Overview",),
+    "quiz": ("exercises:Quiz",),
+    "shapes": ("answers.shapes:Shapes",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 

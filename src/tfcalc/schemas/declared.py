@@ -36,7 +36,7 @@ def answer_schema(base: type[Answer], forms: Sequence[type[Answer]] = ()) -> Sch
         "additionalProperties": False,
     }
     if titled := [form for form in forms if form.form]:
-        exclusive = all(form.constants for form in titled)
+        exclusive = base.exclusive or all(form.constants for form in titled)
         found["oneOf" if exclusive else "anyOf"] = [_form(form, base) for form in titled]
     if together := _together(key for each in (base, *forms) for key in each.keys.values()):
         found["dependentRequired"] = together
@@ -62,30 +62,26 @@ def _form(form: type[Answer], base: type[Answer]) -> Schema:
 
 
 def _key(key: Key[Any], base: type[Answer]) -> Schema:
-    schema = dict(key.schema)
-    if key.name == "conventions" and base.stated:
-        schema["required"] = list(base.stated)
+    if key.schema.get("$ref") == "shared.json#/$defs/conventions":
+        return {**key.schema, "required": list(base.stated)}
+    return _value(key)
+
+
+def _value(key: Key[Any]) -> Schema:
+    """The schema of a key's value."""
     if key.record is None:
-        return schema
+        return dict(key.schema)
     described = _record(key.record)
-    if schema["type"] == "array":
-        return {**schema, "items": described}
-    return {**described, "description": schema["description"]}
+    return {**key.schema, "items": described} if key.schema["type"] == "array" else {**described, **key.schema}
 
 
 def _record(record: type[Keyed]) -> Schema:
     return {
         "type": "object",
         "required": _required(record.keys.values()),
-        "properties": {name: _key_of_record(key) for name, key in record.keys.items()},
+        "properties": {name: _value(key) for name, key in record.keys.items()},
         "additionalProperties": False,
     }
-
-
-def _key_of_record(key: Key[Any]) -> Schema:
-    if key.record is None:
-        return dict(key.schema)
-    return {**key.schema, "items": _record(key.record)}
 
 
 def _together(keys: Any) -> dict[str, list[str]]:
@@ -95,4 +91,6 @@ def _together(keys: Any) -> dict[str, list[str]]:
         if key.when is not None and key.when.anchor and key.name != key.when.anchor:
             others = found.setdefault(key.when.anchor, [])
             others += [] if key.name in others else [key.name]
+            if key.when.mutual:
+                found[key.name] = [key.when.anchor]
     return found

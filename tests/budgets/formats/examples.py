@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.budgets.checks import BudgetReport, FileLine, LimitCheck
+from tfcalc.budgets.checks import BudgetReport, CheckedLimit, FileLine
 from tfcalc.budgets.limits import Limit
 
 GIB = 2**30
@@ -37,9 +37,9 @@ HOSTILE = (
 )
 
 
-def check(status: str = "failed", **other: object) -> LimitCheck:
+def check(status: str = "failed", **other: object) -> CheckedLimit:
     """A peak that doubled from 16 to 32 GiB where 24 are allowed."""
-    given = LimitCheck(
+    given = CheckedLimit(
         model="chat",
         scenario="finetune",
         metric="memory.peak_bytes",
@@ -57,7 +57,7 @@ def check(status: str = "failed", **other: object) -> LimitCheck:
     return given._replace(**other)  # type: ignore[arg-type]
 
 
-def checked(*checks: LimitCheck, notes: tuple[str, ...] = ()) -> BudgetReport:
+def checked(*checks: CheckedLimit, notes: tuple[str, ...] = ()) -> BudgetReport:
     return BudgetReport("tfcalc.toml", checks, notes)
 
 

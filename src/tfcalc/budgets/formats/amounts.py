@@ -26,7 +26,7 @@ def amounts(check: LimitCheck, units: str) -> Amounts:
 
     A change is in per cent of the first value, and empty where that is 0 or the two are equal.
     """
-    limit = None if check.limit.percent else check.limit.value
+    limit = None if check.limit_is_percent else check.limit_value
     given = {value for value in (check.base, check.value, limit) if value is not None}
     rounded = {value: _rounded(value, check.unit, units) for value in given}
     alike = len(set(rounded.values())) < len(given)
@@ -42,7 +42,7 @@ def _change(check: LimitCheck) -> str:
     if not check.base or check.value is None or check.base == check.value:
         return ""
     change = 100 * (check.value - check.base) / check.base
-    limit = check.limit.value if check.limit.percent else None
+    limit = check.limit_value if check.limit_is_percent else None
     digits = next((some for some in (1, 3) if limit is None or round(abs(change), some) != limit), MOST_DIGITS)
     return f"{change:+,.{digits}f} %"
 

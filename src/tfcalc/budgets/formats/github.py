@@ -49,8 +49,8 @@ def summarize(checked: BudgetReport, environ: Mapping[str, str]) -> None:
 
 def _annotation(check: LimitCheck) -> str:
     properties = {
-        "file": _property(reference(check.place.path)),
-        "line": str(max(check.place.line, 1)),
+        "file": _property(reference(check.path)),
+        "line": str(max(check.line, 1)),
         "title": _property(printable(f"{named(check)}: {check.status}")),
     }
     listed = ",".join(f"{key}={value}" for key, value in properties.items() if value)

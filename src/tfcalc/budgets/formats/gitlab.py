@@ -24,7 +24,7 @@ def render(checked: BudgetReport) -> str:
             "check_name": f"tfcalc-budget-{one.rule}",
             "fingerprint": one.fingerprint,
             "severity": SEVERITIES[one.check.status],
-            "location": {"path": reference(one.check.place.path), "lines": {"begin": max(one.check.place.line, 1)}},
+            "location": {"path": reference(one.check.path), "lines": {"begin": max(one.check.line, 1)}},
         }
         for one in findings(checked)
     ]

@@ -70,9 +70,9 @@ def _details(check: LimitCheck, units: str) -> str:
         "metric": check.metric,
         "before": " ".join(filter(None, (told.before, check.base_name and f"({check.base_name})"))),
         "after": " ".join(filter(None, (told.after, told.change and f"({told.change})"))),
-        "limit": f"{check.rule} {check.limit.text}",
+        "limit": f"{check.rule} {check.limit}",
         "why": check.why,
-        "at": f"{reference(check.place.path)}:{max(check.place.line, 1)}",
+        "at": f"{reference(check.path)}:{max(check.line, 1)}",
     }
     return "\n".join(f"{key}: {printable(value)}" for key, value in lines.items() if value)
 

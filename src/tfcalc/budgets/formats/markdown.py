@@ -63,7 +63,7 @@ def _cells(check: LimitCheck, units: str) -> dict[str, str]:
         "metric": code(check.metric),
         "before": text(given.before),
         "after": text(given.after + (f" ({given.change})" if given.change else "")),
-        "limit": code(f"{check.rule} {check.limit.text}"),
+        "limit": code(f"{check.rule} {check.limit}"),
         "why": text(printable(check.why)),
     }
 
@@ -75,7 +75,7 @@ def _row(cells: list[str]) -> str:
 def _folded(checks: list[LimitCheck], units: str) -> str:
     items = ", ".join(
         f"{code(check.model)} {code(check.metric)} {text(amounts(check, units).after)} "
-        f"({code(f'{check.rule} {check.limit.text}')})"
+        f"({code(f'{check.rule} {check.limit}')})"
         for check in checks
     )
     return f"<details><summary>{len(checks)} passed</summary>\n\n{items}\n\n</details>"

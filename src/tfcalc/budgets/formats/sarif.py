@@ -56,8 +56,8 @@ def _result(one: Finding) -> dict[str, object]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": uri(check.place.path)},
-                    "region": {"startLine": max(check.place.line, 1)},
+                    "artifactLocation": {"uri": uri(check.path)},
+                    "region": {"startLine": max(check.line, 1)},
                 }
             }
         ],

@@ -109,7 +109,9 @@ def _checked(settings: Settings, file: BudgetFile) -> BudgetReport:
     if not run.models:
         only = settings.get("only")
         raise UsageError(f"--model {quoted(only)} matches none of [models]", nearest(only, file.models))
-    return run.checked(_today(settings))._replace(ask=partial(_asked, run))
+    report = run.checked(_today(settings))
+    report.ask = partial(_asked, run)
+    return report
 
 
 def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable:

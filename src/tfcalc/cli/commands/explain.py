@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.answers.explain import COUNTS, explain_part
-from tfcalc.answers.metrics import COMMANDS
 from tfcalc.answers.question import QUANTITIES, number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
@@ -16,6 +15,7 @@ from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.report.paths import COMMANDS
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
@@ -12,8 +12,8 @@ from tfcalc.cli.output import STANDARD_OUTPUT, deliver, show
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.printable import quoted
-from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.opening import OfTable, count
+from tfcalc.report.declared import Answer, integer, text, texts
+from tfcalc.report.opening import count
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.settings_file import OWN, SHARED, existing_folder, find
 
@@ -29,37 +29,32 @@ OUTPUT = Option(
 FORCE = Option("force", ("--force",), "replace the file if it exists", switch=True, typed="--force", replaces_file=True)
 
 
-class Written(NamedTuple):
-    """The text of a file of budgets, and what is in it."""
+class NewFile(Answer):
+    """A file of budgets: its name, its text, and the models in it."""
 
-    file: str
-    text: str
-    models: tuple[Modelled, ...]
+    command, about = "init", "What was written: a file of budgets, for the configs below the folder."
+
+    file = text("the file that was written", lambda answer: answer.heading)
+    models = texts("the names of its models", lambda answer: [model.entry.name for model in answer.measured])
+    budget_count = integer(
+        "its budgets",
+        lambda answer: sum(len(model.values) for model in answer.measured),
+        count("the limits in the file"),
+    )
+
+    def __init__(self, file: str, text: str, measured: tuple[Modelled, ...]) -> None:
+        self.name, self.text, self.measured = file, text, measured
 
     @property
-    def budgets(self) -> int:
-        """How many limits there are."""
-        return sum(len(model.values) for model in self.models)
-
-    def opener(self) -> OfTable:
-        """Where its numbers come from."""
-        return OfTable(self.file, {"budget_count": count("the limits in the file")})
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "init",
-            "file": self.file,
-            "models": [model.entry.name for model in self.models],
-            "budget_count": self.budgets,
-        }
+    def heading(self) -> str:
+        """The name of the file."""
+        return self.name
 
     @property
     def line(self) -> str:
         """What was written, and what comes next."""
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
-        budgets = "1 budget" if self.budgets == 1 else f"{self.budgets} budgets"
+        budgets = "1 budget" if self.budget_count == 1 else f"{self.budget_count} budgets"
         return f"{self.file} has {models} and {budgets}; next: tfcalc budget"
 
     def sheet(self) -> Sheet:
@@ -75,14 +70,14 @@ class Written(NamedTuple):
             ],
             rows=[
                 [model.entry.name, one.scenario, one.metric, Bytes(one.value) if one.in_bytes else one.value, one.limit]
-                for model in self.models
+                for model in self.measured
                 for one in model.values
             ],
             quiet=self.file,
         )
 
 
-def answer(settings: Settings) -> Written:
+def answer(settings: Settings) -> NewFile:
     """A file for the configs below this folder, if it may be written."""
     target, folder = settings.get("output", OWN), existing_folder()
     if target == STANDARD_OUTPUT:
@@ -91,7 +86,7 @@ def answer(settings: Settings) -> Written:
         _check_free(Path(target))
     beside = folder if target == STANDARD_OUTPUT else Path(target).absolute().parent
     text, models = _starter(folder, beside, ascii_only=settings.get("ascii", False))
-    return Written(target, text, models)
+    return NewFile(target, text, models)
 
 
 def _check_free(target: Path) -> None:
@@ -148,7 +143,7 @@ def _measured(source: Source, ask: Ask) -> Modelled | str:
     return Modelled(source.entry, tuple(values))
 
 
-def write(found: Written, settings: Settings) -> None:
+def write(found: NewFile, settings: Settings) -> None:
     """The file, and a line that says so; or the file alone, to the standard output."""
     deliver(found.text.removesuffix("\n"), settings.with_values(output=found.file))
     if found.file == STANDARD_OUTPUT:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
 
 from tfcalc import catalog
 from tfcalc.answers.question import Question
@@ -13,13 +12,9 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.model_names import alike, listed, spelled
 from tfcalc.printable import quoted
-from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.opening import OfTable, Opener, Way, count, given
-from tfcalc.report.paths import Step
+from tfcalc.report.declared import Answer, Record, Told, by_name, integer, optional, records, text, texts
+from tfcalc.report.opening import count, given
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
-
-if TYPE_CHECKING:
-    from tfcalc.report.answer import Answer
 
 COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
 WORD = Option("word", (), "only the presets with this in their names", argument=True)
@@ -27,11 +22,54 @@ LISTS = ("supported", "trainable")
 """What lists model types, and not presets."""
 
 
-class Models(NamedTuple):
-    """The presets with their sizes, or with their ``sources``."""
+class ListOfModels(Answer):
+    """A list of models, or of model types."""
 
-    rows: list[catalog.ListedPreset]
-    with_sources: bool = False
+    command = "models"
+    about = (
+        "The presets (the default), the model types that are read (--supported), or those with training memory "
+        "(--trainable)."
+    )
+    exclusive = True
+
+
+class Preset(Record):
+    """A preset with its sizes, and their sources."""
+
+    name = text("the name to ask for", lambda row: row.name)
+    family = text("model_type", lambda row: row.family)
+    total_params = integer(
+        "parameters",
+        lambda row: row.total_params,
+        Told(lambda one: Question("params", catalog.load(one.name), called=one.name).number("total_params")),
+    )
+    context = optional(
+        "longest context, in tokens; null where it has none",
+        lambda row: row.context,
+        Told(lambda one: given(f"the longest sequence, by the config of {one.name}")),
+    )
+    dtype = text("number format of the checkpoint", lambda row: row.dtype)
+    repository = text("its id on the Hub; empty where it has none", lambda row: row.repository)
+    source_ = text("where its sizes are from", lambda row: catalog.preset(row.name).source)
+    sources = by_name(
+        "string", "where its other figures are from, by figure", lambda row: catalog.preset(row.name).sources
+    )
+
+
+class Presets(ListOfModels):
+    """The presets with their sizes, or with their sources."""
+
+    form = "presets"
+
+    models = records(Preset, "the presets", lambda answer: answer.rows)
+
+    def __init__(self, rows: list[catalog.ListedPreset], *, with_sources: bool = False) -> None:
+        self.rows, self.with_sources = rows, with_sources
+
+    @property
+    def heading(self) -> str:
+        """How many there are."""
+        return f"{len(self.rows)} models"
 
     def sheet(self) -> Sheet:
         """A row per model."""
@@ -64,73 +102,35 @@ class Models(NamedTuple):
             Column("repository", numeric=False, spare=1),
             Column("sources", numeric=False, folds=True),
         ]
-        others = (
-            "; ".join([preset.source, *(f"{name}: {where}" for name, where in preset.sources.items())])
-            for preset in self._presets()
-        )
-        return columns, [[row.name, row.repository, where] for row, where in zip(self.rows, others, strict=True)]
-
-    def _presets(self) -> Iterator[catalog.Preset]:
-        return (catalog.preset(row.name) for row in self.rows)
-
-    def opener(self) -> OfPresets:
-        """Where its numbers come from."""
-        return OfPresets(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        stated = ({"source": preset.source, "sources": preset.sources} for preset in self._presets())
-        rows = [row._asdict() | where for row, where in zip(self.rows, stated, strict=True)]
-        return {"schema_version": SCHEMA_VERSION, "command": "models", "models": rows}
+        return columns, [
+            [
+                one.name,
+                one.repository,
+                "; ".join([one.source_, *(f"{name}: {where}" for name, where in one.sources.items())]),
+            ]
+            for one in self.models
+        ]
 
 
-class OfPresets(Opener):
-    """A preset's parameters are those that tfcalc counts of it."""
-
-    def __init__(self, answer: Models) -> None:
-        self.answer = answer
-        self.heading = f"{len(answer.rows)} models"
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a preset's parameters, or of its longest sequence."""
-        match steps:
-            case ("models", int(place), "total_params"):
-                name = self.answer.rows[place].name
-                return Question("params", catalog.load(name), called=name).number("total_params")
-            case ("models", int(place), "context"):
-                return given(f"the longest sequence, by the config of {self.answer.rows[place].name}")
-        return None
-
-
-class Trainable(NamedTuple):
-    """The model types whose training memory is answered."""
-
-    known: tuple[str, ...]
-
-    def sheet(self) -> Sheet:
-        """A row per model type."""
-        return Sheet(
-            title=f"training memory is supported for {len(self.known)} model types",
-            columns=[Column("model_type", numeric=False)],
-            rows=[[name] for name in self.known],
-            quiet="\n".join(self.known),
-        )
-
-    def opener(self) -> OfTable:
-        """Where its numbers come from."""
-        return OfTable("training memory", {"trainable_count": count("the model types that are listed")})
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        counted = {"trainable_count": len(self.known), "trainable": list(self.known)}
-        return {"schema_version": SCHEMA_VERSION, "command": "models", **counted}
-
-
-class Supported(NamedTuple):
+class Supported(ListOfModels):
     """The model types that a config.json may have, and those of transformers' text models that are missing."""
 
-    known: list[str]
-    missing: list[str]
+    form = "--supported"
+    heading = "model types"
+
+    supported_count = integer(
+        "how many model types there are",
+        lambda answer: len(answer.supported),
+        count("the model types that are listed"),
+    )
+    supported = texts("the model types of a config.json that are read", lambda answer: answer.known)
+    missing = texts(
+        "text model types of transformers that are not",
+        lambda answer: [name for name in answer.wanted if name not in answer.known],
+    )
+
+    def __init__(self, known: Sequence[str], wanted: Sequence[str]) -> None:
+        self.known, self.wanted = known, wanted
 
     def sheet(self) -> Sheet:
         """A row per model type."""
@@ -138,29 +138,39 @@ class Supported(NamedTuple):
             f"text model types of transformers that are not supported ({len(self.missing)}): {', '.join(self.missing)}"
         )
         return Sheet(
-            title=f"{len(self.known)} model types",
+            title=f"{self.supported_count} model types",
             columns=[Column("model_type", numeric=False)],
-            rows=[[name] for name in self.known],
-            quiet="\n".join(self.known),
+            rows=[[name] for name in self.supported],
+            quiet="\n".join(self.supported),
             notes=[lacking if self.missing else "all text model types of transformers are supported"],
         )
 
-    def opener(self) -> OfTable:
-        """Where its numbers come from."""
-        return OfTable("model types", {"supported_count": count("the model types that are listed")})
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "models",
-            "supported_count": len(self.known),
-            "supported": self.known,
-            "missing": self.missing,
-        }
+class Trainable(ListOfModels):
+    """The model types whose training memory is answered."""
+
+    form = "--trainable"
+    heading = "training memory"
+
+    trainable_count = integer(
+        "how many of them there are", lambda answer: len(answer.trainable), count("the model types that are listed")
+    )
+    trainable = texts("the model types with training memory", lambda answer: answer.known)
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = known
+
+    def sheet(self) -> Sheet:
+        """A row per model type."""
+        return Sheet(
+            title=f"training memory is supported for {self.trainable_count} model types",
+            columns=[Column("model_type", numeric=False)],
+            rows=[[name] for name in self.trainable],
+            quiet="\n".join(self.trainable),
+        )
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> ListOfModels:
     """The list that was asked for."""
     types, presets = settings.choose(*LISTS), [name for name in ("family", "sources") if settings.get(name)]
     if types:
@@ -175,15 +185,20 @@ def answer(settings: Settings) -> Answer:
         )
         raise UsageError(fact, "leave one of them out")
     if settings.get("supported"):
-        return _supported()
+        from tfcalc.configs.declared import model_types
+        from tfcalc.configs.family import wanted
+
+        return Supported(model_types(), wanted())
     if settings.get("trainable"):
-        return _trainable()
+        from tfcalc.training.measured import trainable
+
+        return Trainable(trainable())
     return _models(
         family.lower() if family else None, settings.get("word", ""), with_sources=bool(settings.get("sources"))
     )
 
 
-def _models(family: str | None, word: str, *, with_sources: bool) -> Models:
+def _models(family: str | None, word: str, *, with_sources: bool) -> Presets:
     rows = [catalog.index()[name] for name in catalog.names()]
     known = {row.family for row in rows}
     if family is not None and family not in known:
@@ -194,21 +209,7 @@ def _models(family: str | None, word: str, *, with_sources: bool) -> Models:
         remedy = f"did you mean {listed(near)}?" if near else "tfcalc models lists all"
         of_family = f" of family {quoted(family)}" if family else ""
         raise UsageError(f"no preset{of_family} has {quoted(word)} in its name", remedy)
-    return Models(found, with_sources)
-
-
-def _trainable() -> Trainable:
-    from tfcalc.training.measured import trainable
-
-    return Trainable(trainable())
-
-
-def _supported() -> Supported:
-    from tfcalc.configs.declared import model_types
-    from tfcalc.configs.family import wanted
-
-    known = model_types()
-    return Supported(known, [name for name in wanted() if name not in known])
+    return Presets(found, with_sources=with_sources)
 
 
 COMMAND = Command(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from tfcalc.answers.metrics import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.answers.question import levels
 from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.opened import open_answer
+from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.report.paths import dotted
 
 if TYPE_CHECKING:

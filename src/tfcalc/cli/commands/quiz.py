@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.cli.commands import Command
@@ -12,7 +11,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.quizzed import Quiz
+    from tfcalc.exercises import Quiz
     from tfcalc.report.answer import Answer
 
 EXERCISE = Option("exercise", (), "the number of one exercise", argument=True)
@@ -32,13 +31,16 @@ def answer(settings: Settings) -> Quiz:
     seed, topic, place = settings.get("seed", 1), settings.get("topic", ""), settings.get("exercise")
     if place is None:
         found = quiz(seed, settings.get("number", 5), topic)
-        return replace(found, shown=settings.get("answers", False) or settings.get("format") == "markdown")
+        found.shown = settings.get("answers", False) or settings.get("format") == "markdown"
+        return found
     if not (place.isascii() and place.isdigit() and int(place[:9])):
         raise UsageError(f"{quoted(place)} is no number of an exercise", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
     settings.refuse(["number"], "with one exercise", {})
     given = settings.get("answer")
     if given is None:
-        return replace(drawn(seed, int(place[:9]), topic), shown=settings.get("answers", False))
+        found = drawn(seed, int(place[:9]), topic)
+        found.shown = settings.get("answers", False)
+        return found
     settings.refuse(["answers"], "beside an answer", {})
     return grade(seed, int(place[:9]), given, topic)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.shapes import shapes
+from tfcalc.answers.shapes import shapes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.formula import TARGET, aimed
 from tfcalc.cli.idle import OF_PART, refuse_idle_in_flops, refuse_idle_on
@@ -13,8 +13,8 @@ from tfcalc.cli.settings import Settings
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
+    from tfcalc.answers.shapes import Shapes
     from tfcalc.report.answer import Answer
-    from tfcalc.report.shapes import Shapes
 
 
 def answer(settings: Settings) -> Answer:
