@@ -33,7 +33,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.defaults import compute_dtype
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
-from tfcalc.report.declared import HEAD, Answer, Key, Record, integer, number, optional, record, shared, text
+from tfcalc.report.declared import HEAD, Answer, Key, Record, by_name, integer, number, optional, record, shared, text
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
@@ -130,7 +130,6 @@ class CommandOpened(NamedTuple):
             note=what,
             model=dict(overview.model),
             conventions=dict(overview.conventions),
-            legend={},
         )
 
 
@@ -152,12 +151,6 @@ def cards(of: str) -> Key[list[str] | None]:
         "description": f"accelerators that hold {of}_bytes",
     }
     return Key(schema, lambda overview: [gpu.name for gpu in overview.gpus[of]()] if of in overview.gpus else None)
-
-
-def by_name(kind: str, meaning: str, make: Any, *origins: Any) -> Key[dict[str, Any]]:
-    """Values by names."""
-    schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
-    return Key(schema, make, *origins)
 
 
 class Overview(Answer):

@@ -7,6 +7,9 @@
 
 From this line follow the attribute (``answer.total_params``: found when it is read, once), the JSON, its JSON Schema,
 what ``explain`` says of the number, and the metrics that budgets know.
+
+In a dataclass a key that is annotated is handed in, as any field is: ``given: Key[str] = text("as it was written")``.
+A key that Python has another use for ends with an underscore there, and without one in the JSON: ``for_``.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+from tfcalc.core.notation import write
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from tfcalc.report.sheet import Sheet
 
 T = TypeVar("T")
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="Keyed")
 
 SCHEMA_VERSION = 1
 """Of the JSON: within it keys are added, and none is removed, renamed or retyped."""
@@ -57,11 +62,20 @@ Origin = Rule | Same | Stated | Sum | Bound
 """Where a number comes from."""
 
 
+def handed_in(answer: Any) -> Any:
+    """Of a key whose value is given when its answer is made."""
+    raise AttributeError(f"{type(answer).__name__} was made without one of its keys")
+
+
 class When(NamedTuple):
-    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key."""
+    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key.
+
+    ``form`` is the form of the answer that has it, in words for its schema.
+    """
 
     holds: Callable[[Any], object]
     anchor: str = ""
+    form: str = ""
 
 
 class Key(Generic[T]):
@@ -74,6 +88,8 @@ class Key(Generic[T]):
         when: when an answer has it, if not always.
         record: what kind of objects it holds.
         place: its place in the JSON.
+
+    Its ``name`` is that in the JSON, ``attribute`` that in Python.
     """
 
     def __init__(
@@ -82,18 +98,22 @@ class Key(Generic[T]):
         make: Make,
         *origins: Origin,
         when: When | None = None,
-        record: type[Record] | None = None,
+        record: type[Keyed] | None = None,
         place: int | None = None,
     ) -> None:
         self.schema, self.make, self.when, self.record = schema, make, when, record
         comes_with = when is not None and when.anchor
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
         ruled = isinstance(make, Rule) or hasattr(make, "of")
-        self.origins: tuple[Any, ...] = (*((make,) if ruled else ()), *origins)
-        self.name = ""
+        self.origins: tuple[Any, ...] = tuple(map(_with_constants, (*((make,) if ruled else ()), *origins)))
+        self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
-        self.name = name
+        self.name, self.attribute = name.removesuffix("_"), name
+
+    if TYPE_CHECKING:  # there is none: a value that is handed in stands in the place of the key from then on
+
+        def __set__(self, of: Keyed, value: T) -> None: ...
 
     @overload
     def __get__(self, of: None, owner: type[Keyed]) -> Self: ...
@@ -103,12 +123,15 @@ class Key(Generic[T]):
 
     def __get__(self, of: Keyed | None, owner: type[Keyed]) -> Self | T:
         if of is None:
+            if self.make is handed_in:  # so that dataclasses see a field without a default
+                raise AttributeError(self.attribute)
             return self
         found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
         if self.record is not None and found is not None:
             several = self.schema["type"] == "array"
-            found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
-        of.__dict__[self.name] = found  # from now on this is read
+            kind: Any = self.record
+            found = tuple(kind(each, of.within) for each in found) if several else kind(found, of.within)
+        of.__dict__[self.attribute] = found  # from now on this is read
         return found  # type: ignore[no-any-return]
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
@@ -143,7 +166,7 @@ class Keyed:
         return self
 
     def __init_subclass__(cls, *, in_order: bool = False) -> None:
-        own = {name: key for name, key in vars(cls).items() if isinstance(key, Key)}
+        own = {key.name: key for key in vars(cls).values() if isinstance(key, Key)}
         inherited: dict[str, Key[Any]] = {}
         for base in reversed(cls.__bases__):
             inherited |= getattr(base, "keys", {})
@@ -158,7 +181,8 @@ class Keyed:
         """The value of a key of the answer; of a name that begins with a dot, of a key beside it."""
         if isinstance(name, Constant):
             return name.value
-        return getattr(self, name[1:]) if name.startswith(".") else getattr(self.within, name)
+        of, name = (self, name[1:]) if name.startswith(".") else (self.within, name)
+        return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
     def at(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
@@ -166,7 +190,7 @@ class Keyed:
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
-        return {key.name: plain(getattr(self, key.name)) for key in self.present()}
+        return {key.name: plain(getattr(self, key.attribute)) for key in self.present()}
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """Where the number at these steps comes from: ways of which the first that makes it is told."""
@@ -175,7 +199,7 @@ class Keyed:
             return
         rest = steps[1:]
         if key.record is not None and rest:
-            held = getattr(self, key.name)
+            held = getattr(self, key.attribute)
             if isinstance(rest[0], int):
                 held, rest = held[rest[0]], rest[1:]
             yield from held.origins(rest)
@@ -208,6 +232,7 @@ class Answer(Keyed):
         command: the command that gives the same answer.
         about: the answer in a sentence, for its schema.
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
+        exclusive: whether an answer has one of its forms, and no other.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         heading: the model, with what was asked of it.
     """
@@ -215,6 +240,7 @@ class Answer(Keyed):
     command: ClassVar[str] = ""
     about: ClassVar[str] = ""
     form: ClassVar[str] = ""
+    exclusive: ClassVar[bool] = False
     stated: ClassVar[Sequence[str]] = ()
     constants: ClassVar[Mapping[str, object]] = {}
 
@@ -279,7 +305,7 @@ class Entries(Mapping[str, Any]):
             return self.head[name]
         if name not in self:
             raise KeyError(name)
-        return plain(getattr(self.answer, name))
+        return plain(getattr(self.answer, self.answer.keys[name].attribute))
 
     def __contains__(self, name: object) -> bool:
         key = self.answer.keys.get(str(name))
@@ -296,66 +322,111 @@ class Entries(Mapping[str, Any]):
         return (self.kept is None or self.kept(key)) and key.holds(self.answer)
 
 
+def _with_constants(origin: Any) -> Any:
+    """A rule says in its note what its constants are."""
+    if not isinstance(origin, Rule):
+        return origin
+    return origin._replace(note="; ".join(filter(None, (origin.constants, origin.note))))
+
+
 def plain(value: Any) -> Any:
-    """A value as JSON has it: records as objects, tuples as lists."""
-    if isinstance(value, Record):
+    """A value as JSON has it: records as objects, tuples as lists, closed forms as text."""
+    if isinstance(value, Keyed):
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
+    if isinstance(value, Polynomial):
+        return write(value)
     return value
 
 
 # --- kinds of keys
 
 
-def integer(meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None) -> Key[int]:
+def integer(
+    meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None, place: int | None = None
+) -> Key[int]:
     """An exact whole number; its unit is the end of its key."""
     return Key({"type": "integer", "description": meaning}, make, *origins, when=when, place=place)
 
 
 def optional(
-    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None, place: int | None = None
 ) -> Key[int | None]:
     """A whole number, or null."""
     return Key({"type": ["integer", "null"], "description": meaning}, make, *origins, when=when, place=place)
 
 
 def number(
-    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None, place: int | None = None
 ) -> Key[float]:
     """A number that is divided or measured."""
     return Key({"type": "number", "description": meaning}, make, *origins, when=when, place=place)
 
 
-def text(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[str]:
+def text(meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None) -> Key[str]:
     """Words."""
     return Key({"type": "string", "description": meaning}, make, when=when, place=place)
 
 
-def texts(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[Sequence[str]]:
+def texts(
+    meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None
+) -> Key[Sequence[str]]:
     """Several lines of words."""
     return Key({"type": "array", "items": {"type": "string"}, "description": meaning}, make, when=when, place=place)
 
 
-def boolean(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[bool]:
+def boolean(meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None) -> Key[bool]:
     """Yes or no."""
     return Key({"type": "boolean", "description": meaning}, make, when=when, place=place)
 
 
 def records(
-    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    kind: type[R],
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[tuple[R, ...]]:
     """A list of objects with keys of their own."""
     return Key({"type": "array", "description": meaning}, make, *origins, when=when, record=kind, place=place)
 
 
 def record(
-    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    kind: type[R],
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[R]:
     """An object with keys of its own."""
     return Key({"type": "object", "description": meaning}, make, *origins, when=when, record=kind, place=place)
 
 
-def shared(name: str, make: Make, *, place: int | None = None) -> Key[Any]:
+def shared(name: str, make: Make = handed_in, *, place: int | None = None) -> Key[Any]:
     """What several answers have by one definition of schemas/shared.json: the model, the conventions."""
     return Key({"$ref": f"shared.json#/$defs/{name}"}, make, place=place)
+
+
+def choice(values: Sequence[str], meaning: str, make: Make = handed_in, *, typed: bool = True) -> Key[str]:
+    """One of these words; ``typed`` where its schema says the type, too."""
+    kind = {"type": "string"} if typed else {}
+    return Key({"enum": list(values), **kind, "description": meaning}, make)
+
+
+def integers(meaning: str, make: Make = handed_in) -> Key[Sequence[int]]:
+    """Several whole numbers."""
+    return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make)
+
+
+def by_name(kind: str, meaning: str, make: Make = handed_in, *origins: Origin) -> Key[Mapping[str, Any]]:
+    """Values by names."""
+    schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
+    return Key(schema, make, *origins)
+
+
+def some_conventions(make: Make = handed_in) -> Key[Mapping[str, object]]:
+    """The definitions that bear on a question, of which none is always among them."""
+    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make)

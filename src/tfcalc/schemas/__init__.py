@@ -32,6 +32,11 @@ DECLARED = {
         "answers.serving_memory:ServingMemory",
     ),
     "overview": ("answers.overview:Overview",),
+    "explain": (
+        "report.explanation:Explained",
+        "report.derivation:Derivation",
+        "report.explanation:Explanation",
+    ),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 
