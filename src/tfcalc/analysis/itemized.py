@@ -109,6 +109,7 @@ def laid_out(
         formula=closed,
         sizes={letter: str(size) for letter, size in sizes.items()},
         answer=answer,
+        order=None,
         legend=legend(closed.free_symbols, tree.model, tree.run)
         | {letter: meaning for letter, meaning in tree.letters.items() if letter in closed.free_symbols},
         model=tree.model.described(),

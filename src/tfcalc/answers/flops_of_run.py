@@ -244,10 +244,11 @@ class FlopsOfRun(Flops):
         key = str(steps[0])
         if self.tuned and key.startswith("six_nd") and key.endswith("_flops"):
             frozen = 4 * getattr(self, key.replace("_flops", "_params")) * self.training_tokens
-            yield total(
+            made = total(
                 Constant(frozen, "4ND: each of N forward, and backward to its input"),
                 Constant(getattr(self, key) - frozen, "2TD: T are trained"),
             )
+            yield made._replace(note=made.constants)
 
 
 def flops_of_run(

@@ -178,7 +178,6 @@ class OtherQuestion(NamedTuple):
             note=f"total_bytes of {self.what}",
             model=dict(self.memory.model),
             conventions=dict(self.memory.conventions),
-            legend={},
         )
 
 

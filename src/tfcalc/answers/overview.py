@@ -122,7 +122,6 @@ class CommandOpened(NamedTuple):
             note=what,
             model=dict(overview.model),
             conventions=dict(overview.conventions),
-            legend={},
         )
 
 

@@ -7,6 +7,9 @@
 
 From this line follow the attribute (``answer.total_params``: found when it is read, once), the JSON, its JSON Schema,
 what ``explain`` says of the number, and the metrics that budgets know.
+
+In a dataclass a key that is annotated is handed in, as any field is: ``given: Key[str] = text("as it was written")``.
+A key that Python has another use for ends with an underscore there, and without one in the JSON: ``for_``.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+from tfcalc.core.notation import write
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from tfcalc.report.sheet import Sheet
 
 T = TypeVar("T")
-R = TypeVar("R", bound="Record")
+R = TypeVar("R", bound="Keyed")
 
 SCHEMA_VERSION = 1
 """Of the JSON: within it keys are added, and none is removed, renamed or retyped."""
@@ -63,15 +68,22 @@ Origin = Rule | Same | Stated | Sum | Bound | Told
 """Where a number comes from."""
 
 
+def handed_in(answer: Any) -> Any:
+    """Of a key whose value is given when its answer is made."""
+    raise AttributeError(f"{type(answer).__name__} was made without one of its keys")
+
+
 class When(NamedTuple):
     """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key.
 
     If that is ``mutual``, the anchor comes together with each of them, too.
+    ``form`` is the form of the answer that has it, in words for its schema.
     """
 
     holds: Callable[[Any], object]
     anchor: str = ""
     mutual: bool = False
+    form: str = ""
 
 
 class Key(Generic[T]):
@@ -85,6 +97,8 @@ class Key(Generic[T]):
         record: what kind of objects it holds.
         place: its place in the JSON.
         label: what people call it, if they are told it in a line below the table.
+
+    Its ``name`` is that in the JSON, ``attribute`` that in Python.
     """
 
     def __init__(
@@ -93,7 +107,7 @@ class Key(Generic[T]):
         make: Make,
         *origins: Origin,
         when: When | None = None,
-        record: type[Record] | None = None,
+        record: type[Keyed] | None = None,
         place: int | None = None,
         label: str = "",
     ) -> None:
@@ -102,11 +116,15 @@ class Key(Generic[T]):
         comes_with = when is not None and when.anchor
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
         ruled = isinstance(make, Rule) or hasattr(make, "of")
-        self.origins: tuple[Any, ...] = (*((make,) if ruled else ()), *origins)
+        self.origins: tuple[Any, ...] = tuple(map(_with_constants, (*((make,) if ruled else ()), *origins)))
         self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
-        self.attribute, self.name = name, name.removesuffix("_")  # source_ and class_ are taken without the line
+        self.name, self.attribute = name.removesuffix("_"), name
+
+    if TYPE_CHECKING:  # there is none: a value that is handed in stands in the place of the key from then on
+
+        def __set__(self, of: Keyed, value: T) -> None: ...
 
     @overload
     def __get__(self, of: None, owner: type[Keyed]) -> Self: ...
@@ -116,11 +134,14 @@ class Key(Generic[T]):
 
     def __get__(self, of: Keyed | None, owner: type[Keyed]) -> Self | T:
         if of is None:
+            if self.make is handed_in:  # so that dataclasses see a field without a default
+                raise AttributeError(self.attribute)
             return self
         found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
         if self.record is not None and found is not None:
             several = self.schema["type"] == "array"
-            found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
+            kind: Any = self.record
+            found = tuple(kind(each, of.within) for each in found) if several else kind(found, of.within)
         of.__dict__[self.attribute] = found  # from now on this is read
         return found  # type: ignore[no-any-return]
 
@@ -171,7 +192,8 @@ class Keyed:
         """The value of a key of the answer; of a name that begins with a dot, of a key beside it."""
         if isinstance(name, Constant):
             return name.value
-        return getattr(self, name[1:]) if name.startswith(".") else getattr(self.within, name)
+        of, name = (self, name[1:]) if name.startswith(".") else (self.within, name)
+        return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
     def at(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
@@ -317,12 +339,21 @@ class Entries(Mapping[str, Any]):
         return (self.kept is None or self.kept(key)) and key.holds(self.answer)
 
 
+def _with_constants(origin: Any) -> Any:
+    """A rule says in its note what its constants are."""
+    if not isinstance(origin, Rule):
+        return origin
+    return origin._replace(note="; ".join(filter(None, (origin.constants, origin.note))))
+
+
 def plain(value: Any) -> Any:
-    """A value as JSON has it: records as objects, tuples as lists."""
-    if isinstance(value, Record):
+    """A value as JSON has it: records as objects, tuples as lists, closed forms as text."""
+    if isinstance(value, Keyed):
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
+    if isinstance(value, Polynomial):
+        return write(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -331,7 +362,7 @@ def plain(value: Any) -> Any:
 
 def integer(
     meaning: str,
-    make: Make,
+    make: Make = handed_in,
     *origins: Origin,
     when: When | None = None,
     place: int | None = None,
@@ -342,64 +373,86 @@ def integer(
 
 
 def optional(
-    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None, place: int | None = None
 ) -> Key[int | None]:
     """A whole number, or null."""
     return Key({"type": ["integer", "null"], "description": meaning}, make, *origins, when=when, place=place)
 
 
 def number(
-    meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None, place: int | None = None
 ) -> Key[float]:
     """A number that is divided or measured."""
     return Key({"type": "number", "description": meaning}, make, *origins, when=when, place=place)
 
 
-def text(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[str]:
+def text(meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None) -> Key[str]:
     """Words."""
     return Key({"type": "string", "description": meaning}, make, when=when, place=place)
 
 
-def texts(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[Sequence[str]]:
+def texts(
+    meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None
+) -> Key[Sequence[str]]:
     """Several lines of words."""
     return Key({"type": "array", "items": {"type": "string"}, "description": meaning}, make, when=when, place=place)
 
 
-def boolean(meaning: str, make: Make, *, when: When | None = None, place: int | None = None) -> Key[bool]:
+def boolean(meaning: str, make: Make = handed_in, *, when: When | None = None, place: int | None = None) -> Key[bool]:
     """Yes or no."""
     return Key({"type": "boolean", "description": meaning}, make, when=when, place=place)
 
 
 def records(
-    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    kind: type[R],
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[tuple[R, ...]]:
     """A list of objects with keys of their own."""
     return Key({"type": "array", "description": meaning}, make, *origins, when=when, record=kind, place=place)
 
 
 def record(
-    kind: type[R], meaning: str, make: Make, *origins: Origin, when: When | None = None, place: int | None = None
+    kind: type[R],
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[R]:
     """An object with keys of its own."""
     return Key({"type": "object", "description": meaning}, make, *origins, when=when, record=kind, place=place)
 
 
-def shared(name: str, make: Make, *, place: int | None = None) -> Key[Any]:
+def shared(name: str, make: Make = handed_in, *, place: int | None = None) -> Key[Any]:
     """What several answers have by one definition of schemas/shared.json: the model, the conventions."""
     return Key({"$ref": f"shared.json#/$defs/{name}"}, make, place=place)
 
 
-def integers(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[tuple[int, ...]]:
+def integers(meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None) -> Key[tuple[int, ...]]:
     """Several whole numbers."""
     return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make, *origins, when=when)
 
 
-def choice(values: Sequence[str | None], meaning: str, make: Make, *, when: When | None = None) -> Key[Any]:
-    """One of these words, or null if that is among them."""
-    return Key({"enum": list(values), "description": meaning}, make, when=when)
+def choice(
+    values: Sequence[str | None],
+    meaning: str,
+    make: Make = handed_in,
+    *,
+    typed: bool = False,
+    when: When | None = None,
+) -> Key[Any]:
+    """One of these words, or null if that is among them; ``typed`` where its schema says the type, too."""
+    kind = {"type": "string"} if typed else {}
+    return Key({"enum": list(values), **kind, "description": meaning}, make, when=when)
 
 
-def by_name(kind: str | Sequence[str], meaning: str, make: Make, *origins: Origin) -> Key[Mapping[str, Any]]:
+def by_name(
+    kind: str | Sequence[str], meaning: str, make: Make = handed_in, *origins: Origin
+) -> Key[Mapping[str, Any]]:
     """Values by names, of one or several types of JSON."""
     schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
     return Key(schema, make, *origins)
@@ -415,3 +468,8 @@ def optional_record(
 def optional_number(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[int | float | None]:
     """A number, or null."""
     return Key({"type": ["integer", "number", "null"], "description": meaning}, make, *origins, when=when)
+
+
+def some_conventions(make: Make = handed_in) -> Key[Mapping[str, object]]:
+    """The definitions that bear on a question, of which none is always among them."""
+    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make)

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.report.declared import SCHEMA_VERSION
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.report.declared import (
+    FORMULA,
+    TOGETHER,
+    Key,
+    Record,
+    choice,
+    number,
+    records,
+    text,
+)
+from tfcalc.report.explanation import SUBSTITUTED, Explained
+from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
-from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
     from tfcalc.report.explanation import Line
-    from tfcalc.report.opened_explanation import OfDerivation
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
 
 Number = int | float
+HOW = (
+    *("sum", "difference", "ratio", "floor", "remainder", "rounded", "relative", "least", "most", "expression"),
+    *("answer", "formula", "given", "count", "found"),
+)
 
 
 class Term(NamedTuple):
@@ -31,8 +48,20 @@ class Term(NamedTuple):
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class TermOfDerivation(Record):
+    """A number that another one follows from."""
+
+    path = text("path of a number that explain opens; empty for a constant", lambda term: term.path)
+    value = number("the number", lambda term: term.value)
+    what = text("what a constant is, or the command that has the number; may be empty", lambda term: term.what)
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:  # noqa: ARG002  # it has one number
+        """It is a number of the answer that was explained, or a constant."""
+        yield given(f"the number at {self.path}, which explain opens" if self.path else self.what)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation(Explained):
     """The answer of ``explain`` for a number of an answer that is no sum of matrices.
 
     Attributes:
@@ -49,18 +78,27 @@ class Derivation:
         legend: the meaning of each letter, of a formula.
     """
 
-    heading: str
-    path: str
-    of: str
-    value: Number
-    how: str
+    form = "a number that follows from others, or is given"
+
+    value: Key[Number] = number("the number; of a number that follows from others, or is given")
+    how: Key[str] = choice(
+        HOW,
+        "how its terms make it: their sum, a difference (the sum of all but the last, less the last), a product or a "
+        "ratio, its floor, remainder or nearest number of two decimals, by what fraction the first is above the "
+        "second, the least or the most of them, or the formula of a condition; the answer of another command; a closed "
+        "form; given; how many there are; or found by a simulation, a search or another program",
+        typed=False,
+    )
+    substituted: Key[str] = text(SUBSTITUTED, place=FORMULA)
     terms: tuple[Term, ...]
-    formula: str
-    substituted: str
-    note: str
-    model: dict[str, object]
-    conventions: dict[str, object]
-    legend: Mapping[str, str]
+    terms_ = records(
+        TermOfDerivation,
+        "what the number follows from, in the order of the formula",
+        lambda found: found.terms,
+        place=TOGETHER,
+    )
+    note: Key[str] = text("where the number comes from, in a line; may be empty", place=TOGETHER)
+    legend: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def answer(self) -> Number:
@@ -92,36 +130,30 @@ class Derivation:
             legend=self.legend,
         )
 
-    def opener(self) -> OfDerivation:
-        """Where its numbers come from."""
-        from tfcalc.report.opened_explanation import OfDerivation
-
-        return OfDerivation(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "explain",
-            "target": self.path,
-            "path": self.path,
-            "of": self.of,
-            "model": self.model,
-            "conventions": self.conventions,
-            "value": self.value,
-            "how": self.how,
-            "formula": self.formula,
-            "substituted": self.substituted,
-            "terms": [{"path": each.path, "value": each.value, "what": each.what} for each in self.terms],
-            "note": self.note,
-            "items": [],
-        }
-
-    def __str__(self) -> str:
-        from tfcalc.render import rendered
-
-        return rendered(self.sheet(), "plain", Style())
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """The number itself follows from its terms again, which are called by their places."""
+        if steps == ("value",):
+            yield Itself(self)
+        yield from super().origins(steps)
 
 
 def _cell(value: Number) -> Cell:
     return Rounded(value) if isinstance(value, float) else value
+
+
+class Itself(NamedTuple):
+    """The number that was explained, with its terms called by their places in the explanation."""
+
+    answer: Derivation
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Derivation:
+        """The same. Raises UsageError, as nothing lies behind it."""
+        if further:
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+        above = prefix.removesuffix("value")
+        terms = tuple(
+            each._replace(path=f"{above}terms.{place}.value", what=each.path or each.what)
+            for place, each in enumerate(self.answer.terms)
+        )
+        note = self.answer.note or f"as {self.answer.path} follows from its terms"
+        return replace(self.answer, path=prefix, terms=terms, note=note)

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.declared import SCHEMA_VERSION
+from tfcalc.report.declared import (
+    FORMULA,
+    HEAD,
+    LAST,
+    Answer,
+    Key,
+    Record,
+    When,
+    handed_in,
+    integer,
+    integers,
+    records,
+    shared,
+    text,
+    texts,
+)
+from tfcalc.report.opening import Constant, Stated, found, ratio, total
 from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
-    from tfcalc.report.opened_explanation import OfExplanation
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
 
 Growth = Callable[[Polynomial], Polynomial]
 
@@ -35,8 +53,127 @@ class Line(NamedTuple):
     order: Polynomial | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+def counted_in(unit: str, form: str) -> When:
+    """An explanation, or an item of one, in this unit: the suffix of its JSON keys."""
+    return When(lambda one: one.within.unit == unit, form=form)
+
+
+PARAMS = counted_in("params", "in params")
+TRAINABLE = counted_in("trainable", "in trained parameters")
+FLOPS = counted_in("flops", "in flops")
+STEPS = counted_in("steps", "growth of time")
+BYTES = counted_in("bytes", "in bytes")
+SUBSTITUTED = "the formula with numbers in the place of letters"
+STEPS_MEANING = "FLOPs of all kinds and rows looked up"
+
+
+class Item(Record):
+    """A line of an explanation."""
+
+    where = text("the module below the target that it is in; empty for the target itself", lambda item: item.line.where)
+    names = texts("matrices or tensors that are alike", lambda item: item.line.names)
+    copies = integer("how many of them there are", lambda item: item.line.numbers.copies[0])
+    factors = integers(
+        "the factors of one: its shape, or the sizes of its product", lambda item: item.line.numbers.each
+    )
+    in_symbols = text("the product in symbols", lambda item: for_people(item.line.symbols, Style()))
+    params = integer("parameters", lambda item: item.line.value, when=PARAMS)
+    trainable = integer("trained parameters", lambda item: item.line.value, when=TRAINABLE)
+    flops = integer("FLOPs", lambda item: item.line.value, when=FLOPS)
+    bytes = integer("bytes", lambda item: item.line.value, when=BYTES)
+    steps = integer(STEPS_MEANING, lambda item: item.line.value, when=STEPS)
+    formula = shared("formula", lambda item: item.line.formula)
+    note = text("a remark; may be empty", lambda item: item.line.note)
+    order = text(
+        "what its time grows like",
+        lambda item: item.line.order,
+        when=When(lambda item: item.line.order is not None, form=STEPS.form),
+    )
+
+    @property
+    def source(self) -> Item:
+        """Itself, as its answer has the unit."""
+        return self
+
+    @property
+    def line(self) -> Line:
+        """The line that it is."""
+        return self._source  # type: ignore[no-any-return]  # what a record is about may be anything
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """Its value is the product of its factors, which are closed forms."""
+        line = self.line
+        match steps:
+            case ("copies",):
+                yield Stated("formula", "how many there are of it", _form(line.symbols.copies[0]))
+            case ("factors", int(factor)):
+                yield Stated("formula", f"a factor of {', '.join(line.names)}", _form(line.symbols.each[factor]))
+            case (key,) if key == self.within.unit:
+                yield self._product()
+
+    def _product(self) -> Way:
+        line = self.line
+        copies, together = line.numbers.copies
+        assert isinstance(together, int)
+        if line.value != copies * together * prod(line.numbers.each):
+            return total(Constant(line.value, f"{', '.join(line.names)}: {write(line.formula)}"))
+        alike = (Constant(together, "tensors that are alike"),) if together != 1 else ()
+        return ratio(".copies", *alike, *(f".factors.{place}" for place in range(len(line.numbers.each))))
+
+
+def _form(symbols: object) -> str:
+    return write(symbols) if isinstance(symbols, Polynomial) else str(symbols)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained(Answer):
+    """What every answer of :func:`~tfcalc.explain` has."""
+
+    command, exclusive = "explain", True
+    about = "One number: the matrices that it is the sum of, or the numbers that it follows from."
+
+    heading: str = ""
+    target = text("the target as it was asked for", lambda found: found.path, place=HEAD)
+    path: Key[str] = text("path of the component, the term, or the number", place=HEAD)
+    of: Key[str] = text(
+        "quantity: params, trainable, flops, memory or time; of a number that follows from others its command",
+        place=HEAD,
+    )
+    model: Key[dict[str, object]] = Key(
+        {
+            "description": "the model as it was read; empty of a number that is of several models, or of none",
+            "anyOf": [
+                {"$ref": "shared.json#/$defs/published_model"},
+                {"$ref": "shared.json#/$defs/classic_model"},
+                {"type": "object", "properties": {}, "additionalProperties": False},
+            ],
+        },
+        handed_in,
+        place=HEAD,
+    )
+    conventions: Key[dict[str, object]] = Key(
+        {
+            "description": "the definitions that the numbers were made by: those that bear on the question",
+            "anyOf": [
+                {"$ref": "shared.json#/$defs/conventions"},
+                {"$ref": "shared.json#/$defs/conventions_of_overview"},
+            ],
+        },
+        handed_in,
+        place=HEAD,
+    )
+    formula: Key[Any] = shared("formula", place=FORMULA)
+    substituted = text(SUBSTITUTED, lambda _: "", place=FORMULA)
+    items = records(
+        Item,
+        "the terms, which add up to the total; none of a number that follows from others",
+        lambda _: (),
+        place=LAST,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation(Explained):
     """The answer of :func:`~tfcalc.explain`: one number, matrix by matrix.
 
     Attributes:
@@ -55,27 +192,50 @@ class Explanation:
         legend: the meaning of each letter.
     """
 
-    heading: str
-    target: str
-    path: str
-    of: str
+    target: Key[str] = text("the target as it was asked for", place=HEAD)
     quantity: str
     unit: str
     lines: tuple[Line, ...]
-    formula: Polynomial
     sizes: Mapping[str, str]
     answer: int
     legend: Mapping[str, str]
-    model: dict[str, object]
-    conventions: dict[str, object]
     notes: tuple[str, ...]
-    order: Polynomial | None = None
     exact: int | None = None
 
+    total_params = integer(
+        "parameters; with --of params",
+        lambda one: one.answer if one.exact is None else one.exact,
+        total("items[].params"),
+        found("all parameters of it, biases and norms too"),
+        when=PARAMS,
+    )
+    approx_params = integer(
+        "parameters without biases and norms, the sum of the items; with --approx",
+        lambda one: one.answer,
+        total("items[].params"),
+        when=When(lambda one: one.exact is not None),
+    )
+    total_trainable = integer(
+        "trained parameters; with --of trainable", lambda one: one.answer, total("items[].trainable"), when=TRAINABLE
+    )
+    total_flops = integer("FLOPs; with --of flops", lambda one: one.answer, total("items[].flops"), when=FLOPS)
+    total_steps = integer(
+        f"{STEPS_MEANING}; with --of time", lambda one: one.answer, total("items[].steps"), when=STEPS
+    )
+    total_bytes = integer("bytes; with --of memory", lambda one: one.answer, total("items[].bytes"), when=BYTES)
+    substituted = Explained.substituted.made(lambda one: Style().in_numbers(one.formula, one.sizes))
+    items = Explained.items.made(lambda one: one.lines)
+    order: Key[Polynomial | None] = Key(
+        {"type": "string", "description": "what the time grows like; with --of time"},
+        handed_in,
+        when=When(lambda one: one.order is not None, form=STEPS.form),
+        place=LAST,
+    )
+
     @property
-    def substituted(self) -> str:
-        """The formula with sizes instead of letters, as text."""
-        return Style().in_numbers(self.formula, self.sizes)
+    def subject(self) -> str:
+        """The part of the model."""
+        return f"{self.path} of {self.heading}"
 
     def growing(self, each: Growth, whole: Growth) -> Explanation:
         """The same with what ``each`` line grows like, and the ``whole``."""
@@ -138,52 +298,6 @@ class Explanation:
             legend=self.legend,
             depths=depths,
         )
-
-    def opener(self) -> OfExplanation:
-        """Where its numbers come from."""
-        from tfcalc.report.opened_explanation import OfExplanation
-
-        return OfExplanation(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "explain",
-            "target": self.target,
-            "path": self.path,
-            "of": self.of,
-            "model": self.model,
-            "conventions": self.conventions,
-            **self._counted(),
-            "formula": write(self.formula),
-            "substituted": self.substituted,
-            "items": [
-                {
-                    "where": line.where,
-                    "names": list(line.names),
-                    "copies": line.numbers.copies[0],
-                    "factors": list(line.numbers.each),
-                    "in_symbols": for_people(line.symbols, Style()),
-                    self.unit: line.value,
-                    "formula": write(line.formula),
-                    "note": line.note,
-                    **({} if line.order is None else {"order": write(line.order)}),
-                }
-                for line in self.lines
-            ],
-            **({} if self.order is None else {"order": write(self.order)}),
-        }
-
-    def _counted(self) -> dict[str, int]:
-        if self.exact is None:
-            return {f"total_{self.unit}": self.answer}
-        return {f"total_{self.unit}": self.exact, f"approx_{self.unit}": self.answer}
-
-    def __str__(self) -> str:
-        from tfcalc.render import rendered
-
-        return rendered(self.sheet(), "plain", Style())
 
 
 def _order(growth: Polynomial | None) -> Cell:

@@ -144,7 +144,7 @@ class Opened:
             names,
             value,
             way.how,
-            "; ".join(filter(None, (way.constants if self._of_one_model else "", way.note))),
+            way.note,
             terms=(*terms, *others),
             formula=way.written([self._short(each) for each in terms], [self._short(each) for each in others]),
             substituted=way.written([str(each.value) for each in terms], [str(each.value) for each in others]),
@@ -178,7 +178,6 @@ class Opened:
             note=note,
             model=dict(model) if isinstance(model, Mapping) else {},
             conventions=dict(conventions) if isinstance(conventions, Mapping) else {},
-            legend={},
         )
 
     def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[Term]:
@@ -189,8 +188,8 @@ class Opened:
         path = ".".join((*names[:-1], name[1:])) if name.startswith(".") else name
         if "[]" in path:
             entries, _, key = path.partition("[].")
-            for part in self.said[entries]:
-                yield Term(self._path(entries, part["name"], key), part[key])
+            for place, part in enumerate(self.said[entries]):
+                yield Term(self._path(entries, part.get("name", str(place)), key), part[key])
             return
         keys = path.split(".")
         yield Term(self._path(path), number(keys, locate(self.said, keys).value))

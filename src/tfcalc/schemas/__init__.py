@@ -45,6 +45,11 @@ DECLARED = {
     "overview": ("answers.overview:Overview",),
     "quiz": ("exercises:Quiz",),
     "shapes": ("answers.shapes:Shapes",),
+    "explain": (
+        "report.explanation:Explained",
+        "report.derivation:Derivation",
+        "report.explanation:Explanation",
+    ),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 

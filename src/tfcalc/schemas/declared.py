@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ def answer_schema(base: type[Answer], forms: Sequence[type[Answer]] = ()) -> Sch
         },
         "additionalProperties": False,
     }
-    if titled := [form for form in forms if form.form]:
+    titled = [form for form in forms if form.form]
+    if described := [*(_form(form, base) for form in titled), *_forms_of_keys(keys.values())]:
         exclusive = base.exclusive or all(form.constants for form in titled)
-        found["oneOf" if exclusive else "anyOf"] = [_form(form, base) for form in titled]
+        found["oneOf" if exclusive else "anyOf"] = described
     if together := _together(key for each in (base, *forms) for key in each.keys.values()):
         found["dependentRequired"] = together
     return found
@@ -59,6 +60,21 @@ def _form(form: type[Answer], base: type[Answer]) -> Schema:
     if further := [name for name in form.stated if name not in base.stated]:
         conventions["required"] = further
     return found | ({"properties": {"conventions": conventions}} if conventions else {})
+
+
+def _forms_of_keys(keys: Iterable[Key[Any]]) -> Iterator[Schema]:
+    """The forms that keys name, each with the keys that come with it, and those of the objects in a list."""
+    inner = {key.name: key.record.keys.values() for key in keys if key.record is not None}
+    for title in dict.fromkeys(key.when.form for key in keys if key.when is not None and key.when.form):
+        found: Schema = {"title": title, "required": _of_form(keys, title)}
+        further = {name: required for name, within in inner.items() if (required := _of_form(within, title))}
+        if further:
+            found["properties"] = {name: {"items": {"required": required}} for name, required in further.items()}
+        yield found
+
+
+def _of_form(keys: Iterable[Key[Any]], title: str) -> list[str]:
+    return [key.name for key in keys if key.when is not None and key.when.form == title]
 
 
 def _key(key: Key[Any], base: type[Answer]) -> Schema:

@@ -507,5 +507,4 @@ def _derivation(
         note=note,
         model={},
         conventions={},
-        legend={},
     )
