@@ -13,6 +13,7 @@ Prose is written by hand; what tfcalc says is not. These blocks are generated:
 * ``<!-- runs TABLE … -->`` to ``<!-- end -->``: what was measured on GPUs (:mod:`tools.docs_real_runs`);
 * ``<!-- answers -->`` to ``<!-- end -->``: questions, commands, and the first line of each answer;
 * ``<!-- course TABLE … -->`` to ``<!-- end -->``: derivations, shares, crossovers (:mod:`tools.docs_course`);
+* ``<!-- rooms picture -->`` and ``<!-- rooms core -->`` to ``<!-- end -->``: the house (:mod:`tools.docs_rooms`);
 * ``<!-- patterns -->`` and ``<!-- positions -->`` to ``<!-- end -->``: the pairs of each, and what each adds.
 """
 
@@ -51,11 +52,12 @@ from tools.docs_memory import TABLES as TABLES_OF_MEMORY
 from tools.docs_operations import table as operations
 from tools.docs_real_runs import TABLES as TABLES_OF_RUNS
 from tools.docs_reference import TABLES as TABLES_OF_REFERENCE
+from tools.docs_rooms import TABLES as TABLES_OF_ROOMS
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 GENERATED_KINDS = (
     "formulas|symbols|elementwise|patterns|positions|conventions|source|memory|reference|accuracy|runs|course|answers"
-    "|budgets"
+    "|budgets|rooms"
 )
 GENERATED = re.compile(rf"(<!-- ({GENERATED_KINDS})([^>]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 WIDTH, UNFOLDED = "80", "1000"
@@ -113,6 +115,8 @@ def _table(what: str, arguments: list[str]) -> Iterator[str]:
             yield from TABLES_OF_ACCURACY[arguments[0]]()
         case "runs":
             yield from TABLES_OF_RUNS[arguments[0]](*arguments[1:])
+        case "rooms":
+            yield from TABLES_OF_ROOMS[arguments[0]]()
         case "answers":
             yield from answers(lambda command: _output(command, UNFOLDED).splitlines()[0])
         case "course":
