@@ -11,7 +11,7 @@ from typing import Any
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Pairs
 from tfcalc.nn.module import Module
 from tfcalc.ops import (
     attention,

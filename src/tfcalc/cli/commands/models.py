@@ -204,7 +204,7 @@ def _trainable() -> Trainable:
 
 
 def _supported() -> Supported:
-    from tfcalc.configs.declared import model_types
+    from tfcalc.configs.config import model_types
     from tfcalc.configs.family import wanted
 
     known = model_types()
