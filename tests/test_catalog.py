@@ -250,7 +250,7 @@ def test_supported_types_and_those_that_are_missing(tfcalc: Program) -> None:
 
 
 def test_every_type_that_must_be_there_is() -> None:
-    from tfcalc.configs.declared import model_types
+    from tfcalc.configs.config import model_types
 
     lines = (Path(__file__).parent / "oracle" / "model_types.txt").read_text(encoding="utf-8").splitlines()
     must = {line.split("\t")[1] for line in lines if line.startswith("must")}

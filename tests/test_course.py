@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.formula_reader import evaluate
-from tfcalc.core.letters import spelled
+from tfcalc.core.notation import spelled
 
 TEXT = (Path(__file__).parents[1] / "formulas.md").read_text(encoding="utf-8")
 COURSE = TEXT.partition("# Part II")[0]

@@ -15,7 +15,7 @@ from tfcalc import Conventions, Transformer, Workload
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.targets import find
 from tfcalc.cli.commands import COMMANDS
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.errors import InvalidModel

@@ -24,7 +24,7 @@ from tfcalc.nn.stack import Stack, _repeated
 from tfcalc.placed.layout import check_even
 from tfcalc.revisions import at_ref
 from tfcalc.search.remedies import _smaller_batches
-from tfcalc.tape.trace import FORWARD_ALONE
+from tfcalc.tape.tensor import FORWARD_ALONE
 from tfcalc.units import parse_amount, parse_count, parse_length, short_bytes
 
 RANDOM_TYPES = random.Random(14).choices(["full_attention", "sliding_attention"], k=3_000)

@@ -13,9 +13,8 @@ from tests.conftest import recorded
 from tests.groups import by_group
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import STORED, Measure
-from tfcalc.core.measure import active_params, params
+from tfcalc.core.measure import active_params, params, tensors
 from tfcalc.core.number import total
-from tfcalc.core.tensors import tensors
 from tfcalc.workload import Workload
 
 ROWS = recorded("params.public.jsonl") + recorded("params.named.jsonl")

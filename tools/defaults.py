@@ -26,9 +26,9 @@ from unittest import mock
 from tests.verify.random_configs import load as spaces
 from tfcalc.catalog import names as presets
 from tfcalc.catalog import preset
-from tfcalc.configs import declared, family
-from tfcalc.configs.config import Config
-from tfcalc.configs.declared import FILE
+from tfcalc.configs import config as configs_config
+from tfcalc.configs import family
+from tfcalc.configs.config import FILE, Config
 from tfcalc.configs.family import FAMILIES, Family
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError
@@ -115,7 +115,7 @@ def asked() -> Mapping[str, set[str]]:
         names[config.model_type].add(name)
         return look_up(config, name)
 
-    with mock.patch.object(Config, "_look_up", watched), mock.patch.object(declared, "_line", all_of):
+    with mock.patch.object(Config, "_look_up", watched), mock.patch.object(configs_config, "_line", all_of):
         for config in examples():
             model = HFModel(config)
             for run in RUNS:

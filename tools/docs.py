@@ -34,9 +34,8 @@ from typing import Any
 from tfcalc.answers.formula import formula
 from tfcalc.cli.main import main as program
 from tfcalc.core.component import Component
-from tfcalc.core.letters import NOTATIONS
 from tfcalc.core.measure import buffer_elements, matmul_flops, params
-from tfcalc.core.notation import write
+from tfcalc.core.notation import NOTATIONS, write
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
 from tfcalc.report import polynomial

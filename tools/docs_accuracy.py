@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.verify.random_configs import load
 from tests.verify.test_against_transformers import NO_DEFAULT
 from tests.verify.test_flops_against_transformers import UNEQUAL
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.family import find
 from tfcalc.training.measured import MOST, errors
 

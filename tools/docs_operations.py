@@ -11,7 +11,7 @@ from typing import Any
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Pairs
 from tfcalc.nn.module import Module
 from tfcalc.ops import (
     attention,
@@ -20,7 +20,6 @@ from tfcalc.ops import (
     elementwise,
     frames,
     gru,
-    loss,
     products,
     relative,
     rows,
@@ -103,7 +102,7 @@ def operations() -> Iterator[tuple[str, Callable[..., Any], list[Elementwise]]]:
     stepped = ran(lambda x, w: convolution.summed_step(x, w, None))
     yield "the taps of the channels, in decode", convolution.causal_convolution, stepped
     yield scores, score, _of(score("score", 1, 1, PAIRS))
-    yield "the logits", loss.cross_entropy, ran(lambda x, _: loss.cross_entropy(x, "loss"))
+    yield "the logits", rows.cross_entropy, ran(lambda x, _: rows.cross_entropy(x, "loss"))
 
 
 def _normed(kind: str, x: Tensor, weight: Tensor) -> Tensor:

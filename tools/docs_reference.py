@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tfcalc import catalog, hardware
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import Option
-from tfcalc.configs import declared
+from tfcalc.configs import config
 from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.schemas import definition, schema
@@ -36,7 +36,7 @@ def model_types() -> Iterator[str]:
     """Every ``model_type`` of a config.json that is counted."""
     yield "| `model_type` | class, where a config names none |"
     yield "| --- | --- |"
-    for name in declared.model_types():
+    for name in config.model_types():
         yield _row(f"`{name}`", f"`{find(name).architecture}`")
 
 

@@ -246,7 +246,7 @@ def _preset_of(name: str) -> str | None:
 
 def _unknown(name: str) -> UnknownModel:
     """Return the error for an unknown name, with the names that may be meant."""
-    from tfcalc.configs.declared import model_types
+    from tfcalc.configs.config import model_types
 
     asked, short = name[:LONGEST], quoted(name)
     several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")

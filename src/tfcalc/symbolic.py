@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
-from tfcalc.core.letters import spelled
+from tfcalc.core.notation import spelled
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
 from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload

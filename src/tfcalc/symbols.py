@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tfcalc.core.guarded import Guards, guarded
-from tfcalc.core.letters import spelled
+from tfcalc.core.notation import spelled
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
-from tfcalc.core.traced import traced, value_of
+from tfcalc.core.traced import Guards, guarded, traced, value_of
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 

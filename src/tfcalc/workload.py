@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.number import Num, minimum
-from tfcalc.core.pairs import Pairs, twice_chunked, twice_sliding
+from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
 from tfcalc.dimensions import Described, choice, described, dimension
 from tfcalc.errors import InvalidModel
 

@@ -9,7 +9,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Training, Workload
-from tfcalc.core.guarded import Guards, guarded
+from tfcalc.core.traced import Guards, guarded
 from tfcalc.ops import loops
 from tfcalc.training.peaks import PeakForm, Peaks, peak_form, training_peak
 

@@ -12,7 +12,7 @@ from tests.conftest import Program
 from tfcalc import Transformer, UsageError, Workload, formula, load
 from tfcalc.analysis.check import FormulaCheck, check
 from tfcalc.analysis.check_causes import cause_of, proportion
-from tfcalc.core.letters import NOTATIONS
+from tfcalc.core.notation import NOTATIONS
 from tfcalc.core.polynomial import symbols
 from tfcalc.expressions import Ratio
 from tfcalc.report.style import Style

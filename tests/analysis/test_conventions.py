@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tfcalc import Conventions, Transformer, Workload, flops, load
-from tfcalc.core.tensors import LAYERS
+from tfcalc.core.measure import LAYERS
 from tfcalc.model import Model
 from tfcalc.report import Report
 

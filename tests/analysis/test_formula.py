@@ -11,7 +11,7 @@ from tests.conftest import Program
 from tests.formula_reader import evaluate, letters_of
 from tfcalc import InvalidModel, Transformer, UsageError, Workload, explain, formula, load, sweep
 from tfcalc.analysis.closed_form import Formula
-from tfcalc.core.letters import NOTATIONS, spelled
+from tfcalc.core.notation import NOTATIONS, spelled
 from tfcalc.report.style import Style
 
 ASKED = (

@@ -8,7 +8,7 @@ import pytest
 
 import tfcalc
 from tfcalc import Serving, Training, Transformer, Workload
-from tfcalc.configs.fields import FIELDS
+from tfcalc.configs.config import FIELDS
 
 
 def _letters(described: type) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.verify.random_configs import load
 from tfcalc import InvalidModel, Workload, catalog, flops, memory
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.plans import Serving, Training
 from tfcalc.training.measured import known

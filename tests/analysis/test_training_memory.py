@@ -10,8 +10,7 @@ from tests.conftest import recorded
 from tests.training.test_training_rows import ROWS, model, named, workload
 from tfcalc import InvalidModel, Transformer, Workload, formula, load, memory
 from tfcalc.configs.published import HFModel
-from tfcalc.core.measure import bytes_held
-from tfcalc.core.tensors import of_formulas, of_numbers
+from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
 from tfcalc.core.traced import value_of
 from tfcalc.plans import Training
 from tfcalc.symbols import values

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfcalc.core.effort import EFFORT, Spent, at_most
+from tfcalc.core.traced import EFFORT, Spent, at_most
 from tfcalc.errors import TfcalcError, UsageError
 
 

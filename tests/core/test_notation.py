@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formula_reader import evaluate, from_latex, letters_of
-from tfcalc.core.letters import NOTATIONS, spelled
-from tfcalc.core.notation import ASCII, LATEX, UNICODE, Script, write, write_product
+from tfcalc.core.notation import ASCII, LATEX, NOTATIONS, UNICODE, Script, spelled, terms, wrap, write, write_product
 from tfcalc.core.polynomial import Polynomial, symbols
-from tfcalc.core.terms import terms, wrap
 
 LETTERS = ("n", "n_e", "l", "b", "h", "a", "d", "d_v", "f", "f_x", "V", "T", "h_vis", "n_vis", "E")
 SCRIPTS = (UNICODE, ASCII, LATEX)

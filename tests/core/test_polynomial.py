@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.formula_reader import evaluate
-from tfcalc.core.letters import NOTATIONS
-from tfcalc.core.notation import ASCII, LATEX, write
+from tfcalc.core.notation import ASCII, LATEX, NOTATIONS, write
 from tfcalc.core.polynomial import Polynomial, symbols
 from tfcalc.symbolic import to_sympy
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.core.test_notation import LETTERS, factored, notations, polynomials, scripts, sums_with_counts
 from tests.examples import examples
 from tests.expressions.test_reader import SOON, exact
-from tfcalc.core.letters import spelled
-from tfcalc.core.notation import LATEX, UNICODE, Script, write
+from tfcalc.core.notation import LATEX, UNICODE, Script, spelled, write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
 from tfcalc.expressions import Condition, Expression, Ratio, evaluate, expanded, read_conditions, read_formula

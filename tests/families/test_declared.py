@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tfcalc import Workload, flops
-from tfcalc.configs.declared import FILE, class_of, declared, model_types, module_of, other_names
+from tfcalc.configs.config import FILE, class_of, declared, model_types, module_of, other_names
 from tfcalc.configs.family import FAMILIES
 from tfcalc.configs.published import HFModel
 from tools.defaults import registered, written

@@ -8,7 +8,7 @@ import pytest
 
 from tests.verify.compare import configs
 from tests.verify.random_configs import load
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num

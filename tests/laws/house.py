@@ -88,7 +88,9 @@ def imports_inside_functions() -> list[str]:
         for function in ast.walk(tree(path)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [
-                    f"{path.relative_to(SOURCE)}:{node.lineno}" for node in ast.walk(function) if any(imported(node))
+                    f"{path.relative_to(SOURCE)}:{ast.unparse(node)}"
+                    for node in ast.walk(function)
+                    if any(imported(node))
                 ]
     return found
 

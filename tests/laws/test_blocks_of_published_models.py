@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import recorded
-from tfcalc.configs.fields import FIELDS
+from tfcalc.configs.config import FIELDS
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component, Measure
 from tfcalc.core.measure import active_params, matmul_flops, params

@@ -10,7 +10,7 @@ import pytest
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
 from tfcalc.backends.program import Code
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num

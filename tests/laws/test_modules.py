@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from tests.verify.random_configs import load
-from tfcalc.configs.config import Config, ConfigRecord
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import Config, ConfigRecord, model_types
 from tfcalc.configs.family import Family, find
 from tfcalc.errors import TfcalcError
 from tfcalc.nn.frozen import Frozen

@@ -12,7 +12,7 @@ import pytest
 from tests.laws.other_sizes import OtherStructure, Squared, at, fixed, letters_of, models, that_run
 from tfcalc import InvalidModel, Workload
 from tfcalc.analysis.common import run_tree
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core import measure
 from tfcalc.core.component import Measure

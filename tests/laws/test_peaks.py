@@ -14,7 +14,7 @@ import pytest
 
 from tests.laws.test_modules import configs
 from tfcalc import Training, Workload, from_config
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.errors import TfcalcError
 from tfcalc.training.peaks import training_peak
 

@@ -26,9 +26,8 @@ from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import merge_heads, reshape, select, stack, transpose, unsqueeze
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.interpreter import Numerics
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.workload import EITHER
 from tfcalc.zoo.blocks import decoders as kit
 

@@ -17,17 +17,16 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Cost, Elementwise
 from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.measure import tensors
 from tfcalc.core.number import Num
-from tfcalc.core.tensors import tensors
 from tfcalc.nn.context import Context
 from tfcalc.nn.layers import NormAfterSublayer
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, mul, shifted
 from tfcalc.ops.rows import inverse_rms
 from tfcalc.ops.shapes import reshape
-from tfcalc.tape.call import Call
-from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.interpreter import Numerics
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.workload import EITHER
 from tfcalc.zoo.blocks import decoders as kit
 from tfcalc.zoo.blocks.layers import full_and_sliding, windows

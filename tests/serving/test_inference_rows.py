@@ -16,9 +16,8 @@ from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
 from tfcalc.serving.inference import InferencePeak, at_peak, inference
-from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

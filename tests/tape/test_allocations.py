@@ -11,9 +11,8 @@ from tfcalc import Training, Workload, load
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span
+from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span, repeated
 from tfcalc.tape.memory_tracker import Turn
-from tfcalc.tape.repeated import repeated
 from tfcalc.training.allocator import AllocatorSettings, Reserved, reserved, sizes
 from tfcalc.training.plan_checks import code_of, numerics, trained, units
 from tfcalc.training.precisions import precision

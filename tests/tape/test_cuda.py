@@ -9,9 +9,8 @@ import pytest
 from tfcalc.ops.elementwise import pointwise, scaled
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import softmax
-from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor
 

@@ -9,9 +9,8 @@ import pytest
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import broadcast
 from tfcalc.tape.counting import NOWHERE, Counting
-from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Tensor, dense, preserved, viewed
 

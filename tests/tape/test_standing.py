@@ -9,7 +9,7 @@ import pytest
 from tfcalc import Workload, from_config, load
 from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.core.component import Component
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 
 SIZES = {
     "hidden_size": 64,

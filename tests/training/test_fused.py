@@ -20,7 +20,7 @@ from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.tensor import Tensor
 
 BF16, FP32, AUTOCAST = Numerics("bfloat16"), Numerics("float32"), Numerics("float32", autocast="bfloat16")

@@ -15,7 +15,7 @@ from tests.training.test_training_rows import CONFIGS
 from tfcalc import InvalidModel, Training, Workload
 from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 
 BATCH, LENGTH = 2, 64
 TOKENS = BATCH * LENGTH

@@ -13,7 +13,7 @@ from tfcalc import Workload
 from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 RECORDED = Numerics(aligned_masks=False, traced=True)  # without data, on a CPU

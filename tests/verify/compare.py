@@ -14,9 +14,8 @@ from typing import Any
 from tests.verify.random_configs import load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
-from tfcalc.core.measure import active_params, frozen_params, params
+from tfcalc.core.measure import active_params, frozen_params, params, tensors
 from tfcalc.core.polynomial import symbol
-from tfcalc.core.tensors import tensors
 from tfcalc.errors import TfcalcError, Unavailable
 from tfcalc.report import polynomial
 from tfcalc.verify.hugging_face import buffers, build, parameters
@@ -87,6 +86,6 @@ def main(model_types: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    from tfcalc.configs.declared import model_types
+    from tfcalc.configs.config import model_types
 
     sys.exit(main(sys.argv[1:] or model_types()))

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from tests.verify.saved import Measured, several
 from tfcalc import InvalidModel, Workload
 from tfcalc.backends.program import program
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.verify.step import language_model
 from tfcalc.workload import EITHER
 

@@ -8,9 +8,8 @@ import pytest
 
 from tfcalc.backends.activations import activation
 from tfcalc.ops.elementwise import scaled
-from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.verify.compare import configs, differences
 from tests.verify.random_configs import load
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.errors import Unavailable
 
 pytestmark = pytest.mark.torch

@@ -28,7 +28,7 @@ from tfcalc import Workload
 from tfcalc.backends.program import Code
 from tfcalc.configs.published import HFModel
 from tfcalc.plans import Training
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.plan_checks import piece_of
 from tfcalc.training.step import Trainer, step
 

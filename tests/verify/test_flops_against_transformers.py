@@ -11,7 +11,7 @@ import pytest
 from tests.verify.compare import configs
 from tests.verify.compare_flops import differences
 from tests.verify.random_configs import load
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.errors import Unavailable
 
 pytestmark = pytest.mark.torch

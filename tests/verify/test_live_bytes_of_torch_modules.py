@@ -10,7 +10,7 @@ import pytest
 
 from tfcalc import Transformer, Workload
 from tfcalc.backends.program import program
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]

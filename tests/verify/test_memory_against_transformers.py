@@ -19,7 +19,7 @@ from tfcalc import Workload  # noqa: E402
 from tfcalc.backends.program import program  # noqa: E402
 from tfcalc.configs.published import HFModel  # noqa: E402
 from tfcalc.core.number import total  # noqa: E402
-from tfcalc.tape.numerics import Numerics  # noqa: E402
+from tfcalc.tape.interpreter import Numerics  # noqa: E402
 from tfcalc.verify.saved import saved  # noqa: E402
 from tfcalc.verify.step import language_model, step, without_data  # noqa: E402
 from tfcalc.workload import EITHER  # noqa: E402

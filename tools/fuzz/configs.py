@@ -10,7 +10,7 @@ from typing import Any
 
 import tfcalc
 from tfcalc import catalog
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError
 from tools.fuzz.material import JUNK, QUANTIZED, number_near

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from tfcalc import catalog
-from tfcalc.configs.declared import model_types
+from tfcalc.configs.config import model_types
 from tools.fuzz.checks import look, whole
 from tools.fuzz.configs import PRESETS_OF, TYPES, base_of, encoded, fields_of, put
 from tools.fuzz.findings import FOUND

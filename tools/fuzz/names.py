@@ -11,7 +11,7 @@ from tfcalc.hardware import MOST_GPUS, accelerators, named, parse_gpu
 from tfcalc.hub import is_id
 from tfcalc.reader import is_place
 from tfcalc.revisions import at_ref
-from tfcalc.serving import module_names
+from tfcalc.serving import weights
 from tfcalc.training.adapters import Adapter, adapted, drops, frozen_where
 from tools.fuzz.configs import PRESETS
 from tools.fuzz.material import GPUS, TARGETS, TEXTS, WORDS
@@ -73,9 +73,9 @@ def _patterns(draw: random.Random) -> None:
     """A list of modules in a config: names, globs, and simple regular expressions, or a refusal."""
     text = edited(draw, draw.choice(PATTERNS), PATTERNS)
     listed: list[object] = [text] * draw.choice((1, 1, 1, 2)) if draw.random() < 0.9 else [text, draw.choice((7, None))]
-    found = parsed("patterns", listed, lambda: module_names.checked(listed, "ignore"), exits=(3,))
+    found = parsed("patterns", listed, lambda: weights.checked(listed, "ignore"), exits=(3,))
     if found is not None:
-        fits = parsed("patterns", listed, lambda: MODULE in module_names.ModulePatterns(found), exits=(3,))
+        fits = parsed("patterns", listed, lambda: MODULE in weights.ModulePatterns(found), exits=(3,))
         holds("a pattern fits or does not", type(fits) is bool, listed)
 
 

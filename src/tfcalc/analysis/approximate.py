@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.targets import find
 from tfcalc.answers.explain import opened
 from tfcalc.answers.formula import too_small
-from tfcalc.core.items import major
-from tfcalc.core.measure import params
+from tfcalc.core.measure import major, params
 from tfcalc.errors import UsageError
 from tfcalc.report import exact
 

@@ -15,8 +15,7 @@ from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.answers.explain import COUNTS, opened, to_open
 from tfcalc.answers.formula import formula
 from tfcalc.conventions import Conventions
-from tfcalc.core.letters import NOTATIONS, spelled
-from tfcalc.core.notation import bracketed, write
+from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled

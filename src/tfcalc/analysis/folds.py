@@ -13,7 +13,7 @@ from tfcalc.report.report import exact
 
 if TYPE_CHECKING:
     from tfcalc.core.cost import Cost
-    from tfcalc.core.items import Item
+    from tfcalc.core.measure import Item
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.report import Report
 

@@ -14,9 +14,8 @@ from tfcalc.analysis.targets import others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.core.component import Component, Node
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item, in_bytes
+from tfcalc.core.measure import Item, in_bytes, of_formulas, of_numbers
 from tfcalc.core.number import Num, total
-from tfcalc.core.tensors import of_formulas, of_numbers
 from tfcalc.report import BLOCKS, exact, polynomial
 from tfcalc.report.explanation import Explanation, Line
 from tfcalc.report.sheet import Factors

@@ -11,8 +11,7 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import COMPUTED, NUMBERS
-from tfcalc.tape.kernels import Kernel
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Kernel, Numerics
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

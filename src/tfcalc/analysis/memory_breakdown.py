@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.component import Component
-from tfcalc.core.measure import bytes_held
-from tfcalc.core.tensors import of_formulas, of_numbers
+from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
 from tfcalc.report import Entry, breakdown
 
 

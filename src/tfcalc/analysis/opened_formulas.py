@@ -10,7 +10,7 @@ from tfcalc.analysis.itemized import Tree, laid_out
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED
-from tfcalc.core.items import stored
+from tfcalc.core.measure import stored
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.opening import Constant, Opener, Way, ratio
@@ -20,7 +20,7 @@ from tfcalc.tape.groups import apart
 if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
     from tfcalc.core.cost import Cost
-    from tfcalc.core.items import Item
+    from tfcalc.core.measure import Item
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.paths import Step
 

@@ -13,7 +13,7 @@ from tfcalc.analysis.totals import EMBEDDING, FACTS, KINDS
 from tfcalc.answers.question import Question
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
-from tfcalc.core.items import stored
+from tfcalc.core.measure import stored
 from tfcalc.errors import UsageError
 from tfcalc.model import default_run
 from tfcalc.plans import Serving

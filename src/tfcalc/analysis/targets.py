@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.core.component import Node
-from tfcalc.core.tensors import LAYERS
+from tfcalc.core.measure import LAYERS
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, nearest
 

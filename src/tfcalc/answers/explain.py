@@ -14,8 +14,8 @@ from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED
 from tfcalc.core.cost import Cost
-from tfcalc.core.items import Item, held, step_by_step, stored, trained, work
-from tfcalc.core.items import steps as forward_steps
+from tfcalc.core.measure import Item, held, step_by_step, stored, trained, work
+from tfcalc.core.measure import step_items as forward_steps
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.report.explanation import Explanation

@@ -12,8 +12,8 @@ from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
 from tfcalc.answers.conventions_text import as_footer, as_json, as_text, sizes_in_words
 from tfcalc.conventions import Conventions
-from tfcalc.core.items import Passes, stored
 from tfcalc.core.measure import (
+    Passes,
     elementwise_again_flops,
     elementwise_backward_flops,
     elementwise_flops,
@@ -22,6 +22,7 @@ from tfcalc.core.measure import (
     matmul_backward_flops,
     matmul_flops,
     params,
+    stored,
 )
 from tfcalc.errors import UsageError
 from tfcalc.report import Entry, Footer, Report, exact

@@ -14,8 +14,8 @@ from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, w
 from tfcalc.answers.conventions_text import TIME, as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Node
-from tfcalc.core.letters import spelled
 from tfcalc.core.measure import bytes_held, major_params, params
+from tfcalc.core.notation import spelled
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size

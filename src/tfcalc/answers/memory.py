@@ -12,8 +12,18 @@ from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.answers.conventions_text import NOT_COUNTED, as_json, as_text
 from tfcalc.answers.memory_table import called
 from tfcalc.conventions import Conventions
-from tfcalc.core.items import Passes, held, in_bytes, stored
-from tfcalc.core.measure import SMALLEST_BUFFER, bytes_held, held_bytes, matmul_flops, params, weight_bytes
+from tfcalc.core.measure import (
+    SMALLEST_BUFFER,
+    Passes,
+    bytes_held,
+    held,
+    held_bytes,
+    in_bytes,
+    matmul_flops,
+    params,
+    stored,
+    weight_bytes,
+)
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
@@ -43,7 +53,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.verdict import Fit
     from tfcalc.core.component import Component
     from tfcalc.core.cost import Cost
-    from tfcalc.core.items import Item
+    from tfcalc.core.measure import Item
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.report.opening import Way

@@ -15,9 +15,9 @@ from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_table import of_text_alone
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
-from tfcalc.core.items import stored
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
+from tfcalc.core.measure import stored
 from tfcalc.defaults import compute_dtype
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training

@@ -10,13 +10,17 @@ from tfcalc.analysis.common import Subject, subject
 from tfcalc.analysis.folds import Fold, of_answer
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
-from tfcalc.core.items import Passes, buffers, major, stored, trained
 from tfcalc.core.measure import (
+    Passes,
     active_params,
     buffer_elements,
+    buffers,
+    major,
     major_params,
     matmul_flops,
+    stored,
     trainable_params,
+    trained,
 )
 from tfcalc.core.measure import params as parameters
 from tfcalc.errors import UsageError

@@ -13,11 +13,10 @@ from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, Component, Node
-from tfcalc.core.items import work
+from tfcalc.core.measure import LAYERS, work
 from tfcalc.core.notation import write
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.tensors import LAYERS
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
 from tfcalc.model import Model, asked_run
@@ -42,8 +41,7 @@ from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.symbols import legend, remembering
 from tfcalc.tape.shaping import Result, Shaping
-from tfcalc.tape.tensor import Shape
-from tfcalc.tape.trace import Group
+from tfcalc.tape.tensor import Group, Shape
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 

@@ -1,6 +1,6 @@
 """Evaluation of a quantity at many points: one run for all points with the same branches, and its closed forms there.
 
-A run gets sizes that remember what was decided by them (:mod:`tfcalc.core.guarded`): heads that divide the width, a
+A run gets sizes that remember what was decided by them (:mod:`tfcalc.core.traced`): heads that divide the width, a
 sequence that fills a window. What comes out is a closed form that holds wherever all would be decided in the same way.
 The first point where it does not hold is the next to be run.
 """
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tfcalc.core.effort import EFFORT
-from tfcalc.core.guarded import EQUAL, Guards, guarded
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Atom, Floor, Polynomial, symbol
+from tfcalc.core.traced import EFFORT, EQUAL, Guards, guarded
 from tfcalc.errors import InvalidModel, UsageError
 
 if TYPE_CHECKING:

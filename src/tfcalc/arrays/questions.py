@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.configs.other_sizes import has_kinds
-from tfcalc.configs.published import CONTEXT, HFModel
-from tfcalc.core.effort import EFFORT
+from tfcalc.configs.published import CONTEXT, HFModel, has_kinds
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import formula_of
+from tfcalc.core.traced import EFFORT, formula_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.model import asked_run

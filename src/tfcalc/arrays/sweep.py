@@ -11,7 +11,7 @@ from tfcalc.analysis.axes import RUN, axes
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_in_flops
 from tfcalc.conventions import Conventions
-from tfcalc.core.effort import at_most
+from tfcalc.core.traced import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 from tfcalc.model import asked_run, default_run
 
@@ -81,7 +81,7 @@ def sweep(
 
 
 MOST_UNITS = 240_000
-"""Limit of effort (:mod:`tfcalc.core.effort`) of the runs of one sweep: some seconds."""
+"""Limit of effort (:mod:`tfcalc.core.traced`) of the runs of one sweep: some seconds."""
 
 
 def answered(question: SweepQuestion, sizes: Mapping[str, ArrayLike], progress: Callable[[int], None]) -> Table:

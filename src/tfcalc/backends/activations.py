@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, scaled, shifted
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Tensor, preserved
+from tfcalc.tape.tensor import Call, Tensor, preserved
 
 
 def activation(kind: str, x: Tensor) -> Tensor:

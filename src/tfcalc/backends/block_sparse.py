@@ -11,8 +11,7 @@ from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import cat, part, reshape, select, split, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks.blocked_attention import BlockAttention
 
 

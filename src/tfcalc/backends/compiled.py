@@ -14,8 +14,7 @@ from tfcalc.backends.fused import Fused
 from tfcalc.backends.transformers import Transformers
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.context import Context
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor, preserved
+from tfcalc.tape.tensor import Call, Tensor, preserved
 
 
 class Compiled(Fused):

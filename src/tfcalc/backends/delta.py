@@ -12,8 +12,7 @@ from tfcalc.ops.loops import written as written_to
 from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks.state_space import GatedDeltaNet
 
 

@@ -18,8 +18,7 @@ from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, gro
 from tfcalc.ops.products import matmul
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import copied, reshape, split, transpose
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.latent import IdleExperts
 
 Products = Callable[[Linear, Tensor], Tensor]

@@ -15,9 +15,8 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
-from tfcalc.tape.call import Call
-from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.interpreter import Numerics
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.workload import Workload
 
 

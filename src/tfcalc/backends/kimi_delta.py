@@ -12,8 +12,7 @@ from tfcalc.ops.loops import State, growing, loop
 from tfcalc.ops.loops import written as written_to
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import contiguous, copied, pad, part, reshape, select, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 from tfcalc.zoo.kimi_linear import ForgetGate, KimiDelta
 
 

@@ -8,8 +8,7 @@ from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import part, transpose
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.minimax import LightningAttention
 
 

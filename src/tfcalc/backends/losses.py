@@ -9,13 +9,11 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.nn.context import Context
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.ops.elementwise import add
-from tfcalc.ops.loss import cross_entropy
 from tfcalc.ops.products import linear as product
+from tfcalc.ops.rows import cross_entropy
 from tfcalc.ops.shapes import part, reshape, split
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import Trace
+from tfcalc.tape.tensor import Call, Tensor, Trace
 
 CHUNKS = 8
 """torchtune's ``num_output_chunks``."""

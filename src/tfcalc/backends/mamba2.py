@@ -8,8 +8,7 @@ from tfcalc.nn.context import Context
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.shapes import cat, contiguous, copied, pad, part, permute, reshape, select, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 from tfcalc.zoo.blocks.state_space import Mamba2
 
 

@@ -19,9 +19,8 @@ from tfcalc.ops.attention import by_token
 from tfcalc.ops.collectives import of_copy
 from tfcalc.ops.elementwise import IDENTITIES, dropout, pointwise
 from tfcalc.ops.rows import softmax
-from tfcalc.tape.call import Call
-from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.interpreter import Numerics
+from tfcalc.tape.tensor import Call, Tensor
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, shifted
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.ops.shapes import cat
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 
 
 def llama_norm(x: Tensor, weight: Tensor | None) -> Tensor:

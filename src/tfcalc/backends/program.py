@@ -10,19 +10,17 @@ from tfcalc.backends import BACKENDS, backend
 from tfcalc.backends.cache import Cache
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.tensors import plain
+from tfcalc.core.measure import plain
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import copied
-from tfcalc.tape.interpreter import Interpreter
+from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker
-from tfcalc.tape.numerics import Numerics
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import Part
+from tfcalc.tape.tensor import Part, Tensor
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

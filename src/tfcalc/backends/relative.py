@@ -5,10 +5,9 @@ from __future__ import annotations
 from tfcalc.nn.context import Context
 from tfcalc.nn.positions import RelativeBias
 from tfcalc.ops.shapes import contiguous
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.memory_tracker import Place
-from tfcalc.tape.tensor import Tensor, preserved
+from tfcalc.tape.tensor import Call, Tensor, preserved
 from tfcalc.tape.value import Node
 
 

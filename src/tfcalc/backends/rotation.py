@@ -9,10 +9,9 @@ from tfcalc.nn.context import Context
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, mul, scaled
 from tfcalc.ops.shapes import cat, copied, part, reshape, split, stack, transpose
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
 from tfcalc.tape.memory_tracker import WIDTHS, Place
-from tfcalc.tape.tensor import Tensor, preserved
+from tfcalc.tape.tensor import Call, Tensor, preserved
 
 Angles = tuple[Tensor, Tensor]
 ANGLES = {"cos": ("_to_copy", "mul", "cat", "cos", "mul"), "sin": ("sin", "mul")}

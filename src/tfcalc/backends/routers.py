@@ -9,9 +9,8 @@ from tfcalc.ops.products import linear
 from tfcalc.ops.rows import log_sum_exp, softmax
 from tfcalc.ops.select import gather, masked_fill, row_sums, topk
 from tfcalc.ops.shapes import cat, part
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks.experts import RouterOfAll
 from tfcalc.zoo.inkling import RouterOfShared
 

@@ -19,8 +19,7 @@ from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scale
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import linear, matmul
 from tfcalc.ops.shapes import cat, contiguous, reshape, select, stack, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks.blocked_attention import BlockAttention, SlidingAttention
 from tfcalc.zoo.blocks.state_space import GatedDeltaNet, JointDeltaNet, Mamba, Mamba2
 from tfcalc.zoo.deepseek_v4 import CompressedAttention, CompressedIndexer, Compressor

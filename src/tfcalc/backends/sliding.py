@@ -8,8 +8,7 @@ from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import dropout, filled, scaled
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import copied, pad, reshape, transpose
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Strides, Tensor
+from tfcalc.tape.tensor import Call, Shape, Strides, Tensor
 from tfcalc.zoo.blocks.blocked_attention import SlidingAttention
 
 

@@ -21,10 +21,8 @@ from tfcalc.ops.attention import fused_attention
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import layer_norm
 from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, split, transpose
-from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.numerics import padded
-from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import Trace
+from tfcalc.tape.interpreter import Interpreter, padded
+from tfcalc.tape.tensor import Tensor, Trace
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

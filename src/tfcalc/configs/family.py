@@ -11,8 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tfcalc.configs.config import Config
-from tfcalc.configs.declared import class_of, declared, model_types, module_of, other_names
+from tfcalc.configs.config import Config, class_of, declared, model_types, module_of, other_names
 from tfcalc.errors import InvalidModel, UnknownModel, nearest
 from tfcalc.printable import quoted
 

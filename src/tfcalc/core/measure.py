@@ -1,13 +1,22 @@
-"""Measures of an operation's cost, one line each: the tree adds them up for any component."""
+"""Measures of an operation's cost, one line each: the tree adds them up for any component.
+
+The items of a cost, one by one, with their factors: what ``tfcalc explain`` shows of an operation.
+
+Tensors of a tree by their names in a checkpoint, without layer numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Collection
 from math import gcd
+from typing import NamedTuple
 
-from tfcalc.core.component import ACTIVE, RUN, STORED, Measure
-from tfcalc.core.cost import Cost
-from tfcalc.core.number import Num, ceil_div, total
+from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Measure, Node
+from tfcalc.core.cost import Cost, Tensor
+from tfcalc.core.number import Num, ceil_div, product, total
+from tfcalc.core.traced import formula_of, value_of
 
 
 def _stored(of: Callable[[Cost], Num]) -> Measure:
@@ -150,3 +159,246 @@ def bytes_of(elements: Num, bits: int) -> Num:
     common = gcd(bits, 8)
     pieces: Num = ceil_div(elements * (bits // common), 8 // common)
     return pieces
+
+
+class Item(NamedTuple):
+    """One tensor, product or pass over elements: its name, the factors that make its size, and its value."""
+
+    name: str
+    factors: tuple[Num, ...]
+    value: Num
+
+
+def stored(cost: Cost) -> list[Item]:
+    """Return the stored weights; a tied weight is listed where its storage is."""
+    return [Item(weight.name, weight.shape, weight.size) for weight in cost.weights if weight.tied_to is None]
+
+
+def major(cost: Cost) -> list[Item]:
+    """Return the stored weights without biases and norms."""
+    return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.minor)))
+
+
+def trained(cost: Cost) -> list[Item]:
+    """Return the stored weights that are trained."""
+    return stored(cost._replace(weights=tuple(weight for weight in cost.weights if not weight.frozen)))
+
+
+def held(cost: Cost, bits: int) -> list[Item]:
+    """Return the bytes of the stored weights, and of the buffers."""
+    weights = [in_bytes(name, factors, bits) for name, factors, _ in stored(cost)]
+    wide = max(bits, SMALLEST_BUFFER)
+    return weights + [in_bytes(buffer.name, buffer.shape, wide) for buffer in cost.buffers]
+
+
+def in_bytes(name: str, factors: tuple[Num, ...], bits: int) -> Item:
+    """Return the bytes of a tensor: bytes per number times its sizes; one total if numbers share a byte.
+
+    >>> in_bytes("W_1", (512, 2048), 16).factors, in_bytes("W_1", (3, 5), 4).factors
+    ((2, 512, 2048), (8,))
+    """
+    size = bytes_of(product(factors), bits)
+    if bits % 8:
+        return Item(name, (size,), size)
+    return Item(name, factors if bits == 8 else (bits // 8, *factors), size)
+
+
+def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
+    """Return the matrix products, and with ``everything`` the elementwise work, of a forward pass or training step."""
+    passes = 1 + (cost.again and training)
+    items = [
+        (product.name, (*([passes + product.backward + product.overcounted] if training else []), *product.factors))
+        for product in cost.products
+    ]
+    if everything:
+        items += [
+            (work.name, (operations, work.elements))
+            for work in cost.elementwise
+            if (operations := passes * work.forward + work.backward * training)
+        ]
+    return [Item(name, factors, product(factors)) for name, factors in items]
+
+
+def buffers(cost: Cost) -> list[Item]:
+    """Return the buffers: tensors stored with the model that are no parameters."""
+    return [Item(buffer.name, buffer.shape, buffer.size) for buffer in cost.buffers]
+
+
+def _times(times: Num, factors: tuple[Num, ...]) -> tuple[Num, ...]:
+    """Return the factors with ``times`` in front, unless it is 1."""
+    return factors if isinstance(times, int) and times == 1 else (times, *factors)
+
+
+class Passes(NamedTuple):
+    """A choice of a step's passes (``again``: recomputation), and of products or elementwise work."""
+
+    forward: bool = False
+    backward: bool = False
+    again: bool = False
+    overcounted: bool = False
+    products: bool = True
+    elementwise: bool = True
+
+    def items(self, cost: Cost) -> list[Item]:
+        """Return the work of these passes, one by one."""
+        runs = self.forward + (self.again and cost.again)
+        of_products: list[tuple[str, Num, tuple[Num, ...]]] = [
+            (
+                matmul.name,
+                runs + matmul.backward * self.backward + matmul.overcounted * (self.backward or self.overcounted),
+                matmul.factors,
+            )
+            for matmul in cost.products
+            if self.products
+        ]
+        of_elements: list[tuple[str, Num, tuple[Num, ...]]] = [
+            (work.name, runs * work.forward + work.backward * self.backward, (work.elements,))
+            for work in cost.elementwise
+            if self.elementwise
+        ]
+        rows = (*of_products, *of_elements)
+        return [Item(name, _times(times, factors), product((times, *factors))) for name, times, factors in rows]
+
+
+def step_items(cost: Cost) -> list[Item]:
+    """Return everything that takes time in a forward pass: products, elementwise work, and table lookups."""
+    looked_up = isinstance(cost.lookups, int) and cost.lookups == 0
+    return Passes(forward=True).items(cost._replace(elementwise=tuple(e for e in cost.elementwise if e.forward))) + (
+        [] if looked_up else [Item("lookup", (cost.lookups,), cost.lookups)]
+    )
+
+
+def step_by_step(cost: Cost, *, everything: bool) -> list[Item]:
+    """Return the work of a training step, with forward, recomputed and backward products as separate items."""
+    items: list[Item] = []
+    trained = {weight.name for weight in cost.weights if not weight.frozen}
+    for matmul in cost.products:
+        rows = [matmul.name, *([f"{matmul.name}, recomputed"] if cost.again else [])]
+        rows += gradients(matmul.name, matmul.backward, trained)
+        items += [Item(row, matmul.factors, matmul.flops) for row in rows]
+        rest = matmul.backward + matmul.overcounted - (len(rows) - 1 - cost.again)
+        if not (isinstance(rest, int) and rest == 0):
+            factors = (rest, *matmul.factors)
+            items.append(Item(f"{matmul.name}, further backward products", factors, product(factors)))
+    if everything:
+        for work in cost.elementwise:
+            passes = ((work.name, work.forward * (1 + cost.again)), (f"{work.name}, backward", work.backward))
+            items += [
+                Item(name, (times, work.elements), product((times, work.elements)))
+                for name, times in passes
+                if not (isinstance(times, int) and times == 0)
+            ]
+    return items
+
+
+def gradients(name: str, backward: Num, trained: Collection[str]) -> list[str]:
+    """Return the names of the backward products of ``A B``: the gradients of its two factors, given dY.
+
+    With three products, a fused kernel first recomputes ``A B``. A single one is the gradient of a ``trained`` weight
+    if the right factor is one, otherwise of the left factor.
+
+    >>> gradients("X W_Q", 2, ["W_Q"]), gradients("X W_Q", 1, ["W_Q"])
+    (['dX = dY W_Qᵀ', 'dW_Q = Xᵀ dY'], ['dW_Q = Xᵀ dY'])
+    >>> gradients("Q Kᵀ", 2, []), gradients("P V", 2, [])
+    (['dQ = dY K', 'dK = dYᵀ Q'], ['dP = dY Vᵀ', 'dV = Pᵀ dY'])
+    """
+    factors = name.split(" ")
+    if not isinstance(backward, int) or len(factors) != 2:
+        return []
+    left, right = factors
+    of_left = f"d{left} = dY {_transposed(right)}"
+    of_right = f"d{_transposed(right)} = dYᵀ {left}" if right.endswith("ᵀ") else f"d{right} = {_transposed(left)} dY"
+    match backward:
+        case 1:
+            return [of_right if right in trained else of_left]
+        case 2:
+            return [of_left, of_right]
+        case 3:
+            return [f"{name}, again in a fused kernel", of_left, of_right]
+    return []
+
+
+def _transposed(matrix: str) -> str:
+    """Return the name of a matrix's transpose."""
+    return matrix.removesuffix("ᵀ") if matrix.endswith("ᵀ") else f"{matrix}ᵀ"
+
+
+NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
+LAYERS = re.compile(r"\[[^][]*\]")
+
+
+def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
+    """Return the elements of each stored tensor, over all layers: ``{"model.layers.mlp.up_proj": …}``.
+
+    It must equal the same map of a checkpoint (see :func:`plain`), name by name.
+    """
+    elements: dict[str, Num] = {}
+    for node in root.walk():
+        own = node.component.own
+        for tensor in own.buffers if buffers else own.weights:
+            if tensor.tied_to is None:
+                name = _name(node, tensor)
+                elements[name] = elements.get(name, 0) + node.copies * tensor.size
+    return elements
+
+
+def _inside(node: Node) -> tuple[str, ...]:
+    """Return the modules around it; a group in parentheses, such as ``(ffn)``, is no module of a checkpoint."""
+    return tuple(name for name in node.names[1:] if not name.startswith("("))
+
+
+def shapes(root: Component) -> dict[str, Counter[tuple[int, ...]]]:
+    """Return the shapes of the stored tensors by name, counted over the layers; axes are sorted."""
+    shapes_by_name: dict[str, Counter[tuple[int, ...]]] = {}
+    for node in root.walk():
+        for weight in node.component.own.weights:
+            if weight.tied_to is None:
+                shape = tuple(sorted(map(value_of, weight.shape)))
+                shapes_by_name.setdefault(_name(node, weight), Counter())[shape] += value_of(node.copies)
+    return shapes_by_name
+
+
+def tied(root: Component) -> list[str]:
+    """Return the names of tensors that share another's storage: a checkpoint may contain a copy of them, or not."""
+    return [_name(node, weight) for node in root.walk() for weight in node.component.own.weights if weight.tied_to]
+
+
+def _name(node: Node, tensor: Tensor) -> str:
+    return plain(".".join((*_inside(node), *([tensor.key] if tensor.key else []))))
+
+
+def plain(name: str) -> str:
+    """Return a tensor's name without layer numbers and without the suffix ``weight``.
+
+    >>> plain("model.layers.0.mlp.experts.7.up_proj.weight"), plain("layers[3-60].mlp.gate.bias")
+    ('model.layers.mlp.experts.up_proj', 'layers.mlp.gate.bias')
+    """
+    if "[" in name:
+        name = LAYERS.sub("", name)
+    name = NUMBER.sub("", name).removeprefix(".")
+    name = name[: -len(".weight")] if name.endswith((".weight", "_weight")) else name
+    return f"{name.removesuffix('_bias')}.bias" if name.endswith("_bias") else name
+
+
+def of_numbers(tree: Component) -> Component:
+    """The same tree, with ints."""
+    return _mapped(tree, value_of)
+
+
+def of_formulas(tree: Component) -> Component:
+    """The same tree, with closed forms."""
+    return _mapped(tree, formula_of)
+
+
+def _mapped(tree: Component, change: Callable[[Num], Num]) -> Component:
+    held = tuple(
+        item._replace(factors=tuple(change(factor) for factor in item.factors), bits=item.bits)
+        for item in tree.own.held
+    )
+    return tree._replace(
+        own=tree.own._replace(held=held),
+        parts=tuple(_mapped(part, change) for part in tree.parts),
+        copies=change(tree.copies),
+        active=None if tree.active is None else change(tree.active),
+        passes=change(tree.passes),
+    )

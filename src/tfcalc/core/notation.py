@@ -5,14 +5,191 @@ There are two ways of grouping. Parameters and bytes are printed as one polynomi
 In both, equal groups of several counts are printed once: ``12(n - 1)lbh(6h + l)``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.letters import COUNTS, ORDER, TABLES, WORKLOAD, counts, is_table, place, within
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial, letters_of, symbol
-from tfcalc.core.terms import terms
+
+COUNTS = ("n", "n_0", "n_e", "n_d")
+"""Letters that count equal parts, such as layers: always first in a product."""
+
+ORDER = (*COUNTS, "l", "s", "c", "b", "h", "a", "g", "d", "d_v", "f", "T", "V")
+"""Order of letters in a product, from left to right."""
+
+TABLES = ("T", "V")
+"""Rows of a table: first in the size of a table (Vh), last in a matrix product (2lbhV)."""
+
+WORKLOAD = ("l", "s", "c", "b")
+
+SCOPES = ("vis", "aud", "enc", "dec")
+"""Suffixes of a nested model's letters: ``h_vis`` is the ``h`` of the vision model."""
+
+NOTATIONS: dict[str, dict[str, str]] = {
+    "lbhn": {},
+    "bsld": {
+        "b": "bs",
+        "l": "L",
+        "h": "d",
+        "n": "N_l",
+        "n_0": "N_0",
+        "n_e": "N_e",
+        "n_d": "N_d",
+        "a": "h",
+        "a_e": "h_e",
+        "a_d": "h_d",
+        "d": "d_h",
+        "f": "d_ff",
+    },
+    "names": {
+        "b": "batch_size",
+        "l": "seq_len",
+        "s": "source_len",
+        "c": "cached_tokens",
+        "h": "d_model",
+        "n": "n_layers",
+        "n_0": "dense_layers",
+        "n_e": "encoder_layers",
+        "n_d": "decoder_layers",
+        "a": "n_heads",
+        "a_e": "encoder_heads",
+        "a_d": "decoder_heads",
+        "g": "n_kv_heads",
+        "d": "head_dim",
+        "d_v": "value_dim",
+        "d_n": "qk_nope_dim",
+        "d_r": "qk_rope_dim",
+        "r": "kv_rank",
+        "r_q": "query_rank",
+        "f": "d_ff",
+        "f_e": "encoder_d_ff",
+        "f_d": "decoder_d_ff",
+        "f_x": "expert_d_ff",
+        "f_s": "shared_expert_d_ff",
+        "E": "n_experts",
+        "E_s": "n_shared_experts",
+        "k": "experts_per_token",
+        "V": "vocab_size",
+        "V_t": "target_vocab_size",
+        "T": "max_len",
+        "D": "max_distance",
+        "B": "buckets",
+    },
+}
+"""Other letters for the same sizes; those not named keep their own."""
+
+
+def within(letter: str) -> tuple[str, str]:
+    """Return the letter without its suffix, and the nested model that it belongs to (``""`` for none).
+
+    >>> within("h_vis"), within("d_v"), within("h")
+    (('h', 'vis'), ('d_v', ''), ('h', ''))
+    """
+    own, _, scope = letter.rpartition("_")
+    return (own, scope) if scope in SCOPES and own else (letter, "")
+
+
+def spelled(letter: str, notation: str) -> str:
+    """Return the letter as a notation prints it, that of a nested model included.
+
+    >>> spelled("h", "bsld"), spelled("h_vis", "bsld"), spelled("r_q", "bsld")
+    ('d', 'd_vis', 'r_q')
+    """
+    others = NOTATIONS[notation]
+    own, scope = within(letter)
+    return others.get(letter) or (f"{others.get(own, own)}_{scope}" if scope else letter)
+
+
+@cache
+def counts(letter: str) -> bool:
+    """Return whether a letter counts equal parts.
+
+    >>> counts("n_e"), counts("n_vis"), counts("n_positions")
+    (True, True, False)
+    """
+    return within(letter)[0] in COUNTS
+
+
+@cache
+def is_table(letter: str) -> bool:
+    """Return whether a letter is a table's number of rows: ``V``, ``T_t``."""
+    return _base(letter) in TABLES
+
+
+@cache
+def place(letter: str) -> int:
+    """Return a letter's position in a product, by ``ORDER``; an indexed letter (``d_n``) goes with its base.
+
+    >>> place("h") < place("h_vis") + 1 <= place("a_e") < place("d_n") < place("E")
+    True
+    """
+    for known in (letter, within(letter)[0], _base(letter)):
+        if known in ORDER:
+            return ORDER.index(known)
+    return len(ORDER)
+
+
+def _base(letter: str) -> str:
+    """Return a letter without its index (``d`` of ``d_n``); a whole word is returned as it is."""
+    head, _, index = within(letter)[0].partition("_")
+    return head if len(head) == 1 and len(index) <= 1 else letter
+
+
+def wrap(formula: str, width: int) -> list[str]:
+    """Break a printed formula into lines of at most ``width`` columns, each but the first beginning with its sign.
+
+    Lines break at the ``+`` and ``-`` between terms; within a term wider than a line, at those inside its brackets.
+    Names and products are not broken, so a line with a wide one is wider.
+
+    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 20)
+    ['n(28h² + 32h)', '+ (4 + 2V)h']
+    >>> wrap("n(28h² + 32h) + (4 + 2V)h", 12)
+    ['n(28h²', '+ 32h)', '+ (4 + 2V)h']
+    """
+    lines: list[str] = []
+    for piece in _pieces(formula, width):
+        if lines and len(lines[-1]) + 1 + len(piece) <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return lines
+
+
+def terms(formula: str) -> list[str]:
+    """Return the terms of a printed sum, each but the first with its sign.
+
+    >>> terms("n(28h² + 32h) - h")
+    ['n(28h² + 32h)', '- h']
+    """
+    return _cut(formula, [index for index, depth in _signs(formula) if depth == 0])
+
+
+def _pieces(formula: str, width: int) -> list[str]:
+    """Return the pieces that are not broken: the terms that fit, and the inner terms of those that do not."""
+    signs = _signs(formula)
+    if len(formula) <= width or not signs:
+        return [formula]
+    outermost = min(depth for _, depth in signs)
+    parts = _cut(formula, [index for index, depth in signs if depth == outermost])
+    return [piece for part in parts for piece in _pieces(part, width)]
+
+
+def _signs(formula: str) -> list[tuple[int, int]]:
+    """Return the index of each plus or minus between two terms, and its depth in brackets."""
+    signs, depth = [], 0
+    for index, character in enumerate(formula):
+        depth += (character in "(⌊") - (character in ")⌋")
+        if formula[index - 1 : index + 2] in (" + ", " - "):
+            signs.append((index, depth))
+    return signs
+
+
+def _cut(formula: str, places: list[int]) -> list[str]:
+    return [formula[start:end].rstrip() for start, end in zip([0, *places], [*places, None], strict=True)]
 
 
 class Script(NamedTuple):

@@ -3,14 +3,17 @@
 A formula is plain Python over ``+ - *`` and the helpers below. Given ints it answers with an exact int,
 given numpy arrays with a whole sweep, given symbols (tfcalc's own :class:`~tfcalc.core.polynomial.Polynomial`
 or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at structure, never at a dimension.
+
+Here stand also the numbers of query-key pairs that the products of attention run over, by kind of mask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from math import isqrt
 from operator import add, mul
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Num(Protocol):
@@ -116,3 +119,69 @@ def same(left: object, right: object) -> bool:
         return len(left) == len(right) and all(map(same, left, right))
     equal = left == right
     return equal if isinstance(equal, bool) else bool(equal.all())  # arrays: equal in all elements
+
+
+MOST_DIVIDED = 10**9
+"""Largest number whose divisors are searched for: 31,623 trial divisions."""
+
+
+def divisors(number: int) -> list[int]:
+    """Return the divisors in ascending order; only 1 for a number above ``MOST_DIVIDED``.
+
+    >>> divisors(12), divisors(10**30)
+    ([1, 2, 3, 4, 6, 12], [1])
+    """
+    if number > MOST_DIVIDED:
+        return [1]
+    low = [divisor for divisor in range(1, isqrt(number) + 1) if number % divisor == 0]
+    return sorted({*low, *(number // divisor for divisor in low)})
+
+
+class Pairs(NamedTuple):
+    """The query-key pairs of a batch, for one head.
+
+    The factors ``twice`` multiply to twice the number of pairs, so that l²/2 stays whole. ``scores`` is the number that
+    the softmax runs over: all that are computed, as a mask does not shorten a row. ``fused`` kernels save no scores, so
+    their backward pass recomputes Q Kᵀ. ``limit`` is the window or chunk of a causal mask. ``keys`` is the length of a
+    row of scores if all rows have the same.
+    """
+
+    twice: tuple[Num, ...]
+    scores: Num
+    fused: bool = False
+    limit: Num | None = None
+    keys: Num | None = None
+
+
+def twice_sliding(length: Num, window: Num) -> Num:
+    """Twice the pairs if a query sees its own key and the ``window`` − 1 before it.
+
+    The first m = min(l, w) queries see 1, 2, …, m keys, the others w each: ``m(m + 1) + 2w(l − m)``.
+
+    >>> twice_sliding(5, 2), twice_sliding(5, 9)
+    (18, 30)
+    """
+    first: Num = minimum(length, window)
+    return first * (first + 1) + 2 * window * (length - first)
+
+
+def in_pieces(length: Num, size: Num) -> Num:
+    """Pairs within pieces of ``size``, into which a sequence is cut: Σ c², the last piece shorter.
+
+    >>> in_pieces(5, 2)
+    9
+    """
+    whole: Num = floor_div(length, size)
+    rest = length - size * whole
+    return whole * (size * size) + rest * rest
+
+
+def twice_chunked(length: Num, chunk: Num) -> Num:
+    """Twice the pairs if a query sees the keys of its chunk up to its own: Σ c(c + 1), the last chunk shorter.
+
+    >>> twice_chunked(5, 2)
+    14
+    """
+    whole: Num = floor_div(length, chunk)
+    rest = length - chunk * whole
+    return whole * (chunk * (chunk + 1)) + rest * (rest + 1)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tfcalc.core.number import Num, ceil_div, floor_div, minimum
-from tfcalc.core.pairs import twice_chunked, twice_sliding
+from tfcalc.core.number import Num, ceil_div, floor_div, minimum, twice_chunked, twice_sliding
 
 
 def local(length: Num, reach: Num) -> Num:

@@ -18,7 +18,7 @@ def recomputing(root: Component, kind: str, every: int, *, early_stop: bool) -> 
     whole layers, or one of ``every`` layers, which then becomes a component of its own. With ``early_stop``
     (torch.utils.checkpoint with ``use_reentrant=False``) a layer is recomputed up to its last saved tensor, so a linear
     map at its end is not. ``selective-op`` is whole layers without attention and without every other product, from the
-    first (:mod:`tfcalc.tape.selected`).
+    first (:mod:`tfcalc.tape.interpreter`).
     """
     if kind == "selective":
         return _marked_where(root, ATTENTION)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.core.cost import Cached
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.context import Context
 from tfcalc.nn.frozen import Frozen

@@ -19,7 +19,7 @@ from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
     from tfcalc.nn.context import Context
-    from tfcalc.tape.trace import Trace
+    from tfcalc.tape.tensor import Trace
 
 
 class Linear(Module):

@@ -11,8 +11,7 @@ from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import add, dropout
 from tfcalc.ops.shapes import expand
 from tfcalc.ops.tables import embedding, position, sines
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 
 PLACES, TOKENS, BUFFER, GIVEN = "places", "tokens", "buffer", "given"
 """How position ids arise: made for each place of a sequence, or for each token of each sequence, a buffer of the

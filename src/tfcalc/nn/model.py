@@ -194,7 +194,7 @@ class ModelWithHead(Module):
 
     def counted_loss(self, made: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits, where operations are counted."""
-        from tfcalc.ops.loss import cross_entropy  # in training alone
+        from tfcalc.ops.rows import cross_entropy  # in training alone
 
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 

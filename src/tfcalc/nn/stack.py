@@ -14,8 +14,7 @@ from tfcalc.nn.attention import attentions
 from tfcalc.nn.context import Context
 from tfcalc.nn.module import Module
 from tfcalc.tape.groups import merged, named
-from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import FORWARD_ALONE, WITH_BACKWARD, Ends, Trace
+from tfcalc.tape.tensor import FORWARD_ALONE, WITH_BACKWARD, Ends, Tensor, Trace
 
 T = TypeVar("T")
 MOST_BY_THEMSELVES = 256

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfcalc.core.cost import Cached, Elementwise
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs
 from tfcalc.ops.work import SCALE, SOFTMAX
-from tfcalc.tape.call import Call, Leaf, MatMul, Within
-from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Shape, Strides, Tensor, Within, dense, preserved
 
 
 def attend(

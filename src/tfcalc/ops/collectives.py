@@ -21,8 +21,7 @@ from tfcalc.core.cost import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
 from tfcalc.number_formats import FP32, INT64
 from tfcalc.ops.work import CROSS_ENTROPY
-from tfcalc.tape.call import Call, Leaf
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Leaf, Shape, Tensor
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND = "all-reduce", "all-gather", "reduce-scatter", "send"
 COLLECTIVE = "collective"

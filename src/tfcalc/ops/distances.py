@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.core.number import Num, Pairs
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def rows_by_distance(table: Tensor, seen: Num) -> Tensor:

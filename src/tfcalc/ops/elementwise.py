@@ -10,9 +10,8 @@ from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.printable import quoted
-from tfcalc.tape.call import Call, Leaf
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Shape, Tensor, preserved
+from tfcalc.tape.tensor import Call, Leaf, Shape, Tensor, preserved
 
 OF_RESULT = ("relu", "sigmoid", "tanh", "exp", "expm1", "sqrt", "rsqrt", "log_softmax")
 """Kernels whose backward needs their result; the others' needs their input."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import widest
-from tfcalc.tape.call import Call, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 
 def grouped_mm(rows: Tensor, weight: Tensor, ends: Tensor) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tfcalc.tape.call import Call
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 
 
 def fourier(x: Tensor) -> Tensor:

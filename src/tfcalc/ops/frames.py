@@ -6,8 +6,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.elementwise import activation
 from tfcalc.ops.work import NORMS
-from tfcalc.tape.call import Call, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 
 def convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *places: Num) -> Tensor:

@@ -7,8 +7,7 @@ from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import widest
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import permute, reshape
-from tfcalc.tape.call import Call, MatMul
-from tfcalc.tape.tensor import Strides, Tensor, dense
+from tfcalc.tape.tensor import Call, MatMul, Strides, Tensor, dense
 
 
 def pointwise_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, groups: Num) -> Tensor:

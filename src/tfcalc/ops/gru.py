@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 GRU = (20, 22)
 """Per element of the state. Forward: six biases, three sums, two sigmoids (3 each), r times, tanh, (h − n)·z + n.

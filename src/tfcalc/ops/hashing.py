@@ -6,8 +6,7 @@ from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import quotient
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import reshape, transpose
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def attend_by_hashes(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

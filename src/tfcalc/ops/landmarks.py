@@ -9,8 +9,7 @@ from tfcalc.ops.products import matmul
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.ops.work import SCALE, SOFTMAX
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 STEPS = 6
 """Iterations to the pseudo-inverse, of four matrix products each (Xiong et al. 2021, eq. 11)."""

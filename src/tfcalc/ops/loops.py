@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 from tfcalc.core.number import Num, product, total
 from tfcalc.core.traced import value_of
-from tfcalc.tape.call import Call
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 
 State = tuple[Tensor, ...]
 FIRST, LAST = 2, 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num
 from tfcalc.ops.shapes import reshape, transpose
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def convolved(values: Tensor, kernels: Tensor, heads: Num, width: Num) -> Tensor:

@@ -6,9 +6,8 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import product
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.tables import position
-from tfcalc.tape.call import Call, MatMul
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 
 def patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

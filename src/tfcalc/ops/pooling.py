@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Shape, Tensor, preserved
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Shape, Tensor, preserved
 
 MEAN, LARGEST, SMALLEST = "mean", "max", "min"
 

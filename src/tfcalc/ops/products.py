@@ -5,9 +5,7 @@ from __future__ import annotations
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.shapes import contiguous, reshape, transpose
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor, viewed
-from tfcalc.tape.trace import Trace
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor, Trace, viewed
 
 
 def linear(

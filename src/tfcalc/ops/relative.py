@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def relative_scores(name: str, q: Tensor, r: Tensor, scores: Num) -> None:

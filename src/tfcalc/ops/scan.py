@@ -7,8 +7,7 @@ from collections.abc import Callable
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
 from tfcalc.core.traced import value_of
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Shape, Tensor
 
 
 def recurrence(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Elementwise, Product
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs
 
 
 def score(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 
 
 def index(x: Tensor, places: Tensor, shape: Shape) -> Tensor:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.traced import known
-from tfcalc.tape.call import Call
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
+from tfcalc.tape.tensor import Call, Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
 
 
 def reshape(x: Tensor, *shape: Num) -> Tensor:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tfcalc.core.number import product
 from tfcalc.ops.products import batched
 from tfcalc.ops.shapes import reshape, transpose
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def mixed_streams(x: Tensor, matrices: Tensor, name: str) -> Tensor:

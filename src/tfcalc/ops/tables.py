@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call
 from tfcalc.tape.memory_tracker import WIDTHS
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 
 
 def embedding(table: Tensor, places: Tensor) -> Tensor:

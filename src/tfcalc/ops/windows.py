@@ -8,8 +8,7 @@ from tfcalc.core.cost import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import dropping
 from tfcalc.ops.work import SCALE, SOFTMAX
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 
 
 def attend_nearby(

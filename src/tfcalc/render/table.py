@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise, zip_longest
 from textwrap import wrap
 
+from tfcalc.core.notation import wrap as wrap_formula
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.terms import wrap as wrap_formula
 from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.units import short

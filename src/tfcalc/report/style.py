@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from tfcalc.core.letters import spelled
-from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, write, write_product, write_tensor
+from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, spelled, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.ascii import in_ascii
 

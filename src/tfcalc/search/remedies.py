@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
-from tfcalc.core.divisors import divisors
+from tfcalc.core.number import divisors
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text

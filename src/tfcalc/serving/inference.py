@@ -11,9 +11,9 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
-from tfcalc.tape.envelope import Envelope
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.memory_tracker import Found, MemoryTracker, PeakRecorder
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.moments import Envelope
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel

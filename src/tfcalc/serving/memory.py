@@ -24,7 +24,7 @@ from tfcalc.serving.inference import activations, forward, live_forms
 from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.symbols import remembering
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
 from tfcalc.workload import EITHER
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, NUMBERS
 from tfcalc.printable import quoted
-from tfcalc.serving.module_names import checked
 from tfcalc.serving.weight_formats import (
     LINEAR,
     PLAIN,
@@ -22,7 +21,7 @@ from tfcalc.serving.weight_formats import (
     scaled,
     single,
 )
-from tfcalc.serving.weights import WeightStorage
+from tfcalc.serving.weights import WeightStorage, checked
 
 LARGEST = 1 << 20
 

@@ -10,11 +10,10 @@ from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.memory import memory
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
-from tfcalc.core.effort import EFFORT
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params
 from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial, symbol
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
 from tfcalc.plans import Training

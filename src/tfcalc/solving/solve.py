@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.conventions import Conventions
-from tfcalc.core.effort import at_most
+from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
 from tfcalc.expressions.nodes import Name, Number, walk
@@ -160,7 +160,7 @@ def _trained(one: UnknownSize, evaluator: Evaluator) -> tuple[UnknownSize, Evalu
 
 
 MOST_UNITS, MOST_UNITS_OF_MEMORY = 240_000, 140_000
-"""What may be spent (:mod:`tfcalc.core.effort`) on a search, and on one for the memory of a step: some seconds."""
+"""What may be spent (:mod:`tfcalc.core.traced`) on a search, and on one for the memory of a step: some seconds."""
 
 
 def _spent(condition: str, one: UnknownSize) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import same, total
 
 if TYPE_CHECKING:
-    from tfcalc.tape.trace import Group  # a tree that names its layers needs no tape
+    from tfcalc.tape.tensor import Group  # a tree that names its layers needs no tape
 
 
 def named(stack: str, places: Sequence[int] | None) -> str:

@@ -1,23 +1,244 @@
-"""The interpreter: a trace that runs kernels as PyTorch does, for saved tensors and the memory that is live."""
+"""The interpreter: a trace that runs kernels as PyTorch does, for saved tensors and the memory that is live.
+
+Selective checkpointing by operation: results of a layer that are saved instead of being recomputed.
+
+Source: torchtitan's ``_save_list`` and its policy "all but every second mm" (activation_checkpoint.py;
+parallelize_llama.py in 2024); torch.utils.checkpoint.create_selective_checkpoint_contexts.
+
+Layers that represent others: what they leave behind counts as often as there are equal layers.
+
+Of a row of equal layers only those at its ends need to run to find the peak. The live bytes at one point of a layer
+change by the same number from each layer to the next: what each layer below has saved, or what each above has left in
+gradients. A linear function has its maximum at an end, so the peak is in one of the first or last layers. The same
+holds for a period of several unlike layers, compared with the period before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+from weakref import ref
 
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.effort import EFFORT
-from tfcalc.core.number import Num
-from tfcalc.tape.call import Call
-from tfcalc.tape.kernels import Kernel, launched
-from tfcalc.tape.memory_tracker import Found, Place, Storage
-from tfcalc.tape.numerics import Numerics
-from tfcalc.tape.selected import Selected
-from tfcalc.tape.standing import RowCollapse
+from tfcalc.core.number import Num, ceil_div, total
+from tfcalc.core.traced import EFFORT, value_of
+from tfcalc.tape.memory_tracker import WIDTHS, Found, MemoryTracker, Place, Storage, Turn, TurnListener
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.tensor import Shape, Strides, Tensor, dense, preserved
-from tfcalc.tape.trace import Group, Part, Trace, stacked
-from tfcalc.tape.value import LeafNode, Node
+from tfcalc.tape.tensor import Call, Group, Part, Shape, Strides, Tensor, Trace, dense, preserved, stacked
+from tfcalc.tape.value import Callback, LeafNode, Node
+
+
+class Numerics(NamedTuple):
+    """Number formats and the device's peculiarities.
+
+    Attributes:
+        weights: format of the weights.
+        autocast: format that autocast casts matrix products to; None without autocast.
+        statistics: format of a LayerNorm's mean and deviation; None: fp32.
+        aligned_masks: rows of masks are padded for the memory-efficient kernel, as on CUDA.
+        traced: the values of a mask are unknown (FakeTensorMode, torch.compile), so one of ones is not dropped.
+        packed: frozen matrices are quantized, and dequantized for each product.
+        adapters: format of adapters' weights, if it is not that of the weights.
+        drops_adapters: adapters apply dropout to their input.
+        keeps_inputs: products with quantized matrices save their input, as bitsandbytes does in 8 bits, not in 4.
+        cuda: peculiarities of CUDA's kernels count, such as those of softmax.
+    """
+
+    weights: str = "float32"
+    autocast: str | None = None
+    statistics: str | None = None
+    aligned_masks: bool = True
+    traced: bool = False
+    packed: bool = False
+    adapters: str = ""
+    drops_adapters: bool = False
+    keeps_inputs: bool = False
+    cuda: bool = False
+
+    @property
+    def compute(self) -> str:
+        """Format of matrix products."""
+        return self.autocast or self.weights
+
+
+def padded(rows: Num, to: int = 32) -> Num:
+    """Return the number of rows rounded up to a multiple of ``to``."""
+    rounded: Num = ceil_div(rows, to) * to
+    return rounded
+
+
+class Kernel(NamedTuple):
+    """A launched kernel: an operation, or one of several that it consists of.
+
+    Attributes:
+        name: PyTorch dispatcher's name, such as ``mm``.
+        module: module that runs it, such as ``model.layers.0.mlp.up_proj``.
+        reads: bytes of its operands; what a view repeats counts once.
+        writes: bytes of its result.
+    """
+
+    name: str
+    module: str
+    reads: int
+    writes: int
+
+
+def launched(call: Call, result: Tensor, module: str) -> list[Kernel]:
+    """Return the kernels of an operation; each but the last of several writes as many bytes as the result has."""
+    reads = total(map(_read, call.inputs)) if call.reads is None else call.reads
+    writes = result.elements * WIDTHS[result.dtype]
+    names = call.ran
+    each_reads = [reads, *[writes] * (len(names) - 1)]
+    return [
+        Kernel(name, module, value_of(read), value_of(writes)) for name, read in zip(names, each_reads, strict=False)
+    ]
+
+
+def _read(x: Tensor | None) -> Num:
+    if x is None:
+        return 0
+    stored, elements = x.storage.elements, x.elements
+    if isinstance(elements, int) and isinstance(stored, int):
+        elements = min(elements, stored)  # an expanded view repeats its storage, which is read once
+    return elements * WIDTHS[x.dtype]
+
+
+WHOLE = ("fused_attention", "reduce_scatter")
+PRODUCTS = ("mm",)
+"""Kernels of a linear map without a bias; one with a bias runs ``addmm``, and is recomputed."""
+
+
+class SavedResult(NamedTuple):
+    """The result of an operation, and other tensors that its kernel made (``beside``)."""
+
+    made: Tensor
+    beside: tuple[Tensor, ...]
+
+
+class Selected:
+    """Results saved in forward, and reused when the layer reruns.
+
+    These are every other matrix product from the first, fused attention, and reduce-scattered sums.
+    """
+
+    def __init__(self) -> None:
+        self.results: list[SavedResult] = []
+        self.products = 0
+        self.chosen = False
+        self.node: Node | None = None
+        """The checkpoint that saves them, once the layer reruns."""
+
+    def of(self, call: Call) -> Storage | None:
+        """Return the saved result of an operation that is about to rerun; None if it is computed."""
+        self.chosen = self._chooses(call)
+        return self._read(self.node) if self.chosen and self.node is not None else None
+
+    def ran(self, call: Call, made: Tensor) -> None:
+        """Save the result of a chosen operation in the forward pass."""
+        if self.chosen and self.node is None:
+            made.trace.belongs(made)
+            self.results.append(SavedResult(made, tuple(saved for saved in call.saves if saved not in call.inputs)))
+
+    @property
+    def kept(self) -> list[Tensor]:
+        """All saved tensors."""
+        return [tensor for result in self.results for tensor in (result.made, *result.beside)]
+
+    def begins_again(self, node: Node) -> None:
+        """Begin the rerun of the layer in backward."""
+        self.node, self.products = node, 0
+
+    def _chooses(self, call: Call) -> bool:
+        if call.ran == PRODUCTS:
+            self.products += 1
+            return self.products % 2 == 1
+        return call.name in WHOLE
+
+    def _read(self, node: Node) -> Storage:
+        """Return the next saved result, and hand its ownership from the checkpoint to the operations that read it.
+
+        The checkpoint itself keeps the last one: recomputation stops before it, as nothing behind it is saved.
+        """
+        result, *self.results = self.results
+        if self.results:
+            for tensor in (result.made, *result.beside):
+                node.saved.remove(tensor.storage)
+                tensor.storage.release()
+        return result.made.storage
+
+
+class RowCollapse:
+    """Runs the layers of a stack, of which one, or one period of several, may represent others."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+        self.waiting: tuple[list[ref[Storage]], int] | None = None
+        self.until = 0
+        """Number of layers that still run before the waiting storages are multiplied."""
+        self.row = 0
+        """Number of the row that runs, or ran last."""
+
+    @contextmanager
+    def runs(self, layers: int, at: int = 0, together: int = 1, turn: int | None = None) -> Iterator[None]:
+        """Run a layer that represents ``layers``, ``at`` this place of the ``together`` layers of its period.
+
+        Their storages that are still live when as many layers after them have ended are saved for backward, and count
+        ``layers`` times. ``turn`` is the number of the period in its row, which is reported to a tracker that asks.
+        """
+        tracker = self.tape.tracker
+        if turn is not None and tracker.turns is not None and at == 0:
+            self.row += turn == 0
+            self._report(tracker.turns, Turn(self.row, turn, layers), begins=True)
+        if layers != 1 and at == 0:
+            self._boundary(layers)
+            tracker.since = []
+        yield
+        if layers == 1:
+            self._ended()
+        elif at == together - 1:
+            storages, tracker.since = tracker.since or [], None
+            self._boundary(layers)
+            self.waiting, self.until = (storages, layers), together
+        if turn is not None and tracker.turns is not None and at == together - 1:
+            self._report(tracker.turns, Turn(self.row, turn, layers), begins=False)
+
+    def _report(self, turns: TurnListener, turn: Turn, *, begins: bool) -> None:
+        """Report the begin or end of a turn in forward, and later in backward, where begin and end are swapped."""
+        turns.comes_to(turn, begins=begins)
+        if self.tape.gradients:
+            self.tape.nodes.append(Callback(lambda: turns.comes_to(turn._replace(backward=True), begins=not begins)))
+
+    def _ended(self) -> None:
+        if self.waiting is not None:
+            self.until -= 1
+            if not self.until:
+                waiting, self.waiting = self.waiting, None
+                multiply(self.tape.tracker, *waiting)
+
+    def _boundary(self, layers: int) -> None:
+        if self.tape.gradients:
+            self.tape.nodes.append(Callback(lambda: crossed(self.tape.tracker, layers)))
+
+
+def crossed(tracker: MemoryTracker, layers: int) -> None:
+    """Note that backward gets to the end (first call) or begin (second call) of a layer that represents others.
+
+    Gradients of parameters that it makes in between count ``layers`` times.
+    """
+    if tracker.since is None:
+        tracker.since = []
+        return
+    storages, tracker.since = tracker.since, None
+    multiply(tracker, storages, layers, gradients=True)
+
+
+def multiply(tracker: MemoryTracker, storages: list[ref[Storage]], layers: int, *, gradients: bool = False) -> None:
+    """Count the storages that are still live ``layers`` times, or only the ``gradients`` among them."""
+    live = (storage() for storage in storages)
+    for storage in {id(storage): storage for storage in live if storage is not None}.values():  # each of them once
+        if storage.is_gradient or not gradients:
+            tracker.multiplied(storage, layers)
 
 
 class Interpreter(Trace):

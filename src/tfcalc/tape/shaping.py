@@ -9,10 +9,8 @@ from typing import NamedTuple
 from tfcalc.core.cost import Cost, Product
 from tfcalc.core.cost import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.tape.call import Call, Matrices
 from tfcalc.tape.counting import Counting
-from tfcalc.tape.tensor import Shape, Strides, Tensor
-from tfcalc.tape.trace import Group, Part
+from tfcalc.tape.tensor import Call, Group, Matrices, Part, Shape, Strides, Tensor
 
 
 class Multiplied(NamedTuple):

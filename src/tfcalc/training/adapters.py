@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost
+from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.polynomial import symbol
-from tfcalc.core.tensors import plain
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.basic import Linear, parameter
@@ -84,7 +84,7 @@ def drops(dropout: str) -> bool:
 def frozen_where(tree: Component, *patterns: str) -> Component:
     """Return the tree, frozen where a pattern fits a module's name, or one above it (``*embed*``, ``model.layers``).
 
-    Names are without layer numbers (:func:`tfcalc.core.tensors.plain`). Of two modules that share a tensor name both.
+    Names are without layer numbers (:func:`tfcalc.core.measure.plain`). Of two modules that share a tensor name both.
     Raises InvalidModel where a pattern fits nothing, or nothing that is trained without it.
     """
     names = {_name(path): leaf for path, leaf in _leaves(tree, ()) if leaf.own.weights}

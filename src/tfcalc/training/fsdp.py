@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.measure import bytes_held
+from tfcalc.core.measure import LAYERS, bytes_held
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.core.tensors import LAYERS
 from tfcalc.core.traced import value_of
 from tfcalc.number_formats import FP32, UINT8
 from tfcalc.serving.weight_formats import Format

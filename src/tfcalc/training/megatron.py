@@ -19,12 +19,21 @@ from tfcalc.plans import TRAINER
 from tfcalc.symbols import remembering
 from tfcalc.tape.memory_tracker import MemorySnapshot
 from tfcalc.tape.value import Kept
-from tfcalc.training.peak import STEP, highest, phases
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.states import Overheads
 from tfcalc.training.step import activations
-from tfcalc.training.step_terms import TrainingStep, alive, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.training.step_terms import (
+    STEP,
+    TrainingStep,
+    alive,
+    buffers_of,
+    bytes_in,
+    highest,
+    phases,
+    standing_of,
+    states_of,
+)
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held, Tensor
+from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, product, total
-from tfcalc.core.tensors import plain
 from tfcalc.core.traced import value_of
 
 TABLES = ("embedding", "position")

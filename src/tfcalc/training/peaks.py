@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Held
-from tfcalc.core.guarded import Guards
 from tfcalc.core.measure import params
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import formula_of, value_of
+from tfcalc.core.traced import Guards, formula_of, value_of
 from tfcalc.defaults import resolve_plan, resolve_run
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run
@@ -28,7 +27,6 @@ from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.card import OnCard, on_card
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import as_stored, outer_modules
-from tfcalc.training.peak import Phase, highest, phases
 from tfcalc.training.plan_checks import (
     MEGATRON,
     check_alone,
@@ -48,7 +46,17 @@ from tfcalc.training.plan_checks import (
 from tfcalc.training.precisions import precision
 from tfcalc.training.states import Overheads, Placed, step_alone
 from tfcalc.training.step import StepMemory, Trainer, step
-from tfcalc.training.step_terms import TrainingStep, beside_of, buffers_of, bytes_in, standing_of, states_of
+from tfcalc.training.step_terms import (
+    Phase,
+    TrainingStep,
+    beside_of,
+    buffers_of,
+    bytes_in,
+    highest,
+    phases,
+    standing_of,
+    states_of,
+)
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -306,7 +314,7 @@ class Peaks:
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
-        from tfcalc.tape.repeated import repeated
+        from tfcalc.tape.allocations import repeated
         from tfcalc.training.allocator import (
             AllocatorSettings,  # a simulation that few answers show
             reserved,

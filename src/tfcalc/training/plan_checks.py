@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.serving.weight_formats import PLAIN, format_named
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
 from tfcalc.training.optimizers import optimizer

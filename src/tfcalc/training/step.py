@@ -12,9 +12,9 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
-from tfcalc.tape.envelope import Envelope
+from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.memory_tracker import Found, MemorySnapshot, MemoryTracker, Place
-from tfcalc.tape.numerics import Numerics
+from tfcalc.tape.moments import Envelope
 from tfcalc.tape.tape import Stepped, Tape
 from tfcalc.tape.value import Kept
 

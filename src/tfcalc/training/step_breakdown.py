@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cost, Held
-from tfcalc.core.guarded import Guards
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import Guards, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import WIDTHS
 from tfcalc.symbols import guarding, remembering
 from tfcalc.tape.memory_tracker import LENT, Found, PeakRecorder
 from tfcalc.tape.moments import SizedRecorder
-from tfcalc.training.peak import STEP, Phase, highest
 from tfcalc.training.peaks import PeakForm, Peaks, constant_terms, on_megatron, phases_of, step_of, trainer_of
 from tfcalc.training.plan_checks import (
     MEGATRON,
@@ -36,7 +34,19 @@ from tfcalc.training.plan_checks import (
 from tfcalc.training.precisions import precision
 from tfcalc.training.states import NOTHING, outputs
 from tfcalc.training.step import activations, envelope, kept
-from tfcalc.training.step_terms import TEMPORARY, TrainingStep, alive, beside_of, buffers_of, bytes_in, lump, states_of
+from tfcalc.training.step_terms import (
+    STEP,
+    TEMPORARY,
+    Phase,
+    TrainingStep,
+    alive,
+    beside_of,
+    buffers_of,
+    bytes_in,
+    highest,
+    lump,
+    states_of,
+)
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component
-from tfcalc.core.tensors import plain, shapes, tensors, tied
+from tfcalc.core.measure import plain, shapes, tensors, tied
 from tfcalc.errors import UsageError
 from tfcalc.printable import QUOTED, shortened
 from tfcalc.reader import reading

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.core.tensors import plain, tensors
+from tfcalc.core.measure import plain, tensors
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report import exact

@@ -22,8 +22,7 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.shapes import reshape
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Shape, Tensor
+from tfcalc.tape.tensor import Call, Shape, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.experts import Borrowed

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter

@@ -27,8 +27,7 @@ from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score
 from tfcalc.ops.shapes import cat, reshape, transpose
 from tfcalc.printable import quoted
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders, experts, hyper_connections
 from tfcalc.zoo.blocks.experts import LimitedExperts, LimitedFeedForward

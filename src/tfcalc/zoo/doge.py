@@ -20,8 +20,7 @@ from tfcalc.ops.rows import softmax
 from tfcalc.ops.select import masked_fill, row_sums, topk
 from tfcalc.ops.shapes import copied, expand, reshape, select, transpose, unsqueeze
 from tfcalc.ops.tables import looked_up
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import windows
 

@@ -21,8 +21,7 @@ from tfcalc.ops.products import linear
 from tfcalc.ops.rows import mean
 from tfcalc.ops.shapes import contiguous, copied, permute, reshape, select, stack, transpose, unsqueeze
 from tfcalc.ops.streams import added_to_others, mixed_streams
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.decoders import SANDWICH, head_dim, kv_heads
 from tfcalc.zoo.blocks.gemma import CAPPED, LayerInput, LayerVectors, SharingAttention, SharingDecoder

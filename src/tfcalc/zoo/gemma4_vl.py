@@ -12,8 +12,7 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
-from tfcalc.core.number import Num, ceil_div, floor_div
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, ceil_div, floor_div
 from tfcalc.core.traced import known
 from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, PositionVectors, buffer, parameter
 from tfcalc.nn.context import Context

@@ -21,8 +21,7 @@ from tfcalc.nn.stack import each_turn
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import beside, cat, copied, reshape
-from tfcalc.tape.tensor import Tensor
-from tfcalc.tape.trace import Trace
+from tfcalc.tape.tensor import Tensor, Trace
 from tfcalc.zoo.blocks import encoders
 from tfcalc.zoo.blocks.attention import Masked
 from tfcalc.zoo.blocks.vision_language import Projector

@@ -12,8 +12,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, ceil_div
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context
@@ -31,8 +30,7 @@ from tfcalc.ops.rows import mean, row_norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import cat, contiguous, expand, pad, part, reshape, split, stack, transpose, unsqueeze
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import routed
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, layer_types, multi_head

@@ -8,8 +8,7 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits, renamed
-from tfcalc.core.number import Num, product
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, product
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.context import Context

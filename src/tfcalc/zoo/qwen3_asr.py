@@ -7,8 +7,7 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, labels
-from tfcalc.core.number import Num, ceil_div
-from tfcalc.core.pairs import Pairs, in_pieces
+from tfcalc.core.number import Num, Pairs, ceil_div, in_pieces
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.context import Context

@@ -7,8 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, beyond
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, beyond
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
 from tfcalc.nn.context import Context

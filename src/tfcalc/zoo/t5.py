@@ -8,8 +8,7 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, classifier, logits
-from tfcalc.core.number import Num, ceil_div, floor_div
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, ceil_div, floor_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention, attentions
 from tfcalc.nn.basic import Embedding, Norm
@@ -28,8 +27,7 @@ from tfcalc.ops.elementwise import add, added_in_place, dropout, dropping
 from tfcalc.ops.rows import softmax
 from tfcalc.ops.shapes import beside, cat, contiguous, copied, pad, part, permute, reshape, transpose, unsqueeze
 from tfcalc.ops.tables import looked_up
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import encoder_decoders, layers
 from tfcalc.zoo.blocks.encoders import MASKED

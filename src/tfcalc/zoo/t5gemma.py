@@ -11,8 +11,7 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import labels
 from tfcalc.core.cost import Cached
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.context import Context

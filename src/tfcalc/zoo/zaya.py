@@ -23,8 +23,7 @@ from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.rows import row_norm, softmax
 from tfcalc.ops.select import gather
 from tfcalc.ops.shapes import cat, copied, pad, part, reshape, split, transpose
-from tfcalc.tape.call import Call
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import Borrowed
 from tfcalc.zoo.blocks.layers import layer_types

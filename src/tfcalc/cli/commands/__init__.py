@@ -42,7 +42,7 @@ ALIASES = {"check-budget": "budget"}
 
 
 MOST_UNITS = 430_000
-"""What an answer may spend (:mod:`tfcalc.core.effort`): most spend a hundredth of it, and a hundred layers of which no
+"""What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""
 
 
@@ -74,7 +74,7 @@ class Command(NamedTuple):
     def run(self, settings: Settings) -> int:
         """Answer it, write the answer, and return the exit code."""
         from tfcalc.cli.output import show
-        from tfcalc.core.effort import at_most
+        from tfcalc.core.traced import at_most
 
         with at_most(self.most, "this takes too many runs of layers", "give fewer layers, or ask for less at once"):
             found = self.answer(settings)

@@ -185,7 +185,7 @@ def answer(settings: Settings) -> ListOfModels:
         )
         raise UsageError(fact, "leave one of them out")
     if settings.get("supported"):
-        from tfcalc.configs.declared import model_types
+        from tfcalc.configs.config import model_types
         from tfcalc.configs.family import wanted
 
         return Supported(model_types(), wanted())

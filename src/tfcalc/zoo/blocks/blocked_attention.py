@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from tfcalc.core.number import Num, ceil_div, floor_div, minimum
-from tfcalc.core.pairs import Pairs
+from tfcalc.core.number import Num, Pairs, ceil_div, floor_div, minimum
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm

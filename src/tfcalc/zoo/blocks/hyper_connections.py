@@ -23,7 +23,7 @@ from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import Kind
 
 if TYPE_CHECKING:
-    from tfcalc.tape.trace import Trace
+    from tfcalc.tape.tensor import Trace
 
 
 class FloatLinear(Linear):

@@ -7,8 +7,7 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.cost import Cost
 from tfcalc.core.cost import Tensor as Weight
-from tfcalc.core.number import Num, floor_div, product
-from tfcalc.core.pairs import Pairs, in_pieces
+from tfcalc.core.number import Num, Pairs, floor_div, in_pieces, product
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear, Norm, PositionVectors

@@ -30,8 +30,7 @@ from tfcalc.ops.select import index
 from tfcalc.ops.shapes import beside, copied, expand, first, part, permute, reshape, transpose
 from tfcalc.ops.tables import position
 from tfcalc.printable import quoted
-from tfcalc.tape.call import Call, Leaf, MatMul
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.zoo.blocks import layers
 from tfcalc.zoo.blocks.layers import multi_head
 
