@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Elementwise
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Component, Elementwise
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Pairs
 from tfcalc.nn.module import Module
 from tfcalc.ops import (

@@ -15,10 +15,9 @@ from tfcalc.core.measure import LAYERS, work
 from tfcalc.core.number import Num, total
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
-from tfcalc.model import Model, asked_run
+from tfcalc.model import Model, asked_run, legend, remembering
 from tfcalc.nn.counted import counted_by
 from tfcalc.report.shapes import Axes, Made, MatrixProduct, Shapes
-from tfcalc.symbols import legend, remembering
 from tfcalc.tape.shaping import Multiplied, Result, Shaping
 from tfcalc.tape.tensor import Group, Shape
 from tfcalc.workload import Workload

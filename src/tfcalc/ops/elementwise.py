@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, product, same, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest

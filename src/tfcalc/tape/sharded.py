@@ -25,9 +25,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tfcalc.core.number import Num
-from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Storage
+from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Callback, LeafNode, Storage
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import Callback, LeafNode
 
 
 class Unit(NamedTuple):

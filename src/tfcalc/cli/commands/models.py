@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc import catalog
 from tfcalc.answers.question import Question
+from tfcalc.catalog import alike, listed, spelled
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
-from tfcalc.model_names import alike, listed, spelled
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.opening import OfTable, Opener, Way, count, given
