@@ -9,9 +9,9 @@ import pytest
 
 from tests.conftest import Program
 from tfcalc import Workload, catalog, memory, params
+from tfcalc.catalog import spelled
 from tfcalc.core.measure import buffer_elements, bytes_held
 from tfcalc.errors import Unavailable, UnknownModel
-from tfcalc.model_names import spelled
 from tfcalc.serving.quantization_config import stated_format
 from tfcalc.serving.weights import hold
 from tfcalc.units import parse_bytes

@@ -12,9 +12,8 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.tape.counting import Counting
 from tfcalc.zoo.classic import Layer
 

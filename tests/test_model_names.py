@@ -109,14 +109,14 @@ def test_any_other_name_is_answered_with_the_nearest(typed: str, hint: str) -> N
 @pytest.mark.parametrize("size", ["llama-3-8b", "llama-30b", "llama-2-7b", "gemma-2b"])
 def test_a_version_is_never_read_as_a_size(size: str) -> None:
     """``llama3`` is a Llama 3, and not the Llama of 30 billion parameters."""
-    from tfcalc.model_names import meant
+    from tfcalc.catalog import meant
 
     assert (size in meant("llama3", catalog.names())) is (size == "llama-3-8b")
 
 
 @pytest.mark.parametrize("id", ["TheBloke/Llama-2-7B", "Qwen/Qwen2.5-7B-Instruct-AWQ", "someone/gpt2"])
 def test_another_owners_repository_or_another_format_is_no_preset(id: str) -> None:
-    from tfcalc.model_names import resolve
+    from tfcalc.catalog import resolve
 
     assert resolve(id, catalog.repositories()) is None
 

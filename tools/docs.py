@@ -38,8 +38,8 @@ from tfcalc.core.measure import buffer_elements, matmul_flops, params
 from tfcalc.core.notation import NOTATIONS, write
 from tfcalc.core.patterns import KINDS, Pattern
 from tfcalc.core.polynomial import symbol
+from tfcalc.model import with_symbols
 from tfcalc.report import polynomial
-from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import POSITIONS, TABLES, Transformer
 from tfcalc.zoo.transformer_check import FOR_DISTANCES

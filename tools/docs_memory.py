@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.notation import write
 from tfcalc.core.traced import formula_of, traced

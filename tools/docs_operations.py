@@ -8,23 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Elementwise
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Component, Elementwise
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Pairs
 from tfcalc.nn.module import Module
-from tfcalc.ops import (
-    attention,
-    convolution,
-    distances,
-    elementwise,
-    frames,
-    gru,
-    products,
-    relative,
-    rows,
-    tables,
-)
+from tfcalc.ops import attention, convolution, distances, elementwise, frames, gru, products, relative, rows
 from tfcalc.ops.linear_attention import delta_rule, lightning, matrix_memory
 from tfcalc.ops.recurrences import GATED_SUMS, States, gated_sum, selective_scan, state_space
 from tfcalc.ops.scores import score
@@ -77,9 +65,9 @@ def operations() -> Iterator[tuple[str, Callable[..., Any], list[Elementwise]]]:
     dropped = ran(lambda x, _: elementwise.dropout(x, "dropout"))
     yield "what it is applied to, in training only", elementwise.dropping, dropped
     words = "the embedded tokens"
-    yield words, tables.embedding, ran(lambda x, w: tables.embedding(w, x))
-    yield words, tables.position, ran(lambda x, w: tables.position(w, x, 1))
-    yield words, tables.sines, ran(lambda x, _: tables.sines(x, 1, 1, "float32"))
+    yield words, rows.embedding, ran(lambda x, w: rows.embedding(w, x))
+    yield words, rows.position, ran(lambda x, w: rows.position(w, x, 1))
+    yield words, rows.sines, ran(lambda x, _: rows.sines(x, 1, 1, "float32"))
     yield words, gru.gru, ran(lambda x, w: gru.gru(x, (w, w), 1))
     yield scores, relative.relative_scores, ran(lambda x, _: relative.relative_scores("relative", x, x, 1), heads)
     pairs = "rows looked up for the pairs of a sequence"

@@ -15,12 +15,12 @@ from tfcalc.core.notation import write
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
+from tfcalc.model import values
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, choice, integer, records, text
 from tfcalc.report.opening import Stated, count, given
 from tfcalc.report.sheet import Column, Sheet
-from tfcalc.symbols import values
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 

@@ -1,12 +1,22 @@
-"""Protocols of models and workloads: what every model can do, whatever its family."""
+"""Protocols of models and workloads: what every model can do, whatever its family.
+
+Models and workloads with symbols instead of sizes, and the letters of sizes: ``h`` instead of 512.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, cast
 
 from tfcalc.core.component import Component
+from tfcalc.core.notation import spelled
 from tfcalc.core.number import Num
+from tfcalc.core.polynomial import symbol
+from tfcalc.core.traced import Guards, guarded, traced, value_of
 from tfcalc.dimensions import Dimension
+from tfcalc.errors import UsageError, nearest
+from tfcalc.printable import quoted
 from tfcalc.workload import DEFAULT_LENGTH, Workload
 
 if TYPE_CHECKING:
@@ -91,3 +101,128 @@ def asked_run(model: Model, workload: Workload | None) -> Workload:
     """Return the workload that was asked for, or the default; a token is decoded over as many as are asked for."""
     workload = workload or default_run(model)
     return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
+
+
+T = TypeVar("T", bound="Sized")
+
+
+def with_symbols(described: T, make: Callable[[str], Num] = symbol, *, general: bool = False) -> T:
+    """Return a model or workload with a symbol for every size that was given or assumed.
+
+    A size that follows from others still follows from them (``d_ff = 4h``), unless ``general`` gives it a symbol of its
+    own. ``make`` turns a letter into a symbol: tfcalc's own by default, or ``sympy.Symbol``.
+
+    >>> from tfcalc.workload import Workload
+    >>> with_symbols(Workload(batch_size=8)).batch_size
+    b
+    """
+    present = described.values()
+    symbolic = {
+        name: make(known.symbol)
+        for name, known in described.dimensions().items()
+        if known.symbol in present or (general and known.follows)
+    }
+    return described.replaced(**symbolic)
+
+
+def remembering(described: T, *, widths: bool = False) -> T:
+    """Return a model or workload with Traced sizes, so that all results have a value and a closed form.
+
+    With ``widths`` sizes that follow from others by arithmetic (``d = h/a``, ``f = 4h``) have letters of their own.
+
+    >>> from tfcalc.workload import Workload
+    >>> remembering(Workload(batch_size=8)).target.tokens
+    4096 = b*l
+    """
+    if widths:
+        sizes, given = described.described(), described.values()
+        apart = {
+            name: cast("int", sizes[name])
+            for name, known in described.dimensions().items()
+            if len(known.follows) > 1 and known.symbol not in given
+        }
+        described = described.replaced(**apart)
+    known = described.values()
+    return with_symbols(described, lambda letter: traced(letter, value_of(known[letter])))
+
+
+def guarding(described: T, guards: Guards) -> T:
+    """Return a model or workload with Guarded sizes, whose comparisons are recorded in ``guards``."""
+    known = described.values()
+    return with_symbols(described, lambda letter: guarded(letter, value_of(known[letter]), guards))
+
+
+def values(*described: Sized) -> dict[str, Num]:
+    """Return the value of each symbol, ``{"h": 512, …}``, of the sizes that were given or assumed.
+
+    >>> from tfcalc.workload import Workload
+    >>> values(Workload(batch_size=8, seq_len=1024))
+    {'b': 8, 'l': 1024}
+    """
+    return {letter: value for sized in described for letter, value in sized.values().items()}
+
+
+def spellings(*described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """Return the letter of each size, by all its names: its field, its options, and its letter in a notation.
+
+    >>> from tfcalc.workload import Workload
+    >>> known = spellings(Workload(), notation="bsld")
+    >>> known["L"], known["seq_len"], known["seq"], "l" in known
+    ('l', 'l', 'l', False)
+    """
+    sizes = [(sized, name, size) for sized in described for name, size in sized.dimensions().items()]
+    return {
+        called: size.symbol
+        for sized, name, size in sizes
+        for called in (name, *sized.also_called(name), *(flag.strip("-").replace("-", "_") for flag in size.flags))
+    } | {spelled(size.symbol, notation): size.symbol for _, _, size in sizes}
+
+
+def letters(names: Iterable[str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """Return the letter of each of these sizes, given by name or by the letter of a notation.
+
+    Raises UsageError for one that is no size, with this notation's letter if another notation's is given.
+
+    >>> from tfcalc.workload import Workload
+    >>> letters(["batch_size", "l"], Workload()), letters(["L"], Workload(), notation="bsld")
+    ({'batch_size': 'b', 'l': 'l'}, {'L': 'l'})
+    """
+    known = spellings(*described, notation=notation)
+    own = {size.symbol for sized in described for size in sized.dimensions().values()}
+    for name in names:
+        if name in known:
+            continue
+        if name in own:
+            raise UsageError(f"{name!r} is no letter of notation {notation}", f"write {spelled(name, notation)}")
+        raise UsageError(f"symbol {name!r} is not known", nearest(name, known))
+    return {name: known[name] for name in names}
+
+
+def own_letters(others: Mapping[str, str], *described: Sized, notation: str = "lbhn") -> dict[str, str]:
+    """Return the user's own letter for each letter, ``{"h": "d"}``, from sizes by name or by letter of a notation.
+
+    Raises UsageError for an unknown size, and if an own letter is no letter or is given two times.
+
+    >>> from tfcalc.workload import Workload
+    >>> own_letters({"seq": "n", "b": "B"}, Workload())
+    {'l': 'n', 'b': 'B'}
+    """
+    by_name = letters(others, *described, notation=notation)
+    for other in others.values():
+        if not LETTER.fullmatch(other):
+            raise UsageError(f"{quoted(other)} cannot be a letter", "write letters as h=d,l=n")
+        if list(others.values()).count(other) > 1:
+            raise UsageError(f"{quoted(other)} is given for two sizes", "give each a letter of its own")
+    own = {by_name[name]: other for name, other in others.items()}
+    if len(own) < len(others):
+        raise UsageError(f"{' and '.join(map(quoted, others))} name one size twice", "give it one letter")
+    return own
+
+
+LETTER = re.compile("[A-Za-zα-ωΑ-Ω][A-Za-zα-ωΑ-Ω0-9_]*")
+
+
+def legend(used: frozenset[str], *described: Sized) -> dict[str, str]:
+    """Return the meaning of each of these letters, in the order of the fields."""
+    sizes = [size for sized in described for size in sized.dimensions().values()]
+    return {size.symbol: size.meaning for size in sizes if size.symbol in used}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.notation import spelled
 from tfcalc.core.polynomial import Atom, Floor, Minimum, Monomial, Polynomial
-from tfcalc.symbols import with_symbols
+from tfcalc.model import with_symbols
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -83,7 +83,7 @@ def test_what_would_fit_is_not_searched_for_a_number(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("tfcalc.answers.fits.remedies", refused("changes"))
     found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     assert found["largest_batch_size"] == expected["largest_batch_size"]
-    monkeypatch.setattr("tfcalc.answers.verdict.largest_of", refused("the largest"))
+    monkeypatch.setattr("tfcalc.answers.fits.largest_of", refused("the largest"))
     found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     for name in ("headroom_bytes", "peak_bytes", "reserved_high_bytes", "budget_bytes", "margin_percent"):
         assert found[name] == expected[name]

@@ -12,8 +12,8 @@ from tfcalc import InvalidModel, Transformer, Workload, formula, load, memory
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
 from tfcalc.core.traced import value_of
+from tfcalc.model import values
 from tfcalc.plans import Training
-from tfcalc.symbols import values
 from tfcalc.training.peaks import training_peak
 from tfcalc.training.step_breakdown import training_step
 

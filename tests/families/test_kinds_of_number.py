@@ -14,8 +14,8 @@ from tfcalc.core.measure import active_params, matmul_flops, params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import InvalidModel
+from tfcalc.model import with_symbols
 from tfcalc.report import polynomial
-from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
 FAMILIES = model_types()

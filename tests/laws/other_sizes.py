@@ -21,7 +21,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.symbols import values
+from tfcalc.model import values
 
 DRAWS = 12
 COUNTS = (*COUNT_LAYERS, "num_hidden_groups", "inner_group_num")

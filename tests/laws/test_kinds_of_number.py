@@ -17,8 +17,8 @@ from tfcalc import Transformer, Workload
 from tfcalc.core import measure
 from tfcalc.core.component import Measure
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.model import values, with_symbols
 from tfcalc.symbolic import sympy_symbol
-from tfcalc.symbols import values, with_symbols
 
 MEASURES: dict[str, Measure] = {
     "params": measure.params,

@@ -15,10 +15,10 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num
 from tfcalc.core.traced import formula_of
+from tfcalc.model import remembering
 from tfcalc.plans import Training
 from tfcalc.serving.caches import ALLOCATIONS, cache
-from tfcalc.symbols import remembering
-from tfcalc.tape.value import Kept
+from tfcalc.tape.memory_tracker import Kept
 from tfcalc.training.measured import known, trainable
 from tfcalc.training.optimizers import OPTIMIZERS
 from tfcalc.training.plan_checks import numerics, trained

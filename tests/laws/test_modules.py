@@ -22,7 +22,7 @@ from tests.verify.random_configs import load
 from tfcalc.configs.config import Config, ConfigRecord, model_types
 from tfcalc.configs.family import Family, find
 from tfcalc.errors import TfcalcError
-from tfcalc.nn.frozen import Frozen
+from tfcalc.nn.module import Frozen
 
 RECORDED = Path(__file__).with_name("modules.txt")
 DRAWN = 6

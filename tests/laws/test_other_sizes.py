@@ -16,7 +16,7 @@ from tfcalc.configs.config import model_types
 from tfcalc.configs.published import HFModel
 from tfcalc.core import measure
 from tfcalc.core.component import Measure
-from tfcalc.symbols import with_symbols
+from tfcalc.model import with_symbols
 
 TYPES = model_types()
 STEP = Workload(batch_size=2, seq_len=24, phase="train")

@@ -10,8 +10,8 @@ import pytest
 
 from tfcalc import Transformer, Workload
 from tfcalc.core.component import Component
+from tfcalc.model import with_symbols
 from tfcalc.nn.counted import counted
-from tfcalc.symbols import with_symbols
 from tfcalc.zoo import textbook
 
 TABLES = (

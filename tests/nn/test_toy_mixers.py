@@ -15,12 +15,11 @@ from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
 from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import FAMILIES, family
-from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.component import Cached, Elementwise
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.loops import State, loop

@@ -15,13 +15,12 @@ from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
 from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Cost, Elementwise
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost, Elementwise
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.measure import tensors
 from tfcalc.core.number import Num
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import NormAfterSublayer
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul, shifted
 from tfcalc.ops.rows import inverse_rms
 from tfcalc.ops.shapes import reshape

@@ -12,11 +12,11 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import buffer_elements, bytes_held, params
 from tfcalc.errors import InvalidModel
+from tfcalc.model import with_symbols
 from tfcalc.plans import Serving
 from tfcalc.serving.quantization_config import stated_format
 from tfcalc.serving.weight_formats import format_named, single
 from tfcalc.serving.weights import hold, weights
-from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -8,8 +8,7 @@ from itertools import accumulate
 import pytest
 
 from tfcalc import Training, Workload, load
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import resolve_training
 from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span, repeated
 from tfcalc.tape.memory_tracker import Turn

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.memory_tracker import LeafNode, MemoryTracker, Value
 from tfcalc.tape.tape import Tape
-from tfcalc.tape.value import LeafNode, Value
 
 SIZE = 4 * 1000
 

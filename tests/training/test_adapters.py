@@ -14,7 +14,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held, frozen_params, matmul_backward_flops, matmul_flops, params
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
-from tfcalc.symbols import with_symbols
+from tfcalc.model import with_symbols
 from tfcalc.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import tensor_count

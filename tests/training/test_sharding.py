@@ -18,9 +18,9 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
 from tfcalc.errors import InvalidModel
+from tfcalc.model import with_symbols
 from tfcalc.nn.basic import parameter
 from tfcalc.plans import Training
-from tfcalc.symbols import with_symbols
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import LAYOUTS, Placement, pieces, stored_numbers, units

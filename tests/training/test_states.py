@@ -14,8 +14,8 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.errors import InvalidModel
+from tfcalc.model import with_symbols
 from tfcalc.nn.basic import parameter
-from tfcalc.symbols import with_symbols
 from tfcalc.training.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.parameters import largest_tensor, packed, tensor_count

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tfcalc.backends.activations import activation
+from tfcalc.backends.elementwise import activation
 from tfcalc.ops.elementwise import scaled
 from tfcalc.tape.interpreter import Interpreter, Numerics
 from tfcalc.tape.memory_tracker import MemoryTracker

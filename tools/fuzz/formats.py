@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Any
 
 from tfcalc.core.polynomial import Polynomial
+from tfcalc.model import values as values_of
 from tfcalc.printable import printable
-from tfcalc.symbols import values as values_of
 from tools.fuzz.checks import ANSWER, look, unit_of
 from tools.fuzz.findings import FOUND
 from tools.fuzz.program import call

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError, nearest
+from tfcalc.model import spellings
 from tfcalc.plans import Serving, Training
-from tfcalc.symbols import spellings
 
 if TYPE_CHECKING:
     from tfcalc.core.number import Num

@@ -19,11 +19,10 @@ from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled
-from tfcalc.model import asked_run
+from tfcalc.model import asked_run, own_letters, spellings, values, with_symbols
 from tfcalc.report import SCHEMA_VERSION, exact, polynomial
 from tfcalc.report.opening import OfTable
 from tfcalc.report.sheet import Cell, Column, Sheet
-from tfcalc.symbols import own_letters, spellings, values, with_symbols
 from tfcalc.workload import PAIRS, Workload
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel
-from tfcalc.model import asked_run
+from tfcalc.model import asked_run, legend, with_symbols
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
-from tfcalc.symbols import legend, with_symbols
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 

@@ -12,7 +12,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.report import exact
 
 if TYPE_CHECKING:
-    from tfcalc.core.cost import Cost
+    from tfcalc.core.component import Cost
     from tfcalc.core.measure import Item
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.report import Report

@@ -15,11 +15,10 @@ from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import major_params, params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
-from tfcalc.model import asked_run
+from tfcalc.model import asked_run, legend, with_symbols
 from tfcalc.report import SCHEMA_VERSION, exact, polynomial
 from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
-from tfcalc.symbols import legend, with_symbols
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 

@@ -12,14 +12,14 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED
 from tfcalc.core.measure import stored
 from tfcalc.errors import UsageError
+from tfcalc.model import with_symbols
 from tfcalc.printable import quoted
 from tfcalc.report.opening import Constant, Opener, Way, ratio
-from tfcalc.symbols import with_symbols
 from tfcalc.tape.groups import apart
 
 if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
-    from tfcalc.core.cost import Cost
+    from tfcalc.core.component import Cost
     from tfcalc.core.measure import Item
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.paths import Step

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, counted
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Product
+from tfcalc.core.component import Component, Product
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num, product
 from tfcalc.core.polynomial import symbol

@@ -12,8 +12,7 @@ from tfcalc.analysis.targets import find, find_term
 from tfcalc.answers.conventions_text import as_text
 from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import RUN, STORED
-from tfcalc.core.cost import Cost
+from tfcalc.core.component import RUN, STORED, Cost
 from tfcalc.core.measure import Item, held, step_by_step, stored, trained, work
 from tfcalc.core.measure import step_items as forward_steps
 from tfcalc.defaults import resolve_dtype

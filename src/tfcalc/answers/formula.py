@@ -20,13 +20,12 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, one_of
-from tfcalc.model import asked_run
+from tfcalc.model import asked_run, legend, own_letters, with_symbols
+from tfcalc.model import letters as letters_of
 from tfcalc.printable import quoted
 from tfcalc.report import exact, polynomial
 from tfcalc.report.sheet import Factors, Share, for_people
 from tfcalc.report.style import Style
-from tfcalc.symbols import legend, own_letters, with_symbols
-from tfcalc.symbols import letters as letters_of
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 

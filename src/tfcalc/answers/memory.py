@@ -12,6 +12,7 @@ from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.answers.conventions_text import NOT_COUNTED, as_json, as_text
 from tfcalc.answers.memory_table import called
 from tfcalc.conventions import Conventions
+from tfcalc.core.component import Component
 from tfcalc.core.measure import (
     SMALLEST_BUFFER,
     Passes,
@@ -20,6 +21,8 @@ from tfcalc.core.measure import (
     held_bytes,
     in_bytes,
     matmul_flops,
+    of_formulas,
+    of_numbers,
     params,
     stored,
     weight_bytes,
@@ -27,9 +30,9 @@ from tfcalc.core.measure import (
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run
+from tfcalc.model import default_run, legend
 from tfcalc.printable import quoted
-from tfcalc.report import Entry, Footer, Report, exact
+from tfcalc.report import Entry, Footer, Report, breakdown, exact
 from tfcalc.report.declared import (
     TOGETHER,
     Record,
@@ -46,13 +49,11 @@ from tfcalc.report.declared import (
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.derivation import Term as Operand
 from tfcalc.report.opening import found, given, total
-from tfcalc.symbols import legend
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
-    from tfcalc.answers.verdict import Fit
-    from tfcalc.core.component import Component
-    from tfcalc.core.cost import Cost
+    from tfcalc.answers.fits import Fit
+    from tfcalc.core.component import Cost
     from tfcalc.core.measure import Item
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
@@ -61,6 +62,17 @@ if TYPE_CHECKING:
     from tfcalc.report.sheet import Sheet
     from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload
+
+
+def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozenset[str]]:
+    """The entries of a tree whose sizes remember their formulas, and the letters of these.
+
+    ``depth`` is how deep the answer goes; with None layers and what is like them stay whole.
+    """
+    numbers, formulas = of_numbers(tree).root(), of_formulas(tree).root()
+    whole = breakdown(numbers, formulas, bytes_held, {"bytes": bytes_held}, inside_blocks=depth is not None)
+    return whole, frozenset[str]().union(*(part.formula.free_symbols for part in whole.walk()))
+
 
 PARTS = total("components[].bytes")
 LONGEST = "search: the largest round length that fits"
@@ -449,9 +461,9 @@ class InFormat(AtRest):
     @cached_property
     def _stored(self) -> tuple[Component, Component]:
         """Weights and buffers, as trees of tensors."""
+        from tfcalc.model import remembering
         from tfcalc.serving.memory import buffers_of, tree_for
         from tfcalc.serving.weights import hold
-        from tfcalc.symbols import remembering
 
         model, run = self.model_, self.question.run
         tree = remembering(model).tree(remembering(run))
@@ -472,8 +484,6 @@ class InFormat(AtRest):
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:
-        from tfcalc.analysis.memory_breakdown import memory_breakdown
-
         stored, buffers = self._stored
         parts = (*stored.parts, *([buffers] if buffers.own.held else []))
         return memory_breakdown(stored._replace(parts=parts), self.depth)

@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.effects import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
-from tfcalc.analysis.memory_breakdown import memory_breakdown
-from tfcalc.answers.memory import PARTS, Memory, Term
+from tfcalc.answers.memory import PARTS, Memory, Term, memory_breakdown
 from tfcalc.answers.memory_table import of_serving, of_text_alone, serving_summary
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
+from tfcalc.model import legend
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import found
 from tfcalc.serving.caches import PAGED
 from tfcalc.serving.memory import LETTERS, Served, at_work, served
-from tfcalc.symbols import legend
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
-from tfcalc.model import Model, asked_run
+from tfcalc.model import Model, asked_run, legend, remembering
 from tfcalc.nn.counted import counted_by
 from tfcalc.report.declared import (
     Answer,
@@ -39,7 +39,6 @@ from tfcalc.report.opening import Constant, Rule, Stated, count, given, ratio
 from tfcalc.report.opening import total as sum_of
 from tfcalc.report.sheet import Cell, Column, Factors, Sheet, for_people
 from tfcalc.report.style import Style
-from tfcalc.symbols import legend, remembering
 from tfcalc.tape.shaping import Result, Shaping
 from tfcalc.tape.tensor import Group, Shape
 from tfcalc.workload import Workload

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
-from tfcalc.analysis.memory_breakdown import memory_breakdown
 from tfcalc.answers.conventions_text import recomputed
-from tfcalc.answers.memory import PARTS, Memory, Term
+from tfcalc.answers.memory import PARTS, Memory, Term, memory_breakdown
 from tfcalc.answers.memory_table import of_text_alone, of_training, training_summary
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
-from tfcalc.model import asked_run
+from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
-from tfcalc.symbols import legend
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in

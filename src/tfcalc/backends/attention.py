@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention, EagerCode, Sinks
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.attention import by_token, fused_attention
 from tfcalc.ops.elementwise import add, dropout, filled, limited, mul, pointwise, scaled
 from tfcalc.ops.products import matmul

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfcalc.core.number import floor_div
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.products import matmul

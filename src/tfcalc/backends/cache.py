@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached, Component
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.keeping import LATENT, ROTATED
 from tfcalc.ops.shapes import cat, copied, narrow
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 CACHE = "cache"

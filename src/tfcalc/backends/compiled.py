@@ -13,12 +13,12 @@ from __future__ import annotations
 from tfcalc.backends.fused import Fused
 from tfcalc.backends.transformers import Transformers
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.tape.tensor import Call, Tensor, preserved
 
 
 class Compiled(Fused):
-    """Compiled layers of another backend (``of``); see :class:`tfcalc.nn.context.Backend`."""
+    """Compiled layers of another backend (``of``); see :class:`tfcalc.nn.module.Backend`."""
 
     def __init__(self, of: Transformers) -> None:
         self.of = of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tfcalc.backends.rotation import key, rotated
+from tfcalc.backends.elementwise import key, rotated
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import written

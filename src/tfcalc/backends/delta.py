@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import known, value_of
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, loop

@@ -6,13 +6,12 @@ logits. Everything else runs as in transformers.
 
 from __future__ import annotations
 
-from tfcalc.backends import norms, rotation
+from tfcalc.backends import elementwise
 from tfcalc.backends.transformers import Transformers
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import IDENTITIES, pointwise
 from tfcalc.ops.rows import layer_norm
 from tfcalc.tape.interpreter import Numerics
@@ -21,7 +20,7 @@ from tfcalc.workload import Workload
 
 
 class Fused(Transformers):
-    """transformers with fused kernels; see :class:`tfcalc.nn.context.Backend`."""
+    """transformers with fused kernels; see :class:`tfcalc.nn.module.Backend`."""
 
     name, label = "fused", "fused kernels"
     fuses = True
@@ -33,7 +32,9 @@ class Fused(Transformers):
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Run a norm as one kernel."""
-        return layer_norm(x, weight, bias) if norm.form.startswith("layernorm") else norms.fused_rms_norm(x, weight)
+        return (
+            layer_norm(x, weight, bias) if norm.form.startswith("layernorm") else elementwise.fused_rms_norm(x, weight)
+        )
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
         """Run an activation as one kernel, even if transformers writes it in Python: saves its input or its result."""
@@ -54,12 +55,12 @@ class Fused(Transformers):
 
         Source: Liger-Kernel's LigerRopeFunction; flash-attn's ``apply_rotary`` with ``inplace``.
         """
-        angles = ctx.angles[rotation.key(attention)]
+        angles = ctx.angles[elementwise.key(attention)]
         return _rotated_in_place(q, angles), _rotated_in_place(k, angles)
 
     def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """Rotate queries alone, in place."""
-        return _rotated_in_place(q, ctx.angles[rotation.key(attention)])
+        return _rotated_in_place(q, ctx.angles[elementwise.key(attention)])
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
         """Refuse: mamba-ssm's and flash-linear-attention's kernels save other tensors than loops in PyTorch do."""
@@ -67,7 +68,7 @@ class Fused(Transformers):
         raise InvalidModel(what, "take transformers' own code: --backend transformers")
 
 
-def _rotated_in_place(x: Tensor, angles: rotation.Angles) -> Tensor:
+def _rotated_in_place(x: Tensor, angles: elementwise.Angles) -> Tensor:
     shares, strides = x.storage, x.strides
     call = Call("rotary", (x,), x.shape, x.dtype, saves=angles, passes=True, shares=shares, strides=strides)
     return x.trace.call(call)

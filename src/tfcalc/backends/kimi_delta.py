@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.backends.delta import chunked, of_length_one
 from tfcalc.core.number import ceil_div
 from tfcalc.core.traced import value_of
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, scaled, shifted
 from tfcalc.ops.linear_attention import CHUNK
 from tfcalc.ops.loops import State, growing, loop

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.core.traced import known, value_of
-from tfcalc.nn.context import Context
 from tfcalc.nn.model import ModelWithHead
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.products import linear as product
 from tfcalc.ops.rows import cross_entropy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.shapes import cat, contiguous, copied, pad, part, permute, reshape, select, transpose, unsqueeze

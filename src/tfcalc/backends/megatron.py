@@ -13,7 +13,7 @@ from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.number_formats import BF16
 from tfcalc.ops.attention import by_token
 from tfcalc.ops.collectives import of_copy
@@ -30,7 +30,7 @@ NUMERICS = Numerics(BF16.torch)
 
 
 class Megatron(Transformers):
-    """Megatron-LM; see :class:`tfcalc.nn.context.Backend`."""
+    """Megatron-LM; see :class:`tfcalc.nn.module.Backend`."""
 
     name, label = "megatron", "Megatron-LM's code"
     fuses = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.number import Num, floor_div
 from tfcalc.core.traced import value_of
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import add, filled, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import matmul

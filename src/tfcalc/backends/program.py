@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.backends import BACKENDS, backend
 from tfcalc.backends.cache import Cache
 from tfcalc.core.component import Component
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.measure import plain
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import copied

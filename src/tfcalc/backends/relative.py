@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.nn.positions import RelativeBias
 from tfcalc.ops.shapes import contiguous
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import Place
+from tfcalc.tape.memory_tracker import Node, Place
 from tfcalc.tape.tensor import Call, Tensor, preserved
-from tfcalc.tape.value import Node
 
 
 def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:

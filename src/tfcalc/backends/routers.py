@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.backends.activations import activation
+from tfcalc.backends.elementwise import activation
 from tfcalc.nn.mixture import Router, Routing, SparseMixer
 from tfcalc.ops.elementwise import add, pointwise, scaled, widest
 from tfcalc.ops.products import linear

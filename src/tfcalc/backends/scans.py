@@ -13,8 +13,7 @@ from tfcalc.backends.mamba2 import state_space
 from tfcalc.backends.mlstm import matrix_lstm
 from tfcalc.backends.sliding import sliding
 from tfcalc.core.traced import value_of
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, maximum, mul, pointwise, quotient, scaled, shifted
 from tfcalc.ops.loops import State, loop, written
 from tfcalc.ops.products import linear, matmul

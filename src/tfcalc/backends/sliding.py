@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfcalc.core.number import Num, floor_div
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import dropout, filled, scaled
 from tfcalc.ops.rows import softmax

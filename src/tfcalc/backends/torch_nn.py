@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.backends.attention import EFFICIENT_STATE, FLASH_STATE, math
-from tfcalc.backends.norms import fused_rms_norm
+from tfcalc.backends.elementwise import fused_rms_norm
 from tfcalc.backends.transformers import Transformers
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide, total
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
+from tfcalc.nn.module import Context
 from tfcalc.ops.attention import fused_attention
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import layer_norm
@@ -35,7 +35,7 @@ POSITIONS = ("none", "sinusoidal", "learned")
 
 
 class TorchNN(Transformers):
-    """torch.nn; see :class:`tfcalc.nn.context.Backend`.
+    """torch.nn; see :class:`tfcalc.nn.module.Backend`.
 
     Its attention runs with the batch as the second axis: with ``batch_first`` its linear maps copy transposed inputs.
     """

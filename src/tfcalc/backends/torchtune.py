@@ -14,8 +14,8 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num, divide, same
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.context import Context
 from tfcalc.nn.model import ModelWithHead
+from tfcalc.nn.module import Context
 from tfcalc.ops.attention import by_token
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.shapes import copied, reshape, select, stack, transpose
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Torchtune(Transformers):
     """torchtune, for families whose layers are its plain TransformerSelfAttentionLayer.
 
-    Their registration names it among their ``libraries``. See :class:`tfcalc.nn.context.Backend`.
+    Their registration names it among their ``libraries``. See :class:`tfcalc.nn.module.Backend`.
     """
 
     name, label = "torchtune", "torchtune's code"

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.backends import activations, attention, norms, rotation
+from tfcalc.backends import attention, elementwise
 from tfcalc.backends.cache import Cache, CacheLayer
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.rows import compiled_cross_entropy, cross_entropy, nll_of_softmax
 from tfcalc.ops.shapes import contiguous, copied, expand, part
@@ -98,7 +97,7 @@ def _seen(window: Num | None, queries: Num, keys: Num, trace: Interpreter) -> Te
 
 
 class Transformers:
-    """transformers' code; see :class:`tfcalc.nn.context.Backend`. What few models need is imported when it runs."""
+    """transformers' code; see :class:`tfcalc.nn.module.Backend`. What few models need is imported when it runs."""
 
     name, label = "transformers", "Hugging Face code"
     fuses = False
@@ -134,20 +133,20 @@ class Transformers:
         if any(mixer.alibi and not mixer.alibi.in_mask for mixer in attentions):
             slopes = (1, attentions[0].heads, 1, ctx.stream.length)
             ctx = ctx._replace(slopes=x.trace.new(slopes, x.trace.weights_format, "slopes"))
-        ropes = {rotation.key(mixer): mixer.rope for mixer in reversed(attentions) if mixer.rope is not None}
+        ropes = {elementwise.key(mixer): mixer.rope for mixer in reversed(attentions) if mixer.rope is not None}
         if not ropes:
             return ctx._replace(masks=by_window)
         places = x.trace.call(Call("positions", (), (ctx.stream.length,), "int64", kernels=("arange", "add")))
-        angles = {key: rotation.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
+        angles = {key: elementwise.angles_of(rope, x, ctx) for key, rope in reversed(ropes.items())}
         return ctx._replace(masks=by_window, angles=angles, places=places)
 
     def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """Run a norm by its family's code."""
-        return norms.normed(norm.form, norm.code, x, weight, bias)
+        return elementwise.normed(norm.form, norm.code, x, weight, bias)
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
         """Run an activation of ACT2FN."""
-        return activations.activation(kind, x)
+        return elementwise.activation(kind, x)
 
     def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
         """``activation(gate) · up``."""
@@ -156,7 +155,7 @@ class Transformers:
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys (apply_rotary_pos_emb)."""
         assert attention.rope is not None
-        return rotation.apply_rotary(q, k, ctx.angles[rotation.key(attention)], attention.rope)
+        return elementwise.apply_rotary(q, k, ctx.angles[elementwise.key(attention)], attention.rope)
 
     def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
         """Run attention with a linear map each for queries, keys and values."""
@@ -165,7 +164,7 @@ class Transformers:
     def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
         """Rotate queries alone."""
         assert attention.rope is not None
-        return rotation.rotated(q, ctx.angles[rotation.key(attention)], attention.rope)
+        return elementwise.rotated(q, ctx.angles[elementwise.key(attention)], attention.rope)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """Run the workload's attention kernel."""

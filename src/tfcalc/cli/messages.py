@@ -89,7 +89,7 @@ def tell(line: str, *, ascii_only: bool = False) -> None:
         return
     line, encoding = inert(printable(line)), sys.stderr.encoding or "utf-8"
     if ascii_only or line != line.encode(encoding, "ignore").decode(encoding):
-        from tfcalc.report.ascii import in_ascii
+        from tfcalc.report.style import in_ascii
 
         line, encoding = in_ascii(line), "ascii" if ascii_only else encoding
     with suppress(OSError, ValueError):

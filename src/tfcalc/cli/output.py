@@ -9,13 +9,16 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.messages import say
+from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
 
 if TYPE_CHECKING:
+    from tfcalc.report import Report
     from tfcalc.report.answer import Answer
     from tfcalc.report.style import Style
+
 
 STANDARD_OUTPUT = "-"
 WIDEST = 6
@@ -105,7 +108,7 @@ def _terminal() -> bool:
 
 
 def _shows_mathematics() -> bool:
-    from tfcalc.report.ascii import TRANSLITERATED
+    from tfcalc.report.style import TRANSLITERATED
 
     try:
         "".join(TRANSLITERATED).encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")
@@ -129,3 +132,22 @@ def _width(environ: Mapping[str, str], *, terminal: bool) -> int | None:
     if given.isascii() and given.isdigit() and int(given) > 0:
         return int(given)
     return os.get_terminal_size(sys.stdout.fileno()).columns if terminal else None
+
+
+MOST = 10**30
+
+
+def at_most(what: str, example: str) -> Option:
+    """The option that limits an answer, which counts ``what``."""
+    return Option("max", ("--max",), f"exit code 1 if there are more {what}: {example}", number=True, most=MOST)
+
+
+def within(answer: Report, settings: Settings) -> Report:
+    """The answer, held against --max where one is given."""
+    limit = settings.get("max")
+    return answer if limit is None else answer.held_to(limit)
+
+
+def code(answer: Answer) -> int:
+    """1 where it does not fit, or is over its limit."""
+    return 0 if getattr(answer, "fits", True) else 1

@@ -1,10 +1,167 @@
-"""The tree of a model's components, with copies and costs: every answer is a sum over it."""
+"""The tree of a model's components, with copies and costs: every answer is a sum over it.
+
+Costs of one operation, item by item, so that ``tfcalc explain`` can show the items behind every total.
+
+An operation (:mod:`tfcalc.ops`) states its items; nothing else in tfcalc has a formula. Measures pick items and add
+them up over the tree (:mod:`tfcalc.core.measure`).
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.number import Num, total
+from tfcalc.core.number import Num, product, total
+
+
+class Tensor(NamedTuple):
+    """A weight or a buffer of a module.
+
+    ``name`` is the papers' (``W_Q``); ``shape`` is rows × columns as in ``y = xW``. ``minor`` marks biases and norms,
+    which the usual approximations drop. ``tied_to`` names the tensor whose storage this one shares: it is stored there
+    and only used here. ``key`` is its name in a checkpoint within its module: ``weight``, ``bias``, or empty where the
+    module's name is already the tensor's. ``frozen`` weights are stored as parameters but never trained. Matrices of
+    linear maps are ``turned``: libraries store the transpose, columns × rows.
+    """
+
+    name: str
+    shape: tuple[Num, ...]
+    minor: bool = False
+    tied_to: str | None = None
+    key: str = "weight"
+    frozen: bool = False
+    turned: bool = False
+
+    @property
+    def size(self) -> Num:
+        """Number of elements."""
+        return product(self.shape)
+
+
+class Product(NamedTuple):
+    """A matrix product: its FLOPs are the product of its ``factors``.
+
+    M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is the
+    number of products of the same size in the backward pass: one per operand that needs a gradient, and one more if a
+    fused kernel recomputes this one. ``overcounted`` is the number that PyTorch's FlopCounterMode counts beyond that,
+    in error.
+    """
+
+    name: str
+    factors: tuple[Num, ...]
+    backward: Num = 2
+    overcounted: Num = 0
+
+    @property
+    def flops(self) -> Num:
+        """FLOPs of the forward pass."""
+        return product(self.factors)
+
+    @property
+    def rows(self) -> Num:
+        """M of M×K by K×N."""
+        *_, rows, _, _ = self.factors
+        return rows
+
+    @property
+    def inner(self) -> Num:
+        """K of M×K by K×N."""
+        *_, inner, _ = self.factors
+        return inner
+
+    @property
+    def columns(self) -> Num:
+        """N of M×K by K×N; for attention scores, the width of a head."""
+        *_, columns = self.factors
+        return columns
+
+
+class Elementwise(NamedTuple):
+    """Elementwise work: ``forward`` operations per element of ``elements``, and ``backward`` for the gradient."""
+
+    name: str
+    elements: Num
+    forward: int
+    backward: Num
+
+
+class Message(NamedTuple):
+    """A collective operation of ``devices`` GPUs on a tensor of ``elements`` numbers.
+
+    ``forward`` and ``backward`` are how many times it runs in these passes. ``bits`` per number, if they differ from
+    the model's.
+    """
+
+    name: str
+    devices: Num
+    elements: Num
+    forward: Num
+    backward: Num
+    bits: int | None = None
+
+
+class Held(NamedTuple):
+    """A tensor in memory: the product of its ``factors`` is its number of elements, of ``bits`` each.
+
+    An answer about memory is a tree of these: weights, gradients, tensors saved for backward, a cache.
+    """
+
+    name: str
+    factors: tuple[Num, ...]
+    bits: int
+
+    @property
+    def size(self) -> Num:
+        """Number of elements."""
+        return product(self.factors)
+
+
+class Cached(NamedTuple):
+    """A cache entry of an operation, read by later decoding steps: ``heads`` vectors of ``width`` in each sequence.
+
+    There is one entry per token of ``tokens``, or per group of ``every`` tokens (rounded down); with ``tokens=None``,
+    one state per sequence, whatever its length. The cache of decoded tokens ``grows`` with each step; that of a source,
+    as in cross-attention, does not. A query reads only the last ``window`` tokens of it, or those of its ``chunk``.
+    ``bits`` per number, if they differ from the model's.
+    """
+
+    name: str
+    heads: Num
+    width: Num
+    sequences: Num
+    tokens: Num | None = None
+    grows: bool = True
+    window: Num | None = None
+    chunk: int | None = None
+    bits: int | None = None
+    every: Num = 1
+
+    @property
+    def limit(self) -> Num | None:
+        """Largest number of cached tokens that a query reads: the window or the chunk; None without a limit."""
+        return self.window if self.chunk is None else self.chunk
+
+
+class Cost(NamedTuple):
+    """Everything that one operation stores and does. ``lookups`` are rows fetched from a table (0 FLOPs).
+
+    An operation is ``last`` if no later one of its layer saves anything for backward. :mod:`tfcalc.core.recomputation`
+    marks those that run ``again`` in the backward pass. ``limit`` of an attention mask is the largest number of keys
+    that a query sees.
+    """
+
+    weights: tuple[Tensor, ...] = ()
+    buffers: tuple[Tensor, ...] = ()
+    products: tuple[Product, ...] = ()
+    elementwise: tuple[Elementwise, ...] = ()
+    lookups: Num = 0
+    last: bool = False
+    again: bool = False
+    held: tuple[Held, ...] = ()
+    cached: tuple[Cached, ...] = ()
+    limit: Num | None = None
+    messages: tuple[Message, ...] = ()
+
 
 NOTHING = Cost()
 STORED, ACTIVE, RUN = range(3)
@@ -52,7 +209,7 @@ class Component(NamedTuple):
     name: str
     kind: str
     own: Cost = NOTHING
-    parts: "tuple[Component, ...]" = ()
+    parts: tuple[Component, ...] = ()
     copies: Num = 1
     active: Num | None = None
     passes: Num = 1
@@ -73,11 +230,11 @@ class Component(NamedTuple):
         """Return the measure of all copies that it counts: ``copies · each``."""
         return self.times[measure.counts] * self.each(measure)
 
-    def walk(self) -> "Iterator[Node]":
+    def walk(self) -> Iterator[Node]:
         """Yield this component and all submodules, parents first, each as a node with its path."""
         return self.root().walk()
 
-    def root(self) -> "Node":
+    def root(self) -> Node:
         """Return this component as the root of a tree."""
         return Node((self.name,), self, self.times)
 
@@ -103,7 +260,7 @@ class Node(NamedTuple):
         """Return the measure of all its copies in the whole model: ``copies · each``."""
         return self.times[measure.counts] * self.component.each(measure)
 
-    def below(self) -> "Iterator[Node]":
+    def below(self) -> Iterator[Node]:
         """Yield its direct parts as nodes."""
         above = self.times
         for part in self.component.parts:
@@ -111,7 +268,7 @@ class Node(NamedTuple):
             in_model = CopyCounts(above.stored * times.stored, above.active * times.active, above.run * times.run)
             yield Node((*self.names, part.name), part, in_model)
 
-    def walk(self) -> "Iterator[Node]":
+    def walk(self) -> Iterator[Node]:
         """Yield this node and all below it, parents first."""
         yield self
         for node in self.below():

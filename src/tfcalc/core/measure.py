@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Measure, Node
-from tfcalc.core.cost import Cost, Tensor
+from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Cost, Measure, Node, Tensor
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import formula_of, value_of
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached
 from tfcalc.core.number import Num, Pairs
 from tfcalc.nn.basic import Linear, Norm, Parameter
-from tfcalc.nn.context import Context
-from tfcalc.nn.frozen import Frozen
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
 from tfcalc.ops.keeping import by_token

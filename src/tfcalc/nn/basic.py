@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.module import Module
 from tfcalc.ops.elementwise import scaled
 from tfcalc.ops.products import block_diagonal, linear
-from tfcalc.ops.rows import norm
+from tfcalc.ops.rows import embedding, norm
 from tfcalc.ops.shapes import reshape
-from tfcalc.ops.tables import embedding
 from tfcalc.ops.work import FURTHER_NORMS, KEYS, NORMS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tfcalc.nn.context import Context
+    from tfcalc.nn.module import Context
     from tfcalc.tape.tensor import Trace
 
 

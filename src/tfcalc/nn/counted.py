@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.core.component import Component
-from tfcalc.nn.context import Context, Memory
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Shape
 from tfcalc.workload import Workload

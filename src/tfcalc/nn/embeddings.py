@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, PositionVectors
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, dropout
+from tfcalc.ops.rows import embedding, position, sines
 from tfcalc.ops.shapes import expand
-from tfcalc.ops.tables import embedding, position, sines
 from tfcalc.tape.tensor import Call, Shape, Tensor
 
 PLACES, TOKENS, BUFFER, GIVEN = "places", "tokens", "buffer", "given"

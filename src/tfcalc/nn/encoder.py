@@ -5,8 +5,7 @@ from __future__ import annotations
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import RelativeBias
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import pointwise

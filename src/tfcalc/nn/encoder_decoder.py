@@ -7,9 +7,8 @@ from contextlib import nullcontext
 
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear
-from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.nn.basic import Linear, Norm, Parameter
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import dropout, mul
 from tfcalc.ops.shapes import split
 from tfcalc.tape.tensor import Tensor

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.shapes import first, narrow
 from tfcalc.tape.tensor import Tensor

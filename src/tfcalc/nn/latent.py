@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached
 from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.elementwise import activation, mul, pointwise, scaled
 from tfcalc.ops.keeping import LATENT, ROTATED, by_token

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple, Self
 
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, combined, jittered
 from tfcalc.ops.shapes import reshape

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Linear, Norm, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.shapes import narrow
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -1,19 +1,83 @@
-"""What all modules are: values with a name, which hold weights and other modules, and can be called."""
+"""What all modules are: values with a name, which hold weights and other modules, and can be called.
+
+What a module reads beside its input: the run, the sequences, and what all layers of a stack share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, dataclass_transform
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost
-from tfcalc.core.number import Num
-from tfcalc.nn.frozen import Frozen
+from tfcalc.core.component import Component, Cost
+from tfcalc.core.number import Num, same
+from tfcalc.ops.elementwise import activation
 from tfcalc.tape.tensor import Tensor
+from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:
-    from tfcalc.nn.context import Context
+    from tfcalc.nn.attention import Attention
+    from tfcalc.nn.basic import Norm
+    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
+    from tfcalc.nn.model import ModelWithHead
+    from tfcalc.nn.positions import RelativeBias
     from tfcalc.tape.tensor import Trace
+
+
+Made = TypeVar("Made")
+
+
+@dataclass_transform(frozen_default=True)
+class Frozen:
+    """A subclass names its fields, as a dataclass does. Two values are equal where their classes and fields are."""
+
+    fields_: ClassVar[dict[str, Any]] = {}
+    """Of each field its default, or ``...`` where it must be given."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name for name, of in cls.__annotations__.items() if not of.startswith("ClassVar")}
+        inherited: dict[str, Any] = {}
+        for base in reversed(cls.__bases__):
+            inherited |= vars(base).get("fields_", {})
+        cls.fields_ = inherited | {name: cls.__dict__.get(name, ...) for name in cls.__annotations__ if name in own}
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        given = dict(zip(self.fields_, values, strict=False), **named)
+        wrong = sorted(given.keys() - self.fields_.keys())
+        missing = [name for name, default in self.fields_.items() if default is ... and name not in given]
+        if wrong or missing or len(values) > len(self.fields_):
+            raise TypeError(f"{type(self).__name__}: {', '.join(wrong or missing) or 'too many values'}")
+        self.__dict__.update(self.fields_ | given)
+
+    def replace(self, **changed: Any) -> Self:
+        """The same with other values in some fields."""
+        return type(self)(**self.__dict__ | changed)
+
+    def as_type(self, kind: type[Made], **further: Any) -> Made:
+        """The same as a value of another class, which has its fields and may have ``further`` ones."""
+        return kind(**self.__dict__ | further)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__}.{name} cannot be changed; see replace()")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(same(own, other.__dict__[name]) for name, own in self.__dict__.items())
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that equal values share, whatever kind of numbers they hold; symbols are left out."""
+        return hash((type(self), *map(_fingerprint, self.__dict__.values())))
+
+    __hash__ = None  # type: ignore[assignment]  # sizes may be symbols
+
+
+def _fingerprint(value: object) -> int:
+    if isinstance(value, Frozen):
+        return value.fingerprint
+    if isinstance(value, tuple):
+        return hash(tuple(map(_fingerprint, value)))
+    whole = getattr(value, "whole", value)  # that of a number with its closed form
+    return hash(whole) if whole is None or isinstance(whole, int | str) else 0
 
 
 class Module(Frozen):
@@ -101,3 +165,220 @@ class Module(Frozen):
     def forward(self, x: Tensor, *given: Any) -> Tensor:
         """What it makes of ``x``."""
         raise NotImplementedError
+
+
+class Backend(Protocol):
+    """Whose code runs what is one operation to the mathematics and several to a library, or the other way round."""
+
+    @property
+    def layers(self) -> Backend:
+        """Whose code runs the layers of a stack."""
+        ...
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """What a stack makes once for all its layers: masks, also of these windows, and the angles of positions."""
+        ...
+
+    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+        """A norm of rows."""
+        ...
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """An activation, by its name."""
+        ...
+
+    fuses: bool
+    """Whether gates are one kernel."""
+
+    def gate(self, kind: str, gate: Tensor, up: Tensor) -> Tensor:
+        """``activation(gate) · up`` in one kernel."""
+        ...
+
+    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Queries and keys turned by their positions."""
+        ...
+
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """An attention block as a whole."""
+        ...
+
+    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """Queries alone, which read keys that have been turned."""
+        ...
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
+        """What queries make of keys and values, head by head."""
+        ...
+
+    def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What queries make of keys and values of which nothing is masked, in one kernel, whatever others run in."""
+        ...
+
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """With a bias of scores for the distance of two tokens, of this table."""
+        ...
+
+    def route(self, router: Router, x: Tensor) -> Routing:
+        """Which experts tokens go to, with which weights."""
+        ...
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """What the experts of each token make of it, times their weights."""
+        ...
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """The same of experts that have matrices of their own."""
+        ...
+
+    def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
+        """What the recurrence of a mixer makes of what it has projected."""
+        ...
+
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+        """The loss of the logits that a head makes of ``x``."""
+        ...
+
+    def loss_of_shares(self, logits: Tensor) -> Tensor:
+        """That of the logits of some words, where other devices have those of the others."""
+        ...
+
+
+class Counted:
+    """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
+
+    fuses = False
+
+    @property
+    def layers(self) -> Backend:
+        """Itself."""
+        return self
+
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+        """Nothing: the pairs that a mask leaves are counted without one."""
+        return ctx
+
+    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+        """Nothing: a bias moves no product."""
+        return ctx
+
+    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+        """By its maps."""
+        return attention.by_maps(x, ctx)
+
+    def activation(self, kind: str, x: Tensor) -> Tensor:
+        """Nothing: of an activation that counts, the operation is."""
+        return x
+
+    def route(self, router: Router, x: Tensor) -> Routing:
+        """The scores of all experts."""
+        return router.counted(x)
+
+    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """Those of each token."""
+        return experts.counted(x, sent, ctx)
+
+    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+        """Likewise."""
+        return experts.counted(x, sent, ctx)
+
+    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+        """The logits, and their loss."""
+        return model.counted_loss(x, ctx)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError: no operation asks for the rest, where it is counted itself."""
+        raise AttributeError(f"operations that are counted run no kernels: {name}")
+
+
+COUNTED: Any = Counted()
+
+
+class Cache(Protocol):
+    """What the modules of a model keep from one step of decoding to the next."""
+
+    def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of new tokens for the module that runs; those of all tokens that it reads."""
+        ...
+
+
+Rotated = tuple[Num | None, int, str]
+"""What tells the angles of a layer from those of others: its window, its width and their format."""
+
+
+class Memory(NamedTuple):
+    """The vectors that an encoder made ``of`` these sequences. The scores of its keys may have a ``bias``."""
+
+    vectors: Tensor
+    of: Sequences
+    bias: Tensor | None = None
+
+
+class Filled(NamedTuple):
+    """How long a stream was before it was filled up, and which of its tokens are ``there``, where that is kept."""
+
+    length: Num
+    there: Tensor | None
+
+
+class Context(NamedTuple):
+    """``stream`` are the sequences that run, ``memory`` what an encoder made of others; it may be ``filled`` up.
+
+    ``masks`` are those of scores by the window of a layer, ``angles`` cos and sin by the kind of layer that reads them.
+    Scores have a ``bias`` for the distance of two tokens; ``slopes`` are ALiBi's, times the places of keys. Queries may
+    have a score each that has no key (``sinks``). There is a ``cache`` where text is generated.
+
+    What a model makes for all its layers beside their stream is ``given``, by name: the vectors of words, vectors of
+    each layer, prompts. What layers hand on to those above them is ``carried``. ``stored`` are the keys and values of
+    the last layer that has made any, by the kind of layers that share them.
+
+    Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
+    """
+
+    run: Workload
+    stream: Sequences
+    code: Backend | None = None
+    masks: Mapping[Num | None, Tensor] = MappingProxyType({})
+    angles: Mapping[Rotated | None, tuple[Tensor, Tensor]] = MappingProxyType({})
+    places: Tensor | None = None
+    memory: Memory | None = None
+    filled: Filled | None = None
+    bias: Tensor | None = None
+    slopes: Tensor | None = None
+    sinks: Tensor | None = None
+    cache: Cache | None = None
+    given: Mapping[str, Tensor] = MappingProxyType({})
+    carried: dict[str, Tensor] | None = None
+    stored: dict[str, tuple[Tensor, Tensor]] = {}  # noqa: RUF012  # a stack that shares has one of its own
+    every_whole: int = 0
+
+    @property
+    def backend(self) -> Backend:
+        """Whose code runs."""
+        return COUNTED if self.code is None else self.code
+
+    @property
+    def fuses(self) -> bool:
+        """Whether gates are one kernel."""
+        return self.backend.fuses
+
+    @property
+    def drops(self) -> bool:
+        """Whether dropout is at work."""
+        return self.run.drops
+
+    @property
+    def unfilled(self) -> Num:
+        """How long the stream was before it was filled up."""
+        return self.stream.length if self.filled is None else self.filled.length
+
+    def activation(self, kind: str, x: Tensor, name: str = "activation", *, code: str = "") -> Tensor:
+        """An activation, by its name, or as the program that is called ``code`` has it."""
+        return activation(kind, x, lambda: self.backend.activation(code or kind, x), name)
+
+    def alone(self, stream: Sequences) -> Context:
+        """For a module that reads these sequences, and nothing that was made of others."""
+        return self._replace(stream=stream, memory=None, cache=None)
+
+    def asking(self, stream: Sequences, vectors: Tensor, of: Sequences) -> Context:
+        """For queries of the ``stream``, which read these ``vectors``."""
+        return self._replace(stream=stream, memory=Memory(vectors, of))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
-from tfcalc.nn.context import Context
-from tfcalc.nn.frozen import Frozen
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Frozen, Module
+from tfcalc.ops.rows import looked_up
 from tfcalc.ops.shapes import copied, expand, reshape, transpose
-from tfcalc.ops.tables import looked_up
 from tfcalc.tape.tensor import Tensor
 
 

@@ -11,8 +11,7 @@ from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TooMany
 from tfcalc.nn.attention import attentions
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.tape.groups import merged, named
 from tfcalc.tape.tensor import FORWARD_ALONE, WITH_BACKWARD, Ends, Tensor, Trace
 

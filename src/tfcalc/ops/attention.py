@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.component import Cached, Elementwise
 from tfcalc.core.number import Num, Pairs
 from tfcalc.ops.work import SCALE, SOFTMAX
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Shape, Strides, Tensor, Within, dense, preserved

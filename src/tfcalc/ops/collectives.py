@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tfcalc.core.cost import Elementwise, Message
+from tfcalc.core.component import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
 from tfcalc.number_formats import FP32, INT64
 from tfcalc.ops.work import CROSS_ENTROPY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Cached, Elementwise
+from tfcalc.core.component import Cached, Elementwise
 from tfcalc.core.number import Num, product
 from tfcalc.ops.shapes import contiguous, part, transpose
 from tfcalc.tape.tensor import Call, MatMul, Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import widest
 from tfcalc.ops.products import matmul

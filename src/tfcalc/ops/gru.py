@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.tape.tensor import Call, MatMul, Tensor
 

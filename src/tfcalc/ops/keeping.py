@@ -4,7 +4,7 @@ They are part of the cost (``Cost.cached``) of the operation that reads them, if
 """
 
 from tfcalc import number_formats
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached
 from tfcalc.core.number import Num
 from tfcalc.workload import Sequences
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Elementwise, Product
+from tfcalc.core.component import Component, Cost, Elementwise, Product
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.ops.recurrences import States
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor, Trace, viewed

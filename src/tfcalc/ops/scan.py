@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached, Component
 from tfcalc.core.traced import value_of
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Shape, Tensor
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Elementwise, Product
+from tfcalc.core.component import Component, Cost, Elementwise, Product
 from tfcalc.core.number import Num, Pairs
 
 

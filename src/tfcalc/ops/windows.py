@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tfcalc.core.cost import Elementwise
+from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num
 from tfcalc.ops.elementwise import dropping
 from tfcalc.ops.work import SCALE, SOFTMAX

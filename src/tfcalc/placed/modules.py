@@ -8,8 +8,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.collectives import (
     copied_to_all,

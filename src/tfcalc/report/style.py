@@ -1,12 +1,63 @@
 """How the user wants to read an answer; what it says does not depend on it."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from tfcalc.core.notation import LATEX_OF_NUMBERS, SCRIPTS, spelled, write, write_product, write_tensor
 from tfcalc.core.polynomial import Polynomial
-from tfcalc.report.ascii import in_ascii
+
+TRANSLITERATED = {
+    "×": "x",
+    "·": "*",
+    "∗": "*",
+    "√": "sqrt",
+    "⌊": "floor(",
+    "⌋": ")",
+    "Δ": "Delta",
+    "Σ": "Sum",
+    "α": "alpha",
+    "β": "beta",
+    "γ": "gamma",
+    "δ": "delta",
+    "λ": "lambda",
+    "μ": "mu",
+    "ρ": "rho",
+    "τ": "tau",
+    "ᵀ": "^T",
+    "\u0303": "~",
+    "−": "-",
+    "–": "-",
+    "…": "...",
+    "≤": "<=",
+    "█": "#",
+    "▓": "=",
+    "▒": "-",
+    "≡": "%",
+    "░": ".",
+    "─": "-",
+}
+RAISED, LOWERED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "₀₁₂₃₄₅₆₇₈₉₊₋"
+TRANSLITERATED |= {mark: f"^{plain}" for mark, plain in zip(RAISED, "0123456789+-", strict=True)}
+TRANSLITERATED |= {mark: f"_{plain}" for mark, plain in zip(LOWERED, "0123456789+-", strict=True)}
+FURTHER = f"(?<=[{RAISED}])[{RAISED}]|(?<=[{LOWERED}])[{LOWERED}]"
+"""The digits after the first of an index or a power: ``2³⁰`` is 2^30."""
+
+PLAIN = str.maketrans(TRANSLITERATED)
+
+
+def in_ascii(words: str) -> str:
+    """Words in ASCII, as far as they are our own: what a config's author wrote beyond it stays.
+
+    >>> in_ascii("2³⁰ × ⌊l/2⌋")
+    '2^30 x floor(l/2)'
+    """
+    if words.isascii():
+        return words
+    return re.sub(FURTHER, lambda mark: TRANSLITERATED[mark[0]][1:], words).translate(PLAIN)
 
 
 class Style(NamedTuple):
@@ -48,7 +99,7 @@ class Style(NamedTuple):
         letters = {letter for number in numbers if isinstance(number, Polynomial) for letter in number.free_symbols}
         return {letter: self.letters.get(letter) or spelled(letter, self.notation) for letter in letters}
 
-    def plain(self) -> "Style":
+    def plain(self) -> Style:
         """The same letters in ASCII."""
         return self._replace(script="ascii")
 

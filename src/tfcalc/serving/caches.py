@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import Component, Node
-from tfcalc.core.cost import Cached, Cost, Held
+from tfcalc.core.component import Cached, Component, Cost, Held, Node
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import DTYPES
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, held_bytes
 from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
+from tfcalc.model import remembering
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import PAGED, Allocation, Mixer, cache, cache_format, held, mixers
 from tfcalc.serving.inference import activations, forward, live_forms
 from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage, hold
-from tfcalc.symbols import remembering
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
 from tfcalc.workload import EITHER

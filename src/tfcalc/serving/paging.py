@@ -7,8 +7,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached, Component
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.core.traced import value_of

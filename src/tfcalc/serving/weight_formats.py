@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Held
+from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import known

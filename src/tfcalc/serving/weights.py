@@ -16,8 +16,7 @@ from fnmatch import translate
 from typing import NamedTuple
 
 from tfcalc.configs.config import MOST_LAYERS
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held, Tensor
+from tfcalc.core.component import Component, Cost, Held, Tensor
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import EFFORT, known
 from tfcalc.errors import InvalidModel

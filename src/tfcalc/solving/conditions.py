@@ -16,11 +16,11 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
+from tfcalc.model import values, with_symbols
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words
-from tfcalc.symbols import values, with_symbols
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

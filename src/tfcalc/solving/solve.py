@@ -12,7 +12,7 @@ from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
 from tfcalc.expressions.nodes import Name, Number, walk
-from tfcalc.model import asked_run, default_run
+from tfcalc.model import asked_run, default_run, legend
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved
@@ -20,7 +20,6 @@ from tfcalc.solving.closed_form import Steps, TooLarge, over, solved
 from tfcalc.solving.conditions import QUANTITIES, Evaluator
 from tfcalc.solving.solver import Solver
 from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
-from tfcalc.symbols import legend
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from tfcalc.core.number import divisors
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError, nearest
+from tfcalc.model import with_symbols
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
-from tfcalc.symbols import with_symbols
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Product
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Component, Cost, Product
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import EFFORT
 from tfcalc.tape.groups import merged

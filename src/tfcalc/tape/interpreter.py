@@ -20,13 +20,23 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 from weakref import ref
 
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import EFFORT, value_of
-from tfcalc.tape.memory_tracker import WIDTHS, Found, MemoryTracker, Place, Storage, Turn, TurnListener
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.memory_tracker import (
+    Callback,
+    Found,
+    LeafNode,
+    MemoryTracker,
+    Node,
+    Place,
+    Storage,
+    Turn,
+    TurnListener,
+)
 from tfcalc.tape.tape import Tape
 from tfcalc.tape.tensor import Call, Group, Part, Shape, Strides, Tensor, Trace, dense, preserved, stacked
-from tfcalc.tape.value import Callback, LeafNode, Node
 
 
 class Numerics(NamedTuple):

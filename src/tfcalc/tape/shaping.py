@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.cost import Cost, Product
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost, Product
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Call, Group, Matrices, Part, Shape, Strides, Tensor

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
-from tfcalc.core.cost import Held
+from tfcalc.core.component import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
-from tfcalc.tape.memory_tracker import Found, MemoryTracker, Place, Storage
-from tfcalc.tape.value import Callback, Kept, LeafNode, Node, Value
+from tfcalc.tape.memory_tracker import Callback, Found, Kept, LeafNode, MemoryTracker, Node, Place, Storage, Value
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of an optimizer's temporary tensors, by bits per number."""

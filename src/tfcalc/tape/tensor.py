@@ -13,13 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cached, Cost, Elementwise, Message
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
-from tfcalc.tape.memory_tracker import Storage
-from tfcalc.tape.value import Node, Value
+from tfcalc.tape.memory_tracker import Node, Storage, Value
 
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None

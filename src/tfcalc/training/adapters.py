@@ -7,8 +7,7 @@ from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost
+from tfcalc.core.component import Component, Cost
 from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.polynomial import symbol

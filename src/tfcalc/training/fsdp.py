@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import LAYERS, bytes_held
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.core.traced import value_of

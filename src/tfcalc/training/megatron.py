@@ -9,6 +9,7 @@ from tfcalc.backends.program import ModuleProgram
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel, one_of
+from tfcalc.model import remembering
 from tfcalc.nn.counted import counted
 from tfcalc.nn.module import Module
 from tfcalc.placed.dropout import with_dropout
@@ -16,9 +17,7 @@ from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import FewerGroups, PipelineStage
 from tfcalc.placed.rules import on_device
 from tfcalc.plans import TRAINER
-from tfcalc.symbols import remembering
-from tfcalc.tape.memory_tracker import MemorySnapshot
-from tfcalc.tape.value import Kept
+from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.states import Overheads

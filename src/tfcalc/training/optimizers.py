@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.cost import Held
+from tfcalc.core.component import Held
 from tfcalc.core.number import Num, ceil_div, divide, minimum, product, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP32

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held, Tensor
+from tfcalc.core.component import Component, Cost, Held, Tensor
 from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, product, total
 from tfcalc.core.traced import value_of

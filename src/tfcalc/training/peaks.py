@@ -7,22 +7,19 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.sdpa import chosen
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Held
+from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, formula_of, value_of
 from tfcalc.defaults import resolve_plan, resolve_run
 from tfcalc.hardware import CONTEXT
-from tfcalc.model import default_run
+from tfcalc.model import default_run, guarding
 from tfcalc.plans import TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
-from tfcalc.symbols import guarding
 from tfcalc.tape.allocations import AllocationRecorder, Noted
-from tfcalc.tape.memory_tracker import MemoryTracker
+from tfcalc.tape.memory_tracker import LeafNode, MemoryTracker
 from tfcalc.tape.moments import Moments, SizedTracker
 from tfcalc.tape.tape import Stepped
-from tfcalc.tape.value import LeafNode
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.card import OnCard, on_card
 from tfcalc.training.optimizers import optimizer

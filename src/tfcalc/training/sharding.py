@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import STORED, Component, Measure
-from tfcalc.core.cost import Cost, Tensor
+from tfcalc.core.component import STORED, Component, Cost, Measure, Tensor
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.printable import quoted

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num, total
 from tfcalc.errors import InvalidModel

@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.program import Code, program
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.interpreter import Numerics
-from tfcalc.tape.memory_tracker import Found, MemorySnapshot, MemoryTracker, Place
+from tfcalc.tape.memory_tracker import Found, Kept, MemorySnapshot, MemoryTracker, Place
 from tfcalc.tape.moments import Envelope
 from tfcalc.tape.tape import Stepped, Tape
-from tfcalc.tape.value import Kept
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, value_of
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import UsageError
+from tfcalc.model import guarding, remembering
 from tfcalc.number_formats import WIDTHS
-from tfcalc.symbols import guarding, remembering
 from tfcalc.tape.memory_tracker import LENT, Found, PeakRecorder
 from tfcalc.tape.moments import SizedRecorder
 from tfcalc.training.peaks import PeakForm, Peaks, constant_terms, on_megatron, phases_of, step_of, trainer_of

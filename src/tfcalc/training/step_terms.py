@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Held
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, bytes_of
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.params import CountedElsewhere
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Tensor
+from tfcalc.core.component import Component, Cost, Tensor
 from tfcalc.core.measure import params as parameters
 from tfcalc.report import Entry, breakdown
 from tfcalc.report.opening import found

@@ -12,14 +12,13 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Positions, numbered
 from tfcalc.nn.encoder_decoder import Alone, EncoderDecoder, EncoderStack, InlineDecoder, Open
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Networks, Router, Switch
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Group, Stack
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum

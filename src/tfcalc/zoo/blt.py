@@ -11,14 +11,13 @@ from typing import Any
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Cost
+from tfcalc.core.component import Cost
 from tfcalc.core.number import Num, ceil_div, floor_div
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.shapes import reshape

@@ -19,18 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, Pairs
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter
-from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.embeddings import Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.distances import plus_bias, plus_vector, rows_by_distance, times_factors, with_vectors

@@ -10,11 +10,10 @@ from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import Num, product
 from tfcalc.nn.attention import OWN_SOFTMAX, CrossAttention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, Embeddings, Positions, Sines
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul, pointwise, power, quotient, residual
 from tfcalc.ops.products import similarity
 from tfcalc.ops.rows import row_norm

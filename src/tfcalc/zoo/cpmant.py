@@ -8,15 +8,13 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, dropout, filled, scaled
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import looked_up, softmax
 from tfcalc.ops.shapes import contiguous, part, permute, transpose
-from tfcalc.ops.tables import looked_up
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks.layers import gated, multi_head, stack

@@ -8,17 +8,16 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, labels
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Embeddings
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import FIRST, Classifier
 from tfcalc.nn.model import ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.attention import attend
 from tfcalc.ops.convolution import time_convolution

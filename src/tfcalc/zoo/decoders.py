@@ -14,10 +14,9 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Frozen, Module
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS, LLAMA_NAMES, full_and_sliding, windows
 

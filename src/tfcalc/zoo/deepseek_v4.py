@@ -7,16 +7,15 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Cached, Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cached, Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide, floor_div, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Linear, Norm, Parameter, buffer, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add, mul

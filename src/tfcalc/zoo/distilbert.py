@@ -11,13 +11,12 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Embeddings
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout, residual
 from tfcalc.ops.products import linear

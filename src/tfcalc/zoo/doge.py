@@ -9,17 +9,15 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, minimum
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Replicated
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual
 from tfcalc.ops.products import matmul
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import looked_up, softmax
 from tfcalc.ops.select import masked_fill, row_sums, topk
 from tfcalc.ops.shapes import copied, expand, reshape, select, transpose, unsqueeze
-from tfcalc.ops.tables import looked_up
 from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import windows

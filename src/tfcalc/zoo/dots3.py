@@ -14,11 +14,10 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentAttention, LatentGate
 from tfcalc.nn.mixture import Experts, Mixture, Router
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.keeping import FP32

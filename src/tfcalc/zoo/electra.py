@@ -8,20 +8,19 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Linear, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, PLACES, AngleTable, Embeddings
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import POOLED, TOKENS
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack, each_turn
 from tfcalc.ops.convolution import same_convolution

@@ -11,11 +11,10 @@ from tfcalc.configs.tops import Top, bare, lm_head
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import TOKENS
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Group, each_turn, turns_to_run
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum

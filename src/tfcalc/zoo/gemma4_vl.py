@@ -15,12 +15,11 @@ from tfcalc.configs.family import family, subconfig
 from tfcalc.core.number import Num, Pairs, ceil_div, floor_div
 from tfcalc.core.traced import known
 from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, PositionVectors, buffer, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack, around
 from tfcalc.ops.attention import attend
@@ -28,10 +27,9 @@ from tfcalc.ops.elementwise import activation, add, added_in_place, filled, mul,
 from tfcalc.ops.frames import gated_halves
 from tfcalc.ops.products import matmul
 from tfcalc.ops.relative import relative_scores
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import looked_up, position, softmax
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import contiguous, copied, expand, narrow, pad, part, permute, reshape, transpose
-from tfcalc.ops.tables import looked_up, position
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import vision_tower
 from tfcalc.zoo.blocks.decoders import SANDWICH, kv_heads

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
-from tfcalc.core.cost import Cached
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cached
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.nn.basic import Linear, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.encoder_decoder import EncoderOnly
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import each_turn
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.keeping import by_token

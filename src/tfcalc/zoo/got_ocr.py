@@ -5,13 +5,12 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, divide, product
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.convolution import convolution
 from tfcalc.ops.shapes import transpose
 from tfcalc.tape.tensor import Tensor

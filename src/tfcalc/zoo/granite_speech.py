@@ -8,9 +8,8 @@ from tfcalc.configs.tops import Top, bare
 from tfcalc.core.number import ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.rows import softmax

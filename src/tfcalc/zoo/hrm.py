@@ -7,14 +7,13 @@ from contextlib import nullcontext
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack, around, each_turn
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.ops.shapes import contiguous, expand

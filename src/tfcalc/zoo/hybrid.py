@@ -11,11 +11,10 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import LatentMixture, PlainExperts
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul, residual, scaled
 from tfcalc.printable import quoted
 from tfcalc.tape.tensor import Tensor

@@ -11,16 +11,15 @@ from collections.abc import Iterator
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, Pairs, ceil_div
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import CappedExperts, Mixture, Router
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import activation, add, filled, mul, pointwise, residual, scaled, shifted
 from tfcalc.ops.keeping import CONVOLUTION, FP32, by_sequence

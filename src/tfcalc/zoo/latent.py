@@ -7,12 +7,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.basic import Linear, Norm, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Mixture, Replicated, Router
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual
 from tfcalc.tape.tensor import Tensor

@@ -8,11 +8,10 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, ceil_div, floor_div, scaled
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence

@@ -8,9 +8,8 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm, Sandwich
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.rows import whole_sum
 from tfcalc.ops.shapes import cat, copied, reshape, split, transpose

@@ -10,11 +10,10 @@ from tfcalc.configs.tops import bare, logits
 from tfcalc.core.number import Num, product, scaled
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.shapes import copied, part
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, vision_tower

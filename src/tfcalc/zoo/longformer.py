@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, TOKENS, Embeddings, Positions
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import Headed
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.convolution import head_convolution
 from tfcalc.ops.elementwise import add, mul

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, labels, logits
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import total
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import GIVEN, Embeddings, Positions, Segments
 from tfcalc.nn.embeddings import TOKENS as EVERY
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.model import ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import dropout
 from tfcalc.ops.products import row_products
 from tfcalc.ops.shapes import cat, first, narrow, reshape, split, transpose

@@ -9,10 +9,9 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import scaled
 from tfcalc.tape.tensor import Tensor

@@ -10,9 +10,8 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual, scaled
 from tfcalc.ops.keeping import STATE, by_sequence
 from tfcalc.ops.linear_attention import lightning

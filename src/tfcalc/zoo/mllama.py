@@ -8,20 +8,19 @@ from contextlib import nullcontext
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, never_tied
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm, as_it_is
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.ops.elementwise import add, mul, pointwise, residual, shifted
 from tfcalc.ops.products import pairs_there
+from tfcalc.ops.rows import spread
 from tfcalc.ops.shapes import beside, cat, copied, expand, pad, part, reshape
-from tfcalc.ops.tables import spread
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Workload
 from tfcalc.zoo.blocks import decoders, vision_tower

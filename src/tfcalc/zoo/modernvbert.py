@@ -8,10 +8,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, labels, logits
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.heads import FIRST, TOKENS, Classifier, WithTransform
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks.vision_language import patches_of, reader, text_of, tower
 from tfcalc.zoo.modernbert import transform

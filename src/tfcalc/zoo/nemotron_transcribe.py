@@ -9,10 +9,9 @@ from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, add, pointwise
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape, transpose

@@ -9,11 +9,10 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, logits
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, mul, pointwise, residual
 from tfcalc.ops.hashing import normalised

@@ -8,17 +8,16 @@ from typing import NamedTuple
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Positions
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.model import ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack, turns_to_run
 from tfcalc.ops.convolution import map_of_pixels
 from tfcalc.ops.elementwise import add, residual

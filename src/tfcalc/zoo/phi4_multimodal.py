@@ -7,19 +7,18 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, lm_head
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import mul, shifted
+from tfcalc.ops.rows import embedding
 from tfcalc.ops.shapes import permute, reshape, transpose
-from tfcalc.ops.tables import embedding
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, vision_tower
 from tfcalc.zoo.blocks.layers import FUSED, LLAMA_NAMES, stack

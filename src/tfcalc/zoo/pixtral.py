@@ -8,9 +8,8 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import floor_div, product
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.shapes import reshape
 from tfcalc.tape.tensor import Tensor

@@ -11,18 +11,17 @@ from tfcalc.configs.tops import Top, bare, logits, renamed
 from tfcalc.core.number import Num, Pairs, product
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS, Positions, numbered
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderStack
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack, each_turn
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, scaled
 from tfcalc.ops.keeping import by_token
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import position, softmax
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import (
     beside,
@@ -38,7 +37,6 @@ from tfcalc.ops.shapes import (
     transpose,
     unsqueeze,
 )
-from tfcalc.ops.tables import position
 from tfcalc.tape.tensor import Shape, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import layers as layer_blocks

@@ -10,9 +10,8 @@ from tfcalc.configs.tops import bare, labels
 from tfcalc.core.number import Num, Pairs, ceil_div, in_pieces
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.context import Context
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import contiguous, permute, reshape
 from tfcalc.tape.tensor import Tensor

@@ -9,10 +9,9 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul, pointwise
 from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.tape.tensor import Tensor

@@ -8,9 +8,8 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import BlockDiagonal, Linear, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.recurrences import gated_sum

@@ -6,16 +6,15 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, Pairs, beyond
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Embeddings, Positions
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.heads import FIRST, Classifier
 from tfcalc.nn.model import ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.hashing import hashes

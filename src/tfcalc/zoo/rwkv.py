@@ -9,9 +9,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.elementwise import shifted as plus
 from tfcalc.ops.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence

@@ -7,9 +7,8 @@ from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import mul, residual, shifted
 from tfcalc.tape.tensor import Tensor

@@ -10,11 +10,10 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num, ceil_div, floor_div, product, scaled
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import through
 from tfcalc.nn.heads import Headed
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout
 from tfcalc.ops.shapes import copied

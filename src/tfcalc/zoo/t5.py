@@ -12,21 +12,19 @@ from tfcalc.core.number import Num, Pairs, ceil_div, floor_div
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention, attentions
 from tfcalc.nn.basic import Embedding, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Networks, Router, Switch
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import RelativeBias
 from tfcalc.nn.stack import around
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, added_in_place, dropout, dropping
-from tfcalc.ops.rows import softmax
+from tfcalc.ops.rows import looked_up, softmax
 from tfcalc.ops.shapes import beside, cat, contiguous, copied, pad, part, permute, reshape, transpose, unsqueeze
-from tfcalc.ops.tables import looked_up
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import encoder_decoders, layers

@@ -9,16 +9,15 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import labels
-from tfcalc.core.cost import Cached
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cached
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, Pairs
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderOnly, EncoderStack
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.model import Decoder, ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.keeping import by_token

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Cost, Elementwise, Product, Tensor
+from tfcalc.core.component import Component, Cost, Elementwise, Product, Tensor
 from tfcalc.core.number import Num
 from tfcalc.ops.keeping import by_token
 from tfcalc.ops.work import ACTIVATIONS, CROSS_ENTROPY, KEYS, NORMS, SCALE, SOFTMAX
@@ -200,7 +199,7 @@ def dropout(name: str, elements: Num) -> Component:
 
 
 def _table(name: str, rows: Num, width: Num, tokens: Num) -> Component:
-    """See :func:`tfcalc.ops.tables.embedding`."""
+    """See :func:`tfcalc.ops.rows.embedding`."""
     work = Elementwise("gradient of E", tokens * width, forward=0, backward=1)
     return Component(name, "embedding", Cost((Tensor("E", (rows, width)),), elementwise=(work,), lookups=tokens))
 

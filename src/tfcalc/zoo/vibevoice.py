@@ -10,9 +10,8 @@ from tfcalc.configs.tops import bare
 from tfcalc.core.number import Num
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import mul, residual
 from tfcalc.ops.shapes import reshape, transpose

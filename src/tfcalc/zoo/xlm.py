@@ -10,10 +10,9 @@ from tfcalc.configs.tops import Top, bare, classifier, labels, lm_head
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import residual, times_mask
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import encoders

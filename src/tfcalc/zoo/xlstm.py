@@ -8,11 +8,10 @@ from tfcalc.configs.family import family
 from tfcalc.core import number
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.basic import Embedding, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.keeping import STATE, by_sequence
 from tfcalc.ops.linear_attention import matrix_memory

@@ -8,12 +8,11 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num, floor_div
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import TOKENS
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.select import index, put
 from tfcalc.tape.tensor import Tensor

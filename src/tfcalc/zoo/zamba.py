@@ -15,11 +15,10 @@ from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import BlockDiagonal, Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, residual
 from tfcalc.ops.products import linear, matmul

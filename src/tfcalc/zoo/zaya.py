@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Routing
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual, scaled
 from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence

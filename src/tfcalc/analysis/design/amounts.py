@@ -12,8 +12,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.model import Model
-from tfcalc.symbols import with_symbols
+from tfcalc.model import Model, with_symbols
 from tfcalc.workload import Workload
 
 Sizes = Mapping[str, int]

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.analysis.targets import ACROSS
-from tfcalc.core.component import Component
-from tfcalc.core.cost import Tensor
+from tfcalc.core.component import Component, Tensor
 from tfcalc.core.traced import value_of
 
 TOKENS, TYPES, POSITIONS, HEAD = "token embedding", "token types", "positions", "output head"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.effects import OF_FLOPS
 from tfcalc.answers.flops import flops
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
+from tfcalc.cli.output import at_most, code, within
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED

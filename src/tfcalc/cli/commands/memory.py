@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.memory import Memory, memory_of
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.limit import code
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
+from tfcalc.cli.output import code
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 

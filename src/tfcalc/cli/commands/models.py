@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tfcalc import catalog
 from tfcalc.answers.question import Question
+from tfcalc.catalog import alike, listed, spelled
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
-from tfcalc.model_names import alike, listed, spelled
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer, Record, Told, by_name, integer, optional, records, text, texts
 from tfcalc.report.opening import count, given

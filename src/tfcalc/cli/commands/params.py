@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.params import params
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.limit import at_most, code, within
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, TUNING, Option
+from tfcalc.cli.output import at_most, code, within
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.report import Report

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known
 from tfcalc.nn.attention import Attention
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.shapes import copied, expand, picked, reshape, split, transpose, unsqueeze
 from tfcalc.tape.tensor import Tensor

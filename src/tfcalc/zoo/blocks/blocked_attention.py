@@ -8,11 +8,10 @@ from tfcalc.core.number import Num, Pairs, ceil_div, floor_div, minimum
 from tfcalc.core.traced import known, value_of
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context, Filled
 from tfcalc.nn.encoder import Encoder
 from tfcalc.nn.encoder_decoder import EncoderStack
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Filled, Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.shapes import cat, narrow, permute, reshape, transpose

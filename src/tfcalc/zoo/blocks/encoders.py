@@ -7,20 +7,19 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, PLACES, Embeddings, Positions, Segments
 from tfcalc.nn.encoder import Encoder, Layers
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import FIRST, POOLED, TOKENS, Classifier, PreTraining, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import ModelWithHead, Predictions
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, filled, quotient, scaled
 from tfcalc.ops.grouped import grouped_product, pointwise_convolution

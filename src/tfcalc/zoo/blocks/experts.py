@@ -7,16 +7,16 @@ from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Mixture, Router
 from tfcalc.nn.model import Decoder
+from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import reshape

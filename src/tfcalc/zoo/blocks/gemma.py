@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.configs import tops
-from tfcalc.core.cost import Cached
+from tfcalc.core.component import Cached
 from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.mixture import Mixture, Routing
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import rotary_alone
 from tfcalc.ops.elementwise import add, mul, residual, scaled
 from tfcalc.ops.select import index

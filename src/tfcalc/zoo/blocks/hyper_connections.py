@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Parameter, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul, pointwise, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import inverse_rms, softmax

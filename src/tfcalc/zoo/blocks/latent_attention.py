@@ -8,11 +8,10 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.latent import LatentAttention, sigmoid
 from tfcalc.nn.latent import LatentAttention as LatentModule
 from tfcalc.nn.mixture import Mixture
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.keeping import INDEX, by_token

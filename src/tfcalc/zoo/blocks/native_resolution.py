@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.configs.config import Config
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, Pairs, floor_div, in_pieces, product
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear, Norm, PositionVectors
-from tfcalc.nn.context import Context
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add

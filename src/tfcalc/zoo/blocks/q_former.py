@@ -8,10 +8,9 @@ from tfcalc.configs.config import Config
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Norm
-from tfcalc.nn.context import Context, Memory
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Memory, Module
 from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.shapes import expand
 from tfcalc.tape.tensor import Tensor

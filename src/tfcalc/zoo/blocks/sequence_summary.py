@@ -8,9 +8,8 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, labels
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.context import Context
 from tfcalc.nn.heads import Summary
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import pointwise
 from tfcalc.ops.shapes import cat, expand, narrow, unsqueeze
 from tfcalc.tape.tensor import Tensor

@@ -13,28 +13,27 @@ from typing import NamedTuple
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, logits
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import Sines, numbered
 from tfcalc.nn.encoder import through
 from tfcalc.nn.encoder_decoder import EncoderDecoder
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import activation, add, dropout, mul, scaled
 from tfcalc.ops.frames import batch_norm, convolution, gated_by_half, group_norm, mean, means
 from tfcalc.ops.relative import relative_scores
+from tfcalc.ops.rows import looked_up, sines
 from tfcalc.ops.shapes import copied, merge_heads, narrow, pad, part, permute, reshape, split, transpose
-from tfcalc.ops.tables import looked_up, sines
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks.vision_tower import nested

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tfcalc.configs.config import Config
-from tfcalc.core.cost import Cost
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
-from tfcalc.nn.context import Context
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.ops import recurrences
 from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
 from tfcalc.ops.elementwise import activation, mul

@@ -9,10 +9,9 @@ from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, labels, logits
 from tfcalc.core.number import Num, floor_div, product
 from tfcalc.nn.basic import Linear, Parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.shapes import copied, reshape, split

@@ -9,26 +9,24 @@ from typing import Any, TypeVar
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, labels
-from tfcalc.core.cost import Cost, Elementwise
-from tfcalc.core.cost import Tensor as Weight
+from tfcalc.core.component import Cost, Elementwise
+from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, divide, floor_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, PositionVectors, parameter
-from tfcalc.nn.context import Context
 from tfcalc.nn.embeddings import BUFFER, rows_asked
 from tfcalc.nn.encoder import Layers, through
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.heads import Headed
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Group, Stack
 from tfcalc.ops.convolution import convolution
 from tfcalc.ops.elementwise import add, dropout, mul, residual
-from tfcalc.ops.rows import mean_of_rows
+from tfcalc.ops.rows import mean_of_rows, position
 from tfcalc.ops.select import index
 from tfcalc.ops.shapes import beside, copied, expand, first, part, permute, reshape, transpose
-from tfcalc.ops.tables import position
 from tfcalc.printable import quoted
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.zoo.blocks import layers
