@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from tfcalc.analysis.design.design import design
     from tfcalc.analysis.design.family import Constraints
     from tfcalc.analysis.design.optimum import compute_optimal
-    from tfcalc.analysis.diff import diff
-    from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.plot import plot
-    from tfcalc.analysis.side_by_side import Comparison, compare
-    from tfcalc.analysis.totals import Operand
     from tfcalc.analysis.why.answer import Reason, Why
     from tfcalc.analysis.why.why import why
+    from tfcalc.answers.compare import Comparison, compare
+    from tfcalc.answers.compared import Operand
+    from tfcalc.answers.diff import Diff, diff
     from tfcalc.answers.explain import explain
     from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
@@ -49,11 +48,11 @@ if TYPE_CHECKING:
     from tfcalc.zoo.transformer import Transformer
 
 _HOME = {
-    "Comparison": "analysis.side_by_side",
+    "Comparison": "answers.compare",
     "Constraints": "analysis.design.family",
     "Component": "core.component",
     "Conventions": "conventions",
-    "Diff": "analysis.diff_report",
+    "Diff": "answers.diff",
     "HFModel": "configs.published",
     "Serving": "plans",
     "Training": "plans",
@@ -65,10 +64,10 @@ _HOME = {
     "UsageError": "errors",
     "Workload": "workload",
     "check": "analysis.check",
-    "compare": "analysis.side_by_side",
+    "compare": "answers.compare",
     "compute_optimal": "analysis.design.optimum",
     "design": "analysis.design.design",
-    "diff": "analysis.diff",
+    "diff": "answers.diff",
     "explain": "answers.explain",
     "flops": "answers.flops",
     "formula": "answers.formula",
@@ -77,7 +76,7 @@ _HOME = {
     "kernels": "analysis.kernels",
     "load": "catalog",
     "memory": "answers.memory",
-    "Operand": "analysis.totals",
+    "Operand": "answers.compared",
     "overview": "answers.overview",
     "Overview": "answers.overview",
     "params": "answers.params",

@@ -12,8 +12,8 @@ import pytest
 import tfcalc
 from tests.conftest import Program
 from tfcalc import Operand, Training, Workload
-from tfcalc.analysis.numbers import Unknown
-from tfcalc.analysis.side_by_side import compare
+from tfcalc.answers.compare import compare
+from tfcalc.report.declared import Unknown
 
 
 def test_twice_the_heads_of_keys_by_hand() -> None:

@@ -12,9 +12,9 @@ import tfcalc
 from tests.conftest import Program
 from tfcalc import Serving, Training, Workload, catalog
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.numbers import Unknown
 from tfcalc.answers.overview import overview
 from tfcalc.render import rendered
+from tfcalc.report.declared import Unknown
 from tfcalc.report.sheet import Sheet
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import COMMON, common, serving_on, training_on

@@ -50,16 +50,6 @@ class Field(NamedTuple):
         default = "" if self.default in (ABSENT, None) else f" (default {_brief(self.default)})"
         return f"{self.path} {_brief(self.old)}{default} -> {_brief(self.new)}"
 
-    def to_dict(self) -> dict[str, object]:
-        """As in the JSON, where a value that is left out is null, and ``old_given`` or ``new_given`` is false."""
-        return {
-            "field": self.path,
-            "old": None if self.old is ABSENT else finite(self.old),
-            "new": None if self.new is ABSENT else finite(self.new),
-            "old_given": self.old is not ABSENT,
-            "new_given": self.new is not ABSENT,
-        }
-
 
 def _brief(value: object) -> str:
     if value is ABSENT:
@@ -74,7 +64,7 @@ def _brief(value: object) -> str:
     return shortened(text, LONGEST)
 
 
-def alike(first: Model, second: Model) -> bool:
+def same_family(first: Model, second: Model) -> bool:
     """Whether both are described by the same fields: two configs of one model_type, or two classic models."""
     if isinstance(first, HFModel) and isinstance(second, HFModel):
         return first.family.model_type == second.family.model_type
@@ -83,7 +73,7 @@ def alike(first: Model, second: Model) -> bool:
 
 def changed_fields(first: Model, second: Model) -> tuple[Field, ...]:
     """The fields that differ, in the order of the first model's config, and what only the second has behind them."""
-    if not alike(first, second):
+    if not same_family(first, second):
         return (Field((MODEL_TYPE,), _type(first), _type(second)), *_of_configs(first, second))
     if isinstance(first, HFModel):
         return _of_configs(first, second)
@@ -102,7 +92,7 @@ def _of_configs(first: Model, second: Model) -> tuple[Field, ...]:
             read=each.path in seen,
         )
         for each in found
-        if alike(first, second) or each.keys != (MODEL_TYPE,)
+        if same_family(first, second) or each.keys != (MODEL_TYPE,)
     )
 
 

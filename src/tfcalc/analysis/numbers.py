@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.model import default_run
+from tfcalc.report.declared import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving
     from tfcalc.report import Report
-
-
-class Unknown(NamedTuple):
-    """A number that is not known of this model: ``short`` in a few words, ``reason`` in full."""
-
-    short: str
-    reason: str
 
 
 def known(number: Callable[[], int], short: str) -> int | Unknown:

@@ -26,6 +26,7 @@ from tfcalc.zoo.transformer import Transformer
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.report.declared import Answer
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.opening import Openable
 
@@ -35,7 +36,7 @@ COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED,
 
 def explain(
     target: str,
-    model: Model | Openable | None = None,
+    model: Model | Openable | Answer | None = None,
     of: str = "params",
     workload: Workload | None = None,
     conventions: Conventions | None = None,

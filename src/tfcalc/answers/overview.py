@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.analysis.common import Subject, check_arguments, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import Fold, of_answer
-from tfcalc.analysis.numbers import Unknown, known, serving_and_cache
+from tfcalc.analysis.numbers import known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_table import of_text_alone
 from tfcalc.configs.published import HFModel
@@ -22,7 +22,20 @@ from tfcalc.defaults import compute_dtype
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
-from tfcalc.report.declared import HEAD, Answer, Key, Record, by_name, integer, number, optional, record, shared, text
+from tfcalc.report.declared import (
+    HEAD,
+    Answer,
+    Key,
+    Record,
+    Unknown,
+    by_name,
+    integer,
+    number,
+    optional,
+    record,
+    shared,
+    text,
+)
 from tfcalc.report.derivation import Derivation, Term
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
@@ -61,23 +74,23 @@ def size(meaning: str, name: str) -> Key[int | None]:
 
 
 class SizesOfModel(Record):
-    """The sizes of the model."""
+    """The sizes of the model, each with its name in tables of ``compare``."""
 
-    family = text("model_type", lambda sizes: sizes.family)
-    layers = size("layers; null in an encoder-decoder", "layers")
-    encoder_layers = size("layers of the encoder", "encoder_layers")
-    decoder_layers = size("layers of the decoder", "decoder_layers")
-    hidden_size = size("hidden size", "hidden_size")
-    heads = size("attention heads", "heads")
-    kv_heads = size("key and value heads", "kv_heads")
-    head_dim = size("width of a head", "head_dim")
-    ffn_size = size("feed-forward size", "ffn_size")
-    experts = size("experts of a layer", "experts")
-    active_experts = size("experts that a token is routed to", "active_experts")
-    expert_size = size("feed-forward size of an expert", "expert_size")
-    vocab_size = size("vocabulary", "vocab_size")
-    context = size("longest context, in tokens", "context")
-    dtype = text("number format of the checkpoint", lambda sizes: sizes.dtype)
+    family = text("model_type", lambda sizes: sizes.family).compared("family")
+    layers = size("layers; null in an encoder-decoder", "layers").compared("layers")
+    encoder_layers = size("layers of the encoder", "encoder_layers").compared("encoder layers")
+    decoder_layers = size("layers of the decoder", "decoder_layers").compared("decoder layers")
+    hidden_size = size("hidden size", "hidden_size").compared("hidden size")
+    heads = size("attention heads", "heads").compared("heads")
+    kv_heads = size("key and value heads", "kv_heads").compared("KV heads")
+    head_dim = size("width of a head", "head_dim").compared("head size")
+    ffn_size = size("feed-forward size", "ffn_size").compared("FFN size")
+    experts = size("experts of a layer", "experts").compared("experts")
+    active_experts = size("experts that a token is routed to", "active_experts").compared("active experts")
+    expert_size = size("feed-forward size of an expert", "expert_size").compared("expert FFN size")
+    vocab_size = size("vocabulary", "vocab_size").compared("vocabulary")
+    context = size("longest context, in tokens", "context").compared("context")
+    dtype = text("number format of the checkpoint", lambda sizes: sizes.dtype).compared("number format")
 
 
 class OnCommand(NamedTuple):

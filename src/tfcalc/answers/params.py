@@ -52,7 +52,9 @@ class CountOfParams(Report):
     command, about, unit = "params", "Parameters, component by component.", "params"
     stated: ClassVar[Sequence[str]] = ("parameters", "embedding_params", "component_flops")
 
-    total_params = integer("parameters: unique trainable tensors, a tied matrix once", STORED)
+    total_params = integer("parameters: unique trainable tensors, a tied matrix once", STORED).compared(
+        "parameters", meaning="parameters"
+    )
     trainable_params = integer("parameters that are trained; with LoRA the adapters", TRAINED)
     verdict = text(VERDICT, Report.verdict_on_limit, when=LIMITED)
     limit_params = integer(f"parameters {LIMIT}", lambda report: report.limit, given("given by --max"), when=LIMITED)
@@ -86,10 +88,12 @@ class Params(CountOfParams, in_order=True):
     form = "without --via"
 
     total_params = CountOfParams.total_params
-    active_params = integer("parameters used per token; fewer than all in mixtures of experts", ACTIVE)
+    active_params = integer("parameters used per token; fewer than all in mixtures of experts", ACTIVE).compared(
+        "active parameters", meaning="parameters used per token"
+    )
     embedding_params = integer(
         "parameters of the tables of tokens and positions", Fold("params", parameters, of_answer(stored), tables=True)
-    )
+    ).compared("embedding", part=True)
     non_embedding_params = integer("all other parameters", total("total_params", less="embedding_params"))
     trainable_params = CountOfParams.trainable_params
     trainable_percent = number(

@@ -73,6 +73,24 @@ def handed_in(answer: Any) -> Any:
     raise AttributeError(f"{type(answer).__name__} was made without one of its keys")
 
 
+class Unknown(NamedTuple):
+    """A number that is not known of a model, null in the JSON: ``short`` in a few words, ``reason`` in full."""
+
+    short: str
+    reason: str
+
+
+class Compared(NamedTuple):
+    """How a number is shown where models are compared: what it is ``called``, and whether it is a ``part`` of another.
+
+    ``meaning`` is that in the schema of the comparison.
+    """
+
+    called: str
+    part: bool
+    meaning: str
+
+
 class When(NamedTuple):
     """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key.
 
@@ -117,6 +135,7 @@ class Key(Generic[T]):
         self.place = place if place is not None else TOGETHER if comes_with else FIRST
         ruled = isinstance(make, Rule) or hasattr(make, "of")
         self.origins: tuple[Any, ...] = tuple(map(_with_constants, (*((make,) if ruled else ()), *origins)))
+        self.comparison: Compared | None = None
         self.name = self.attribute = ""
 
     def __set_name__(self, owner: type[Keyed], name: str) -> None:
@@ -145,6 +164,11 @@ class Key(Generic[T]):
         of.__dict__[self.attribute] = found  # from now on this is read
         return found  # type: ignore[no-any-return]
 
+    def compared(self, called: str, *, part: bool = False, meaning: str = "") -> Self:
+        """The same key, which ``compare`` shows of each model under this name."""
+        self.comparison = Compared(called, part, meaning or str(self.schema["description"]))
+        return self
+
     def made(self, make: Make, *origins: Origin) -> Key[T]:
         """The same key, made in another way: that of a subclass."""
         return Key(self.schema, make, *origins, when=self.when, record=self.record, place=self.place, label=self.label)
@@ -158,6 +182,27 @@ class Key(Generic[T]):
         """Whether it is one value: a number, a word."""
         types = self.schema.get("type", "object")
         return not {"array", "object"} & set([types] if isinstance(types, str) else types)
+
+
+class Table(Key[Mapping[str, Any]]):
+    """Keys that are listed elsewhere, or known by a ``pattern`` alone: they stand beside those that a class declares.
+
+    Args:
+        listed: schemas by key.
+        required: which of the keys there always are.
+        make: what finds the values, by key.
+        pattern: regular expressions of further keys, with their schemas.
+    """
+
+    def __init__(
+        self,
+        listed: Mapping[str, Mapping[str, Any]],
+        required: Sequence[str],
+        make: Callable[[Any], Mapping[str, Any]],
+        pattern: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        super().__init__({"type": "object", "properties": listed}, make)
+        self.required, self.pattern = required, pattern
 
 
 class Keyed:
@@ -201,7 +246,12 @@ class Keyed:
 
     def to_dict(self) -> dict[str, object]:
         """As in ``--json``."""
-        return {key.name: plain(getattr(self, key.attribute)) for key in self.present()}
+        found: dict[str, object] = {}
+        for key in self.present():
+            value = getattr(self, key.attribute)
+            entries = value if isinstance(key, Table) else {key.name: value}
+            found |= {name: plain(each) for name, each in entries.items()}
+        return found
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """Where the number at these steps comes from: ways of which the first that makes it is told."""
@@ -347,9 +397,11 @@ def _with_constants(origin: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: records as objects, tuples as lists, closed forms as text."""
+    """A value as JSON has it: records as objects, tuples as lists, closed forms as text, null for what is not known."""
     if isinstance(value, Keyed):
         return value.to_dict()
+    if isinstance(value, Unknown):
+        return None
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     if isinstance(value, Polynomial):

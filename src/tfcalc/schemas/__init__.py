@@ -50,6 +50,8 @@ DECLARED = {
         "report.derivation:Derivation",
         "report.explanation:Explanation",
     ),
+    "compare": ("answers.compare:Comparison",),
+    "diff": ("answers.diff:Diff",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 

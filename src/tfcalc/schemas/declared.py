@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.report.declared import Table
+
 if TYPE_CHECKING:
     from tfcalc.report.declared import Answer, Key, Keyed
 
@@ -92,12 +94,20 @@ def _value(key: Key[Any]) -> Schema:
 
 
 def _record(record: type[Keyed]) -> Schema:
-    return {
+    found: Schema = {
         "type": "object",
-        "required": _required(record.keys.values()),
-        "properties": {name: _value(key) for name, key in record.keys.items()},
+        "required": _required(key for key in record.keys.values() if not isinstance(key, Table)),
+        "properties": {},
         "additionalProperties": False,
     }
+    for name, key in record.keys.items():
+        if isinstance(key, Table):
+            found["required"] += key.required
+            found["properties"] |= key.schema["properties"]
+            found |= {"patternProperties": dict(key.pattern)} if key.pattern else {}
+        else:
+            found["properties"][name] = _value(key)
+    return found
 
 
 def _together(keys: Any) -> dict[str, list[str]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.side_by_side import compare
+from tfcalc.answers.compare import compare
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.options import SHOW, UNITS, Option
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.side_by_side import Comparison
+    from tfcalc.answers.compare import Comparison
     from tfcalc.cli.settings import Settings
 
 MODELS = Option(
@@ -32,7 +32,7 @@ def answer(settings: Settings) -> Comparison:
         conventions=settings.conventions(),
         only_differences=settings.get("only_differences", False),
     )
-    refuse_unknown(found.rows, found.operands, found.workloads, settings, own)
+    refuse_unknown(found.table, found.operands, found.workloads, settings, own)
     return found
 
 

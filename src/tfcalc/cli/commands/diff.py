@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.diff import diff
+from tfcalc.answers.diff import diff
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.commands.plans import SERVE, SERVING
@@ -16,8 +16,8 @@ from tfcalc.printable import quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfcalc.analysis.diff_report import Diff
-    from tfcalc.analysis.totals import Operand
+    from tfcalc.answers.compared import Operand
+    from tfcalc.answers.diff import Diff
     from tfcalc.cli.settings import Settings
 
 MODELS = Option(
@@ -38,7 +38,7 @@ def answer(settings: Settings) -> Diff:
     first, second = (_operand(text, settings) for text in _sides(settings.get("models") or ()))
     found = diff(first, second, workload=first.workload, conventions=settings.conventions())
     both = [found.workload] * len(found.operands)
-    refuse_unknown(found.rows, found.operands, both, settings, enough=any)
+    refuse_unknown(found.table, found.operands, both, settings, enough=any)
     return found
 
 

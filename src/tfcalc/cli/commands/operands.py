@@ -6,8 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.numbers import Unknown
-from tfcalc.analysis.totals import PEAK, SERVED, Operand
+from tfcalc.answers.compared import SERVED, TRAINED, Operand
 from tfcalc.answers.memory import memory
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
@@ -15,10 +14,11 @@ from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
+from tfcalc.report.declared import Unknown
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.side_by_side import Row
+    from tfcalc.answers.compared import Row
 
 TRAIN = Option("train", ("--train",), "the memory of a training step, too", switch=True)
 SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len"))
@@ -91,15 +91,15 @@ def refuse_unknown(
     for all of the models have none where it is known of none of them (or of one of them, if that is ``enough``); those
     of its ``own`` where it is not known of that.
     """
-    options = {PEAK: (*TRAINING, *IN_TRAINING), SERVED: SERVING}
+    options = {TRAINED.key: (*TRAINING, *IN_TRAINING), SERVED.key: SERVING}
     for row in rows:
-        names = {option.name for option in options.get(row.quantity, ())}
+        names = {option.name for option in options.get(row.key, ())}
         unknown = [isinstance(value, Unknown) for value in row.values]
         for place in [place for place, none in enumerate(unknown) if names and none]:
             if (enough(unknown) and _typed(settings, names)) or (own and _typed(own[place], names)):
                 operand = operands[place]
                 step = {"workload": workloads[place], "training": operand.training}
-                memory(operand.model, **step if row.quantity == PEAK else {"serving": operand.serving})
+                memory(operand.model, **step if row.key == TRAINED.key else {"serving": operand.serving})
 
 
 def _typed(settings: Settings, names: Collection[str]) -> bool:

@@ -1,0 +1,301 @@
+"""Models, configs or option sets side by side: sizes, parameters, FLOPs, bytes, and how they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.answers.compared import (
+    ACTIVE,
+    COUNTS,
+    OF_KINDS,
+    SIZES,
+    TOTAL,
+    WORK_AND_MEMORY,
+    ComparedModel,
+    ComparedModels,
+    Definitions,
+    InOneRow,
+    ModelNumbers,
+    Operand,
+    Quantity,
+    Row,
+    as_operand,
+    kind_of_component,
+    numbers_of,
+    shared_length,
+)
+from tfcalc.answers.overview import SizesOfModel
+from tfcalc.conventions import Conventions
+from tfcalc.errors import UsageError
+from tfcalc.report.declared import Key, Told, plain, record, records, text, texts
+from tfcalc.report.opening import Same, ratio, total
+from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
+
+LEAST, MOST = 2, 8
+"""Models that are compared at once."""
+WIDE = 80
+LABELS = 22
+CELL = 16
+"""Characters of the first column, and of a number and its ratio."""
+SMALL = 10
+"""A kind of parameters below one part in so many, in all models, has no row in the table."""
+UNSAID = SizesOfModel.family.name
+"""What the names of models say."""
+
+
+class SideBySide(Definitions):
+    """What the numbers of a comparison were made by."""
+
+    difference = text("to which model", lambda _: "to the first model")
+
+
+class ModelInColumn(ComparedModel):
+    """A model with all that it is compared by."""
+
+    numbers = numbers_of((*SIZES, *COUNTS, *WORK_AND_MEMORY), OF_KINDS)
+
+
+def of_each(kinds: Sequence[str], meaning: str, make: Callable[[Any], object], origin: Told) -> Key[Sequence[Any]]:
+    """A value of each model."""
+    return Key({"type": "array", "items": {"type": list(kinds)}, "description": meaning}, make, origin)
+
+
+def in_model(place: int, key: str) -> str:
+    """The path of a number of this model."""
+    return f"models.{place}.{key}"
+
+
+class RowOfModels(InOneRow):
+    """A number of all models, beside that of the first."""
+
+    unit = text("params, flops, bytes, or empty", lambda row: row.unit)
+    values = of_each(
+        ("integer", "number", "string", "null"),
+        "of each model; null where it is not known, or the model has none",
+        lambda row: row.values,
+        Told(lambda row, place: Same(in_model(place, row.key))),
+    )
+    differences = of_each(
+        ("integer", "number", "null"),
+        "to the first model; null where they are no numbers",
+        lambda row: [row.difference(place) for place in range(len(row.values))],
+        Told(lambda row, place: total(in_model(place, row.key), less=in_model(0, row.key))),
+    )
+    ratios = of_each(
+        ("number", "null"),
+        "in multiples of the first model's",
+        lambda row: [row.ratio(place) for place in range(len(row.values))],
+        Told(lambda row, place: ratio(in_model(place, row.key), over=(in_model(0, row.key),))),
+    )
+    reasons = texts("why a value is not known; empty where it is", lambda row: row.reasons)
+
+
+class Comparison(ComparedModels):
+    """Models side by side: a row for each quantity, in exact numbers, each beside the same of the first model."""
+
+    command, about = "compare", "Models side by side."
+
+    conventions = record(SideBySide, "the definitions that the numbers were made by", lambda found: found)
+    models = records(
+        ModelInColumn, "what each model has, in the order in which they were named", ComparedModels.in_columns
+    )
+    rows = records(
+        RowOfModels,
+        "a row for each quantity; with --only-differences those that differ",
+        lambda found: [row for row in found.table if row.differs or not found.only_differences],
+    )
+
+    def __init__(
+        self, columns: Sequence[ModelNumbers], table: Sequence[Row], units: str, *, only_differences: bool
+    ) -> None:
+        super().__init__(columns, table, units)
+        self.only_differences = only_differences
+
+    @property
+    def heading(self) -> str:
+        """What the models are called."""
+        return ", ".join(self.names)
+
+    @property
+    def workloads(self) -> tuple[Workload, ...]:
+        """How each is run."""
+        return tuple(column.workload for column in self.columns)
+
+    def sheet(self) -> Sheet:
+        """A row for each quantity that differs; equal ones are listed in one line."""
+        shown = [row for row in self.table if row.differs and not row.minor]
+        lettered = LABELS + sum(max(len(name), CELL) + 2 for name in self.names) > WIDE
+        headings = [chr(ord("A") + place) for place in range(len(self.names))] if lettered else list(self.names)
+        two = len(self.names) == LEAST
+        others = [] if two else headings[1:]
+        return Sheet(
+            title=self._title(named=not lettered),
+            subtitle="; ".join(map(": ".join, zip(headings, self.names, strict=True))) if lettered else "",
+            columns=[
+                Column("", numeric=False, folds=True),
+                Column(headings[0]),
+                *([Column(headings[1]), Column("difference", spare=1), Column("ratio", spare=2)] if two else []),
+                *(
+                    column
+                    for each in others
+                    for column in (Column(each), Column(f"{each}/{headings[0]}" if lettered else "ratio", spare=1))
+                ),
+            ],
+            rows=[self._row(row, two=two) for row in shown],
+            depths=[int(row.quantity.part) for row in shown],
+            quiet="\n".join(str(value) for value in self.row(TOTAL.key).values),
+            notes=[] if self.only_differences else list(self._same()),
+            assumes=tuple(self._assumes()),
+            see_also=("--only-differences", "--format markdown", "--json"),
+            detailed=self._detailed(),
+        )
+
+    def _title(self, *, named: bool = True) -> str:
+        """``gpt2 124M, gpt2-medium 355M parameters (×2.85)``."""
+        whole = self.row(TOTAL.key)
+        said = [whole.written(value, self.units) for value in whole.values]
+        if named:
+            said = [f"{name} {number}" for name, number in zip(self.names, said, strict=True)]
+        ratio = whole.ratio(1) if len(said) == LEAST else None
+        return f"{', '.join(said)} parameters" + ("" if ratio is None else f" ({_times(ratio)})")
+
+    def _row(self, row: Row, *, two: bool) -> list[Cell]:
+        first, *others = (row.written(value, self.units) for value in row.values)
+        cells: list[Cell] = [row.quantity.called, first]
+        for place, said in enumerate(others, start=1):
+            difference, ratio = row.difference(place), row.ratio(place)
+            cells.append(said)
+            if two:
+                signed = "" if difference is None else f"{'+' * (difference > 0)}{row.written(difference, self.units)}"
+                cells.append(signed)
+            cells.append("" if ratio is None else _times(ratio))
+        return cells
+
+    def _same(self) -> Iterator[str]:
+        same = [row for row in self.table if not row.differs and not row.minor and row.values[0] is not None]
+        if same:
+            listed = (f"{row.quantity.called} {row.written(row.values[0], self.units)}" for row in same)
+            yield f"Same: {', '.join(listed)}"
+
+    def _assumes(self) -> Iterator[str]:
+        lengths = dict.fromkeys(f"{one.batch_size:,} x {one.seq_len:,}" for one in self.workloads)
+        yield f"FLOPs at {' and '.join(lengths)} tokens"
+        yield "own number formats"
+        if any(isinstance(numbers.cache_per_token, int) for numbers in self.columns):
+            yield "KV cache of 1 request"
+        if any(operand.training or operand.serving for operand in self.operands):
+            yield "memory as tfcalc memory has it"
+
+    def _detailed(self) -> Sheet:
+        """The same for programs: every row, in full."""
+        others = range(1, len(self.names))
+        return Sheet(
+            title=self._title(),
+            subtitle=" and ".join(self.names),
+            columns=[
+                Column("quantity", numeric=False),
+                Column("unit", numeric=False),
+                *(Column(name) for name in self.names),
+                *(Column(f"{what} {self.names[place]}") for place in others for what in ("difference", "ratio")),
+            ],
+            rows=[
+                [
+                    row.key,
+                    row.unit,
+                    *plain(row.values),
+                    *(cell for place in others for cell in (row.differences[place], row.ratios[place])),
+                ]
+                for row in self.rows
+            ],
+            quiet=self._title(),
+        )
+
+
+def compare(
+    *models: Model | Operand | str,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    only_differences: bool = False,
+) -> Comparison:
+    """Two or more ``models`` side by side, as ``tfcalc compare A B`` prints them.
+
+    Args:
+        models: each a name that :func:`~tfcalc.load` takes, a model, or an :class:`Operand` with a workload and plans
+            of its own.
+        workload: sequences and their length in tokens, of FLOPs and of training; by default one sequence of 4,096
+            tokens, or of as many as all of the models read.
+        conventions: the ``units`` that bytes are shown in.
+        training: adds the peak of a training step by this plan, in bytes.
+        serving: adds the peak of serving by this plan, in bytes.
+        only_differences: leave out what is the same in all.
+
+    Returns:
+        A comparison: its rows have a key with a unit, exact values, and differences and ratios to the first model.
+
+    Raises:
+        InvalidModel: a model, or a model on this workload, makes no sense.
+        UsageError: fewer than 2 or more than 8 models.
+
+    >>> found = compare("gpt2", "gpt2-medium")
+    >>> found.row("total_params").values, found.row("total_params").difference(1)
+    ((124439808, 354823168), 230383360)
+    """
+    if not LEAST <= len(models) <= MOST:
+        count = "1 model" if len(models) == 1 else f"{len(models)} models"
+        raise UsageError(f"{count} to compare", f"name {LEAST} to {MOST}")
+    operands = renamed([as_operand(each, training, serving) for each in models])
+    asked = workload or Workload(seq_len=shared_length(operands))
+    for operand in operands:
+        check_arguments(operand.model, operand.workload or asked, conventions)
+        check_plans(operand.training, operand.serving)
+    columns = [ModelNumbers(operand, operand.workload or asked) for operand in operands]
+    table = [row for row in _rows(columns) if any(value is not None for value in row.values)]
+    units = (conventions or Conventions()).units
+    return Comparison(columns, table, units, only_differences=only_differences)
+
+
+def renamed(operands: Sequence[Operand]) -> list[Operand]:
+    """The operands, of which those of one name are numbered."""
+    names = [operand.name for operand in operands]
+    return [
+        operand._replace(name=f"{operand.name} ({names[: place + 1].count(operand.name)})")
+        if names.count(operand.name) > 1
+        else operand
+        for place, operand in enumerate(operands)
+    ]
+
+
+def _rows(columns: Sequence[ModelNumbers]) -> Iterator[Row]:
+    """A row for each quantity; kinds of components in the order of the first model's, and what only others have."""
+    wholes = [column.value(TOTAL) for column in columns]
+    kinds = dict.fromkeys(kind for column in columns for kind in column.kinds)
+    counts: list[Quantity] = [*COUNTS, *map(kind_of_component, kinds)]
+    for quantity in (*SIZES, *counts, *WORK_AND_MEMORY):
+        row = Row.of(quantity, columns)
+        minor = (
+            quantity.key == UNSAID
+            or (quantity == ACTIVE and list(row.values) == wholes)
+            or (quantity in counts and _is_small(row.values, wholes))
+        )
+        yield row._replace(minor=minor)
+
+
+def _is_small(values: Sequence[object], wholes: Sequence[object]) -> bool:
+    """Whether so many parameters are less than 10 % of every model's."""
+    return all(
+        isinstance(value, int) and isinstance(whole, int) and value * SMALL < whole
+        for value, whole in zip(values, wholes, strict=True)
+    )
+
+
+def _times(ratio: float) -> str:
+    return f"×{ratio:.2f}" if ratio < 99.5 else f"×{ratio:,.0f}"
