@@ -126,8 +126,8 @@ class Key(Generic[T]):
             if self.make is handed_in:  # so that dataclasses see a field without a default
                 raise AttributeError(self.attribute)
             return self
-        found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
-        if self.record is not None and found is not None:
+        found: Any = of.made_by(self.make) if isinstance(self.make, Rule) else self.make(of.source)
+        if self.record is not None and found is not None and issubclass(self.record, Record):
             several = self.schema["type"] == "array"
             kind: Any = self.record
             found = tuple(kind(each, of.within) for each in found) if several else kind(found, of.within)
@@ -154,6 +154,8 @@ class Keyed:
 
     keys: ClassVar[Mapping[str, Key[Any]]] = {}
     """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
+    definition: ClassVar[tuple[str, str]] = ("", "")
+    """The name and the meaning of its definition in the schema, where several keys have such objects."""
 
     @property
     def source(self) -> Any:
@@ -184,7 +186,7 @@ class Keyed:
         of, name = (self, name[1:]) if name.startswith(".") else (self.within, name)
         return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
-    def at(self, rule: Rule) -> Any:
+    def made_by(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
         return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
 
@@ -337,7 +339,7 @@ def plain(value: Any) -> Any:
         return [plain(each) for each in value]
     if isinstance(value, Polynomial):
         return write(value)
-    return value
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 # --- kinds of keys
@@ -421,12 +423,24 @@ def integers(meaning: str, make: Make = handed_in) -> Key[Sequence[int]]:
     return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make)
 
 
-def by_name(kind: str, meaning: str, make: Make = handed_in, *origins: Origin) -> Key[Mapping[str, Any]]:
+def by_name(
+    kind: str, meaning: str, make: Make = handed_in, *origins: Origin, place: int | None = None
+) -> Key[Mapping[str, Any]]:
     """Values by names."""
     schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
-    return Key(schema, make, *origins)
+    return Key(schema, make, *origins, place=place)
 
 
-def some_conventions(make: Make = handed_in) -> Key[Mapping[str, object]]:
+def some_conventions(make: Make = handed_in, *, place: int | None = None) -> Key[Mapping[str, object]]:
     """The definitions that bear on a question, of which none is always among them."""
-    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make)
+    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make, place=place)
+
+
+def either(types: Sequence[str], meaning: str, make: Make = handed_in, *origins: Origin) -> Key[Any]:
+    """A value of one of these types: a number or null, a whole number or another."""
+    return Key({"type": list(types), "description": meaning}, make, *origins)
+
+
+def as_field(key: Key[T]) -> Key[T]:
+    """The same key where it is handed in: that of a subclass."""
+    return key.made(handed_in)

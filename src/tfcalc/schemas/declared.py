@@ -41,6 +41,10 @@ def answer_schema(base: type[Answer], forms: Sequence[type[Answer]] = ()) -> Sch
         found["oneOf" if exclusive else "anyOf"] = described
     if together := _together(key for each in (base, *forms) for key in each.keys.values()):
         found["dependentRequired"] = together
+    if defined := {
+        key.record.definition: key.record for key in keys.values() if key.record and key.record.definition[0]
+    }:
+        found["$defs"] = {name: {**_record(kind), "description": about} for (name, about), kind in defined.items()}
     return found
 
 
@@ -83,7 +87,8 @@ def _key(key: Key[Any], base: type[Answer]) -> Schema:
         schema["required"] = list(base.stated)
     if key.record is None:
         return schema
-    described = _record(key.record)
+    name, _ = key.record.definition
+    described = {"$ref": f"#/$defs/{name}"} if name else _record(key.record)
     if schema["type"] == "array":
         return {**schema, "items": described}
     return {**described, "description": schema["description"]}
