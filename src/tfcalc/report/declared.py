@@ -424,11 +424,16 @@ def integers(meaning: str, make: Make = handed_in) -> Key[Sequence[int]]:
 
 
 def by_name(
-    kind: str, meaning: str, make: Make = handed_in, *origins: Origin, place: int | None = None
+    kind: str,
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[Mapping[str, Any]]:
     """Values by names."""
     schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
-    return Key(schema, make, *origins, place=place)
+    return Key(schema, make, *origins, when=when, place=place)
 
 
 def some_conventions(make: Make = handed_in, *, place: int | None = None) -> Key[Mapping[str, object]]:

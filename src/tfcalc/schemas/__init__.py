@@ -43,6 +43,11 @@ DECLARED = {
         "analysis.closed_form:Formula",
         "analysis.formulas:Formulas",
     ),
+    "design": (
+        "analysis.design.answer:Design",
+        "analysis.design.answer:Designed",
+        "analysis.design.optimum:Optimum",
+    ),
     "check": ("analysis.check:FormulaCheck",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
