@@ -48,6 +48,7 @@ DECLARED = {
         "analysis.design.answer:Designed",
         "analysis.design.optimum:Optimum",
     ),
+    "solve": ("solving.answer:Solved",),
     "check": ("analysis.check:FormulaCheck",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
