@@ -22,7 +22,7 @@ def column(row: dict[str, object]) -> str:
 )
 def test_the_summary_of_a_textbook(row: dict[str, object]) -> None:
     parts = {part.target: part for part in formulas().parts}
-    assert parts[str(row["target"])].forms.text()[f"{column(row)}_formula"] == row["formula"]
+    assert parts[str(row["target"])].to_dict()[f"{column(row)}_formula"] == row["formula"]
 
 
 def test_its_rows_are_those_of_the_table() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -20,8 +20,19 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, read_formula, settled
 from tfcalc.model import asked_run, own_letters, spellings, values, with_symbols
-from tfcalc.report import SCHEMA_VERSION, exact, polynomial
-from tfcalc.report.opening import OfTable
+from tfcalc.report import declared, exact, polynomial
+from tfcalc.report.declared import (
+    Answer,
+    Key,
+    Record,
+    boolean,
+    by_name,
+    either,
+    records,
+    shared,
+    some_conventions,
+    texts,
+)
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.workload import PAIRS, Workload
 
@@ -47,8 +58,39 @@ REASONS = {
 """Why a whole formula may be off by a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class FormulaCheck:
+class CauseOfDifference(Record):
+    """The part of the model that the difference is."""
+
+    parts = texts(
+        "name of a matrix, a bias, a product or a module, as a list of one", lambda one: [one.cause.part.name]
+    )
+    formula = declared.text("what this part is", lambda one: write(one.cause.part.number))
+    counted = declared.text(
+        "how often it was counted instead of once: 0, 2, 1/2, a, 1/l, a/g", lambda one: one.cause.times.text
+    )
+    in_words = declared.text("the same as a sentence", lambda one: _in_words(one.cause, one.within.of, {}))
+    or_ = Key[Sequence[Sequence[str]]](
+        {
+            "type": "array",
+            "items": {"type": "array", "items": {"type": "string"}},
+            "description": "other parts that would be the same",
+        },
+        lambda one: [[part.name] for part in one.cause.others],
+    )
+
+    @property
+    def source(self) -> CauseOfDifference:
+        """Itself, as its answer has the quantity."""
+        return self
+
+    @property
+    def cause(self) -> Cause:
+        """The cause that it tells."""
+        return self._source  # type: ignore[no-any-return]  # what a record is about may be anything
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormulaCheck(Answer):
     """The answer of :func:`~tfcalc.check`: a formula compared with the right one.
 
     Attributes:
@@ -64,9 +106,14 @@ class FormulaCheck:
         letters: how each letter is written.
     """
 
-    target: str
-    path: str
-    of: str
+    command = "check"
+    about = "Whether a formula is right, and what it lacks. Formulas have the letters of lbhn."
+
+    target: Key[str] = declared.text("the target as it was asked for")
+    path: Key[str] = declared.text("path of the component, or the term")
+    of: Key[str] = declared.text("quantity: params, trainable, flops, memory or time")
+    model: Key[Mapping[str, object]] = shared("model")
+    conventions: Key[Mapping[str, object]] = some_conventions()
     text: str
     yours: Ratio
     right: Polynomial
@@ -75,18 +122,35 @@ class FormulaCheck:
     order: bool
     cause: Cause | None
     share: Ratio | None
-    instead: str
-    notation: str
     letters: Mapping[str, str]
-    legend: Mapping[str, str]
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
     notes: tuple[str, ...]
 
+    correct = boolean("whether both formulas are the same polynomial", lambda check: not check.difference.top.terms)
+    verdict_ = declared.text("the answer in one line", lambda check: check.verdict({}))
+    formula = declared.text("the formula as it was typed", lambda check: check.text)
+    yours_ = declared.text("the same multiplied out", lambda check: ratio_text(check.yours, {}))
+    right_ = declared.text("the right formula", lambda check: write(check.right))
+    difference_ = declared.text("yours less the right one", lambda check: ratio_text(check.difference, {}))
+    missing_ = texts("the terms by which yours is too small", lambda check: _terms(check.missing))
+    extra_ = texts("the terms by which yours is too large", lambda check: _terms(check.extra))
+    causes = records(
+        CauseOfDifference,
+        "the part of the model that the difference is, as a list of one; empty where it is no single part",
+        lambda check: [] if check.cause is None else [check.cause],
+    )
+    proportion = either(
+        ("string", "null"),
+        "the product by which the right formula gives yours, if there is one",
+        lambda check: None if check.share is None else ratio_text(check.share, {}),
+    )
+    instead: Key[str] = declared.text("another part, quantity or convention that the formula is right for")
+    notation: Key[str] = declared.text("the notation in whose letters it would be right; empty where in none")
+    legend: Key[Mapping[str, str]] = by_name("string", "what each letter means")
+
     @property
-    def correct(self) -> bool:
-        """Whether the two are the same polynomial."""
-        return not self.difference.top.terms
+    def subject(self) -> str:
+        """The formula, and what it is of."""
+        return f"{self.text}: {self.path}"
 
     @property
     def difference(self) -> Ratio:
@@ -155,46 +219,6 @@ class FormulaCheck:
             quiet=verdict,
             notes=[*self.notes, *([meanings] if meanings else [])],
         )
-
-    def opener(self) -> OfTable:
-        """Where its numbers come from."""
-        return OfTable(f"{self.text}: {self.path}")
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``, with the letters of lbhn."""
-        own: dict[str, str] = {}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "check",
-            "target": self.target,
-            "path": self.path,
-            "of": self.of,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "correct": self.correct,
-            "verdict": self.verdict(own),
-            "formula": self.text,
-            "yours": ratio_text(self.yours, own),
-            "right": write(self.right),
-            "difference": ratio_text(self.difference, own),
-            "missing": _terms(self.missing),
-            "extra": _terms(self.extra),
-            "causes": [
-                {
-                    "parts": [cause.part.name],
-                    "formula": write(cause.part.number),
-                    "counted": cause.times.text,
-                    "in_words": _in_words(cause, self.of, own),
-                    "or": [[part.name] for part in cause.others],
-                }
-                for cause in [self.cause]
-                if cause is not None
-            ],
-            "proportion": None if self.share is None else ratio_text(self.share, own),
-            "instead": self.instead,
-            "notation": self.notation,
-            "legend": dict(self.legend),
-        }
 
     def __str__(self) -> str:
         return self.verdict()

@@ -10,16 +10,40 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.opening import OfTable
+from tfcalc.report import declared
+from tfcalc.report.declared import HEAD, TOGETHER, Answer, Key, When, as_field, by_name, shared, some_conventions
 from tfcalc.report.sheet import Column, Factors, Matrices, Order, Sheet, for_people
 from tfcalc.report.style import Style
 
 PLAIN = Style()
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
+@dataclass(frozen=True, kw_only=True)
+class ClosedForm(Answer):
+    """What the closed form of a part, and those of all parts, have in common: ``text`` writes the form of the whole."""
+
+    command = "formula"
+    about = (
+        "The closed form of a quantity; without a target that of the complete model's parameters, and of every part."
+    )
+
+    target = declared.text("the target as it was asked for", lambda found: found.whole.target, place=HEAD)
+    path = declared.text("path of the component, or the term", lambda found: found.whole.path, place=HEAD)
+    of = declared.text("quantity: params, trainable, flops, memory or time", lambda _: "params", place=HEAD)
+    model: Key[Mapping[str, object]] = shared("model", place=HEAD)
+    conventions: Key[Mapping[str, object]] = some_conventions(place=HEAD)
+    formula = shared("formula", lambda found: found.text(PLAIN))
+    ascii = declared.text("the same in ASCII", lambda found: found.text(Style(script="ascii")))
+    latex_ = declared.text("the same in LaTeX", lambda found: found.text(Style(script="latex")))
+    legend: Key[Mapping[str, str]] = by_name("string", "what each letter means", place=TOGETHER)
+
+    def text(self, style: Style = PLAIN) -> str:
+        """The form as one line."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula(ClosedForm):
     """The answer of :func:`~tfcalc.formula`: a closed form.
 
     Attributes:
@@ -35,19 +59,21 @@ class Formula:
         sympy: the same as sympy writes it, where that was asked for.
     """
 
-    target: str
-    path: str
-    of: str
+    target: Key[str] = as_field(ClosedForm.target)
+    path: Key[str] = as_field(ClosedForm.path)
+    of: Key[str] = as_field(ClosedForm.of)
+    sympy: Key[str] = declared.text("the same as sympy writes it; with --sympy", when=When(lambda found: found.sympy))
     title: str
     closed: Polynomial
     order: bool
-    legend: Mapping[str, str]
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
     notes: tuple[str, ...] = ()
     letters: Mapping[str, str] = field(default_factory=dict)
     matrices: tuple[Factors, ...] = ()
-    sympy: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The quantity, and what it is of."""
+        return f"{self.title} of {self.target}"
 
     def at(self, **sizes: Num) -> Any:
         """Its value at these sizes, given by the letters of its legend: ints give an exact int, arrays an array.
@@ -83,6 +109,8 @@ class Formula:
         """The formula for math mode: ``4 h^{2} + 4 h``."""
         return self.text(Style(script="latex"))
 
+    _repr_html_ = None  # type: ignore[assignment]  # notebooks show the LaTeX
+
     def _repr_latex_(self) -> str:
         return f"${self.latex()}$"
 
@@ -99,24 +127,3 @@ class Formula:
             legend=self.legend,
             letters=self.letters,
         )
-
-    def opener(self) -> OfTable:
-        """Where its numbers come from."""
-        return OfTable(f"{self.title} of {self.target}")
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: the formula in text, ASCII and LaTeX, with its legend."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "formula",
-            "target": self.target,
-            "path": self.path,
-            "of": self.of,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "formula": self.text(),
-            "ascii": self.text(Style(script="ascii")),
-            "latex": self.latex(),
-            **({"sympy": self.sympy} if self.sympy else {}),
-            "legend": dict(self.legend),
-        }

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.analysis.closed_form import PLAIN, ClosedForm
 from tfcalc.analysis.common import check_arguments, run_tree
+from tfcalc.analysis.itemized import Tree, laid_out
 from tfcalc.analysis.quantities import growth, measure_of
 from tfcalc.analysis.targets import FIRST, TARGETS
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import Measure, Node
-from tfcalc.core.measure import major_params, params
+from tfcalc.core.component import STORED, Measure, Node
+from tfcalc.core.measure import major_params, params, stored
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.errors import UsageError
 from tfcalc.model import asked_run, legend, with_symbols
-from tfcalc.report import SCHEMA_VERSION, exact, polynomial
+from tfcalc.printable import quoted
+from tfcalc.report import exact, polynomial
+from tfcalc.report.declared import LAST, Key, Keyed, either, optional, records, shared, text
+from tfcalc.report.opening import Constant, ratio
 from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.opened_formulas import OfFormulas
+    from tfcalc.core.component import Cost
+    from tfcalc.core.measure import Item
     from tfcalc.model import Model
+    from tfcalc.report.explanation import Explanation
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
 
 PARTS = (
     "mha",
@@ -58,28 +68,29 @@ class Forms(NamedTuple):
     flops: Polynomial
     time: Polynomial
 
-    def text(self) -> dict[str, str]:
-        """As in ``--json``."""
-        return {
-            "params_formula": for_people(self.params, Style()),
-            "approx_formula": for_people(self.approx, Style()),
-            "flops_formula": for_people(self.flops, Style()),
-            "time_formula": for_people(Order(self.time), Style()),
-        }
 
-
-class Part(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Part(Keyed):
     """One part: its ``forms``, and the values of those of parameters where every size of the model is known.
 
     ``number`` tells it from others of the same name: 1 for the first, 2 for the next one that has other forms.
     """
 
-    target: str
-    path: str
+    target: Key[str] = text("the name that the part goes by")
+    path: Key[str] = text("path of the component")
     number: int
     forms: Forms
-    params: int | None
-    approx_params: int | None
+    params: Key[int | None] = optional("its parameters; null where a size, such as the vocabulary, is not known")
+    approx_params: Key[int | None] = optional("the same without biases and norms")
+    approx_error = either(
+        ("number", "null"),
+        "what these leave out, as a fraction of all",
+        lambda part: None if part.error is None else part.error.fraction,
+    )
+    params_formula = shared("formula", lambda part: for_people(part.forms.params, Style()))
+    approx_formula = shared("formula", lambda part: for_people(part.forms.approx, Style()))
+    flops_formula = shared("formula", lambda part: for_people(part.forms.flops, Style()))
+    time_formula = shared("formula", lambda part: for_people(Order(part.forms.time), Style()))
 
     @property
     def error(self) -> Share | None:
@@ -101,15 +112,9 @@ class Part(NamedTuple):
             Order(forms.time),
         ]
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        counted = {"params": self.params, "approx_params": self.approx_params}
-        error = {"approx_error": None if self.error is None else self.error.fraction}
-        return {"target": self.target, "path": self.path, **counted, **error, **self.forms.text()}
 
-
-@dataclass(frozen=True, slots=True)
-class Formulas:
+@dataclass(frozen=True, kw_only=True)
+class Formulas(ClosedForm):
     """The answer of :func:`~tfcalc.formulas`.
 
     Attributes:
@@ -120,11 +125,11 @@ class Formulas:
         asked: the model, whose vocabulary may be a letter, and the workload.
     """
 
-    heading: str
+    heading: str = ""
     parts: tuple[Part, ...]
-    legend: Mapping[str, str]
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
+    summary = records(
+        Part, "without a target: one copy of each part of the model", lambda found: found.parts, place=LAST
+    )
     asked: tuple[Model, Workload]
     notes: tuple[str, ...] = ()
 
@@ -152,33 +157,47 @@ class Formulas:
             see_also=("tfcalc formula TARGET", "tfcalc explain TARGET"),
         )
 
-    def opener(self) -> OfFormulas:
-        """Where its numbers come from."""
-        from tfcalc.analysis.opened_formulas import OfFormulas
+    def text(self, style: Style = PLAIN) -> str:
+        """The parameters of the complete model as one line."""
+        return for_people(self.whole.forms.params, style)
 
-        return OfFormulas(self)
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """Parameters are those of the part, matrix by matrix; the error is what biases and norms are of them."""
+        match steps:
+            case ("summary", int(place), "params" | "approx_params" as key):
+                yield OnePart(self, self.parts[place].path, major=key == "approx_params")
+            case ("summary", int(place), "approx_error"):
+                part = self.parts[place]
+                less = (part.params or 0) - (part.approx_params or 0)
+                yield ratio(Constant(less, "biases and norms, which it leaves out"), over=(".params",))
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: the complete model, as if it were asked for, and the ``summary`` of all parts."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "formula",
-            "target": self.whole.target,
-            "path": self.whole.path,
-            "of": "params",
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "formula": for_people(self.whole.forms.params, Style()),
-            "ascii": for_people(self.whole.forms.params, Style(script="ascii")),
-            "latex": for_people(self.whole.forms.params, Style(script="latex")),
-            "legend": dict(self.legend),
-            "summary": [part.to_dict() for part in self.parts],
-        }
 
-    def __str__(self) -> str:
-        from tfcalc.render import rendered
+@dataclass(frozen=True)
+class OnePart:
+    """One copy of a part: its matrices; those that are ``major`` are no biases and no norms."""
 
-        return rendered(self.sheet(), "plain", Style())
+    answer: Formulas
+    path: str
+    major: bool
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation:
+        """Matrix by matrix. Raises UsageError, as nothing lies behind it."""
+        if further:
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+        model, run = self.answer.asked
+        symbolic = run_tree(with_symbols(model), with_symbols(run))
+        root, forms = apart(run_tree(model, run), symbolic).root(), symbolic.root()
+        by = Conventions()
+        notes, told = tuple(as_text("params", run, by)), as_json("params", run, by)
+        tree = Tree(model, run, root, forms, self._items, told, notes)
+        pairs = zip(root.walk(), forms.walk(), strict=True)
+        node, twin = next(pair for pair in pairs if pair[0].path == self.path)
+        found = laid_out(prefix, "params", tree, node, twin, STORED)
+        return replace(found, model=dict(self.answer.model))  # whose vocabulary is not a letter
+
+    def _items(self, cost: Cost) -> list[Item]:
+        weights = tuple(weight for weight in cost.weights if not (self.major and weight.minor))
+        return stored(cost._replace(weights=weights))
 
 
 def formulas(
@@ -244,7 +263,14 @@ def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterato
             if own not in seen:
                 seen.append(own)
                 known = [_whole(node.component.each(each)) for each in (params, major_params)]
-                yield Part(target, node.path, len(seen), Forms(*own), *known)
+                yield Part(
+                    target=target,
+                    path=node.path,
+                    number=len(seen),
+                    forms=Forms(*own),
+                    params=known[0],
+                    approx_params=known[1],
+                )
 
 
 def _whole(value: Num) -> int | None:

@@ -161,6 +161,7 @@ def formula(
         title=f"{'growth of ' * (big_o and of != 'time')}{QUANTITIES[of]}{' without biases and norms' * approx}",
         closed=closed,
         order=order,
+        sympy="",
         legend=meanings,
         model=shown,
         conventions=as_json(of, workload, by)
@@ -196,6 +197,7 @@ def _of_memory(
         title="bytes",
         closed=closed,
         order=False,
+        sympy="",
         legend=legend(used, model, tree.run) | letters,
         model=model.described(),
         conventions=tree.conventions,

@@ -156,8 +156,8 @@ class Key(Generic[T]):
             if self.make is handed_in:  # so that dataclasses see a field without a default
                 raise AttributeError(self.attribute)
             return self
-        found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
-        if self.record is not None and found is not None:
+        found: Any = of.by_rule(self.make) if isinstance(self.make, Rule) else self.make(of.source)
+        if self.record is not None and found is not None and issubclass(self.record, Record):
             several = self.schema["type"] == "array"
             kind: Any = self.record
             found = tuple(kind(each, of.within) for each in found) if several else kind(found, of.within)
@@ -210,6 +210,8 @@ class Keyed:
 
     keys: ClassVar[Mapping[str, Key[Any]]] = {}
     """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
+    definition: ClassVar[tuple[str, str]] = ("", "")
+    """The name and the meaning of its definition in the schema, where several keys have such objects."""
 
     @property
     def source(self) -> Any:
@@ -240,7 +242,7 @@ class Keyed:
         of, name = (self, name[1:]) if name.startswith(".") else (self.within, name)
         return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
-    def at(self, rule: Rule) -> Any:
+    def by_rule(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
         return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
 
@@ -503,11 +505,16 @@ def choice(
 
 
 def by_name(
-    kind: str | Sequence[str], meaning: str, make: Make = handed_in, *origins: Origin
+    kind: str | Sequence[str],
+    meaning: str,
+    make: Make = handed_in,
+    *origins: Origin,
+    when: When | None = None,
+    place: int | None = None,
 ) -> Key[Mapping[str, Any]]:
     """Values by names, of one or several types of JSON."""
     schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
-    return Key(schema, make, *origins)
+    return Key(schema, make, *origins, when=when, place=place)
 
 
 def optional_record(
@@ -522,6 +529,16 @@ def optional_number(meaning: str, make: Make, *origins: Origin, when: When | Non
     return Key({"type": ["integer", "number", "null"], "description": meaning}, make, *origins, when=when)
 
 
-def some_conventions(make: Make = handed_in) -> Key[Mapping[str, object]]:
+def some_conventions(make: Make = handed_in, *, place: int | None = None) -> Key[Mapping[str, object]]:
     """The definitions that bear on a question, of which none is always among them."""
-    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make)
+    return Key({"$ref": "shared.json#/$defs/conventions", "required": []}, make, place=place)
+
+
+def either(types: Sequence[str], meaning: str, make: Make = handed_in, *origins: Origin) -> Key[Any]:
+    """A value of one of these types: a number or null, a whole number or another."""
+    return Key({"type": list(types), "description": meaning}, make, *origins)
+
+
+def as_field(key: Key[T]) -> Key[T]:
+    """The same key where it is handed in: that of a subclass."""
+    return key.made(handed_in)

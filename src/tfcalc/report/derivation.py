@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.declared import (
-    FORMULA,
     TOGETHER,
     Key,
     Record,
+    as_field,
     choice,
     number,
     records,
     text,
 )
-from tfcalc.report.explanation import SUBSTITUTED, Explained
+from tfcalc.report.explanation import Explained
 from tfcalc.report.opening import given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 
@@ -89,7 +89,7 @@ class Derivation(Explained):
         "form; given; how many there are; or found by a simulation, a search or another program",
         typed=False,
     )
-    substituted: Key[str] = text(SUBSTITUTED, place=FORMULA)
+    substituted: Key[str] = as_field(Explained.substituted)
     terms: tuple[Term, ...]
     terms_ = records(
         TermOfDerivation,

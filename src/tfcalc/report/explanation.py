@@ -18,6 +18,7 @@ from tfcalc.report.declared import (
     Key,
     Record,
     When,
+    as_field,
     handed_in,
     integer,
     integers,
@@ -63,7 +64,6 @@ TRAINABLE = counted_in("trainable", "in trained parameters")
 FLOPS = counted_in("flops", "in flops")
 STEPS = counted_in("steps", "growth of time")
 BYTES = counted_in("bytes", "in bytes")
-SUBSTITUTED = "the formula with numbers in the place of letters"
 STEPS_MEANING = "FLOPs of all kinds and rows looked up"
 
 
@@ -163,7 +163,7 @@ class Explained(Answer):
         place=HEAD,
     )
     formula: Key[Any] = shared("formula", place=FORMULA)
-    substituted = text(SUBSTITUTED, lambda _: "", place=FORMULA)
+    substituted = text("the formula with numbers in the place of letters", lambda _: "", place=FORMULA)
     items = records(
         Item,
         "the terms, which add up to the total; none of a number that follows from others",
@@ -192,7 +192,7 @@ class Explanation(Explained):
         legend: the meaning of each letter.
     """
 
-    target: Key[str] = text("the target as it was asked for", place=HEAD)
+    target: Key[str] = as_field(Explained.target)
     quantity: str
     unit: str
     lines: tuple[Line, ...]

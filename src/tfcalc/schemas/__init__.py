@@ -52,6 +52,19 @@ DECLARED = {
     ),
     "compare": ("answers.compare:Comparison",),
     "diff": ("answers.diff:Diff",),
+    "why": ("analysis.why.answer:Why",),
+    "formula": (
+        "analysis.closed_form:ClosedForm",
+        "analysis.closed_form:Formula",
+        "analysis.formulas:Formulas",
+    ),
+    "design": (
+        "analysis.design.answer:Design",
+        "analysis.design.answer:Designed",
+        "analysis.design.optimum:Optimum",
+    ),
+    "solve": ("solving.answer:Solved",),
+    "check": ("analysis.check:FormulaCheck",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 
@@ -128,9 +141,7 @@ def _shared() -> Schema:
 def _inside(value: Any) -> Any:
     """The same with references to definitions of its own in the place of those to shared.json."""
     if isinstance(value, dict):
-        return {
-            key: HERE + inner.removeprefix(THERE) if key == "$ref" else _inside(inner) for key, inner in value.items()
-        }
+        return {key: inner.replace(THERE, HERE) if key == "$ref" else _inside(inner) for key, inner in value.items()}
     return [_inside(inner) for inner in value] if isinstance(value, list) else value
 
 

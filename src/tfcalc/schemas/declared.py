@@ -43,6 +43,10 @@ def answer_schema(base: type[Answer], forms: Sequence[type[Answer]] = ()) -> Sch
         found["oneOf" if exclusive else "anyOf"] = described
     if together := _together(key for each in (base, *forms) for key in each.keys.values()):
         found["dependentRequired"] = together
+    if defined := {
+        key.record.definition: key.record for key in keys.values() if key.record and key.record.definition[0]
+    }:
+        found["$defs"] = {name: {**_record(kind), "description": about} for (name, about), kind in defined.items()}
     return found
 
 
@@ -89,7 +93,8 @@ def _value(key: Key[Any]) -> Schema:
     """The schema of a key's value."""
     if key.record is None:
         return dict(key.schema)
-    described = _record(key.record)
+    name, _ = key.record.definition
+    described = {"$ref": f"#/$defs/{name}"} if name else _record(key.record)
     return {**key.schema, "items": described} if key.schema["type"] == "array" else {**described, **key.schema}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.pruned import together
@@ -16,9 +17,23 @@ from tfcalc.errors import UsageError
 from tfcalc.expressions.nodes import Name, Number, evaluate, names_of
 from tfcalc.expressions.written import written as as_text
 from tfcalc.printable import quoted
-from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report import declared
+from tfcalc.report.declared import (
+    Answer,
+    Key,
+    Record,
+    When,
+    boolean,
+    by_name,
+    choice,
+    integer,
+    optional,
+    records,
+    shared,
+    some_conventions,
+)
 from tfcalc.report.derivation import Derivation, Term
-from tfcalc.report.opening import Opener, Stated, Way, found, given
+from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
@@ -30,6 +45,7 @@ if TYPE_CHECKING:
     from tfcalc.expressions import Condition, Expression
     from tfcalc.model import Model
     from tfcalc.report.explanation import Explanation
+    from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
     from tfcalc.solving.conditions import Evaluator, Meant
     from tfcalc.solving.solver import Solution, SolutionRow
@@ -41,9 +57,34 @@ LONGEST_TITLE = 48
 LONGEST_FRACTION = 7
 """Characters of a fraction that a table shows as it is."""
 
+SINCE = When(lambda _: True)
+"""Of keys that every answer has, and that the promise does not require, as they were added to it."""
 
-@dataclass(frozen=True, slots=True)
-class Solved:
+
+class SizeRange(Record):
+    """Sizes that meet the condition."""
+
+    from_ = integer("the first size", lambda ends: ends[0])
+    to_ = optional("the last one; null where there is no end", lambda ends: ends[1])
+
+
+class SizeLooked(Record):
+    """A size that was looked at, and what the condition is there."""
+
+    sizes = by_name("integer", "sizes by the names that were asked for", lambda row: row.sizes)
+    sides = Key[Sequence[int | str]](
+        {
+            "type": "array",
+            "items": {"type": ["integer", "string"]},
+            "description": "what each side of the condition is there; a fraction as text, such as 2/3",
+        },
+        lambda row: [side if isinstance(side, int) else str(side) for side in row.sides],
+    )
+    holds = boolean("whether the condition holds there", lambda row: row.holds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solved(Answer):
     """The answer of :func:`~tfcalc.solve` for one size.
 
     Attributes:
@@ -54,8 +95,9 @@ class Solved:
         steps: how the closed form of the size follows, where there is one.
     """
 
-    condition: str
-    of: str
+    command = "solve"
+    about = "The sizes at which a condition holds, the ends proven by the sizes behind them."
+
     evaluator: Evaluator
     unknown: UnknownSize
     found: Solution
@@ -64,7 +106,54 @@ class Solved:
     steps: Steps | None
     symbolic: bool = False
     style: Style = PLAIN
-    legend: Mapping[str, str] = field(default_factory=dict)
+
+    model = shared("model", lambda solved: solved.model_found.described())
+    conventions = some_conventions(lambda solved: solved.definitions)
+    condition: Key[str] = declared.text("the condition as it was asked")
+    of: Key[str] = declared.text("quantity of the parts that name none: params, flops or memory")
+    for_ = declared.texts("the size that was solved for", lambda solved: [solved.unknown.word])
+    outcome = choice(
+        ("at most", "at least", "between", "exact", "crossing", "nearest", "always", "never"),
+        "what was found: an end, a range; of an equation an exact size, two neighbours between which it changes sides "
+        "(crossing) or that are nearest to a target",
+        lambda solved: solved.find_outcome(),
+    )
+    value = optional(
+        "the size, as -q prints it; null where none or all meet the condition", lambda solved: solved.find_value()
+    )
+    ranges_ = records(SizeRange, "all sizes that meet the condition", lambda solved: solved.ranges, when=SINCE)
+    step = integer(
+        "sizes between its multiples fit no such model",
+        lambda solved: solved.found.domain.step,
+        given("whole numbers between are no such model: heads have to divide the width, and the like"),
+        when=SINCE,
+    )
+    rows_ = records(SizeLooked, "each end with its neighbour, evaluated", lambda solved: solved.rows)
+    proof = declared.text("why there is no other, in a line", lambda solved: solved.prove())
+    formula = declared.text(
+        "where both sides are equal, in letters; empty where there is no closed form",
+        lambda solved: solved.closed_in(PLAIN),
+        when=SINCE,
+    )
+    ascii = declared.text("the same in ASCII", lambda solved: solved.closed_in(Style(script="ascii")), when=SINCE)
+    latex = declared.text("the same in LaTeX", lambda solved: solved.closed_in(Style(script="latex")), when=SINCE)
+    legend: Key[Mapping[str, str]] = by_name("string", "what each letter means", when=SINCE)
+    steps_ = declared.texts(
+        "how the closed form follows, step by step",
+        lambda solved: solved.steps.lines if solved.steps is not None else [],
+        when=SINCE,
+    )
+
+    @property
+    def subject(self) -> str:
+        """The condition, and the model."""
+        return f"{self.condition}: {self.evaluator.setting.model.summary}"
+
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """The definitions that the sides were evaluated by."""
+        of = "flops" if "flops" in self.evaluator.counted else "params"
+        return as_json(of, self.evaluator.setting.run, self.evaluator.conventions)
 
     @property
     def ranges(self) -> tuple[tuple[int, int | None], ...]:
@@ -78,8 +167,7 @@ class Solved:
         """The ends and their neighbours, each with what both sides are there."""
         return self.found.rows
 
-    @property
-    def outcome(self) -> str:
+    def find_outcome(self) -> str:
         """What was found.
 
         ``always`` or ``never``; ``at most``, ``at least``, ``between``; of an equation ``exact``, ``crossing`` (both
@@ -100,8 +188,7 @@ class Solved:
             return "always" if high is None else "at most"
         return "at least" if high is None else "between"
 
-    @property
-    def value(self) -> int | None:
+    def find_value(self) -> int | None:
         """The size, as ``-q`` prints it; None where none meets the condition, or all do.
 
         The largest of those that meet it, the smallest where there is no largest; of an equation the first that meets
@@ -129,16 +216,16 @@ class Solved:
     @property
     def closed(self) -> str:
         """``l = 2h/3``: where both sides are equal, in letters; empty where there is no closed form."""
-        return self._closed(self.style)
+        return self.closed_in(self.style)
 
-    def _closed(self, style: Style) -> str:
+    def closed_in(self, style: Style) -> str:
+        """The same in this style."""
         if self.steps is None or not self.steps.equal:
             return ""
         letter = style.formula(symbol(self.unknown.letter))
         return f"{letter} = {' or '.join(written(root, style) for root in self.steps.equal)}"
 
-    @property
-    def proof(self) -> str:
+    def prove(self) -> str:
         """Why there is no other, in a line."""
         word, domain = self.unknown.word, self.found.domain
         if self.outcome == "never" and self.steps is not None and self.steps.never:
@@ -164,37 +251,48 @@ class Solved:
     def _size(self, row: SolutionRow) -> int:
         return row.sizes[self.unknown.word]
 
-    def opener(self) -> SolvedOrigins:
-        """Where its numbers come from."""
-        return SolvedOrigins(self)
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """Sizes are found by a search; what a side is at one of them is the answer to a question of its own."""
+        match steps:
+            case ("value", *_) | ("ranges", int(), "from" | "to"):
+                yield found(f"{self.condition}; {self._looked_at()}; {self.proof}")
+            case ("rows", int(row), "sizes", str(word)):
+                holds = "holds" if self.rows[row].holds else "does not hold"
+                yield found(f"a value of {word} that was looked at: there {self.condition} {holds}")
+            case ("rows", int(row), "sides", int(side)):
+                yield self._side(row, sides_of(self.conditions)[side])
+        yield from super().origins(steps)
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        closed = Style()
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "solve",
-            "model": self._model.described(),
-            "conventions": as_json(
-                "flops" if "flops" in self.evaluator.counted else "params",
-                self.evaluator.setting.run,
-                self.evaluator.conventions,
-            ),
-            "condition": self.condition,
-            "of": self.of,
-            "for": [self.unknown.word],
-            "outcome": self.outcome,
-            "value": self.value,
-            "ranges": [{"from": low, "to": high} for low, high in self.ranges],
-            "step": self.found.domain.step,
-            "rows": [_row_to_dict(row) for row in self.rows],
-            "proof": self.proof,
-            "formula": self._closed(closed),
-            "ascii": self._closed(Style(script="ascii")),
-            "latex": self._closed(Style(script="latex")),
-            "legend": dict(self.legend),
-            "steps": list(self.steps.lines) if self.steps is not None else [],
-        }
+    def _looked_at(self) -> str:
+        """Both sides at the sizes that were looked at."""
+        shown = []
+        for row in self.rows[:4]:
+            sizes = ", ".join(f"{word} {size:,}" for word, size in row.sizes.items())
+            sides = ", ".join(f"{text} is {side}" for text, side in zip(self.texts, row.sides, strict=False))
+            shown.append(f"at {sizes} {sides}")
+        return "; ".join(shown)
+
+    def _side(self, row: int, side: Expression) -> Way:
+        if isinstance(side, Number):
+            return given(f"a number of the condition: {self.condition}")
+        setting = self._setting(row)
+        evaluator = self.evaluator.with_setting(setting)
+        values = evaluator.values(setting)
+        ways = {name: _way(evaluator, setting, name, values[name]) for name in names_of(side)}
+        if isinstance(side, Name) and not isinstance(ways[side.name], Stated):
+            return ways[side.name]
+        return SideOrigin(side, values, ways)
+
+    @cached_property
+    def _settings(self) -> dict[int, Setting]:
+        return {}
+
+    def _setting(self, row: int) -> Setting:
+        """The model and all that is asked about it, with the size of this row."""
+        if row not in self._settings:
+            sizes = self.rows[row].sizes
+            self._settings[row] = self.evaluator.setting.at(self.unknown, sizes[self.unknown.word])
+        return self._settings[row]
 
     def sheet(self) -> Sheet:
         """The size, and the table of the ends; with --symbolic the steps."""
@@ -259,10 +357,10 @@ class Solved:
         return ", ".join([*shown, "…"] if self.ranges[behind:] else shown)
 
     def _subtitle(self) -> str:
-        return f"{self.condition}: {self._model.summary}"
+        return f"{self.condition}: {self.model_found.summary}"
 
     @property
-    def _model(self) -> Model:
+    def model_found(self) -> Model:
         """The model, with the size that was found."""
         one, setting = self.unknown, self.evaluator.setting
         return setting.at(one, self.value).model if one.owner == "model" and self.value else setting.model
@@ -285,15 +383,6 @@ class Solved:
         if self.found.limit:
             told.append(f"{word} ends at {domain.size(domain.last):,}: {self.found.limit}")
         return told
-
-
-def _row_to_dict(row: SolutionRow) -> dict[str, object]:
-    """Sizes by name, sides in the condition's order; what is no whole number as a fraction, ``"2/3"``."""
-    return {
-        "sizes": dict(row.sizes),
-        "sides": [side if isinstance(side, int) else str(side) for side in row.sides],
-        "holds": row.holds,
-    }
 
 
 def _table(
@@ -350,57 +439,6 @@ def _large(number: int) -> str:
 
 OF = {"active_params": "params", "trainable_params": "trainable"}
 """What explain calls a quantity, where a condition calls it otherwise."""
-
-
-class SolvedOrigins(Opener):
-    """Sizes are found by a search; what a side is at one of them is the answer to a question of its own."""
-
-    def __init__(self, answer: Solved) -> None:
-        self.answer, self.evaluator = answer, answer.evaluator
-        self.heading = f"{answer.condition}: {answer.evaluator.setting.model.summary}"
-        self.settings: dict[int, Setting] = {}
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a size, or of a side of the condition."""
-        match steps:
-            case ("value", *_) | ("ranges", int(), "from" | "to"):
-                return found(f"{self.answer.condition}; {self._rows()}; {self.answer.proof}")
-            case ("step",):
-                return given("whole numbers between are no such model: heads have to divide the width, and the like")
-            case ("rows", int(row), "sizes", str(word)):
-                holds = "holds" if self.answer.rows[row].holds else "does not hold"
-                return found(f"a value of {word} that was looked at: there {self.answer.condition} {holds}")
-            case ("rows", int(row), "sides", int(side)):
-                return self._side(row, sides_of(self.answer.conditions)[side])
-        return None
-
-    def _rows(self) -> str:
-        """Both sides at the sizes that were looked at."""
-        texts = self.answer.texts
-        shown = []
-        for row in self.answer.rows[:4]:
-            sizes = ", ".join(f"{word} {size:,}" for word, size in row.sizes.items())
-            sides = ", ".join(f"{text} is {side}" for text, side in zip(texts, row.sides, strict=False))
-            shown.append(f"at {sizes} {sides}")
-        return "; ".join(shown)
-
-    def _side(self, row: int, side: Expression) -> Way:
-        if isinstance(side, Number):
-            return given(f"a number of the condition: {self.answer.condition}")
-        setting = self._setting(row)
-        evaluator = self.evaluator.with_setting(setting)
-        values = evaluator.values(setting)
-        ways = {name: _way(evaluator, setting, name, values[name]) for name in names_of(side)}
-        if isinstance(side, Name) and not isinstance(ways[side.name], Stated):
-            return ways[side.name]
-        return SideOrigin(side, values, ways)
-
-    def _setting(self, row: int) -> Setting:
-        """The model and all that is asked about it, with the size of this row."""
-        if row not in self.settings:
-            sizes = self.answer.rows[row].sizes
-            self.settings[row] = self.evaluator.setting.at(self.answer.unknown, sizes[self.answer.unknown.word])
-        return self.settings[row]
 
 
 def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Way:

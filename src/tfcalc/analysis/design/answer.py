@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.family import ShapeFamily, vocabulary_of
@@ -11,14 +12,31 @@ from tfcalc.analysis.design.practice import PRACTICES
 from tfcalc.analysis.design.search import Candidate
 from tfcalc.analysis.design.words import command
 from tfcalc.answers.question import Question
-from tfcalc.report.declared import SCHEMA_VERSION
-from tfcalc.report.opening import Opener, Rule, Way, count, found, given, total
+from tfcalc.report.declared import (
+    HEAD,
+    Answer,
+    Key,
+    Record,
+    as_field,
+    choice,
+    handed_in,
+    integer,
+    number,
+    optional,
+    records,
+    shared,
+    some_conventions,
+    text,
+    texts,
+)
+from tfcalc.report.opening import Rule, count, found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
 from tfcalc.units import grouped, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.answers.question import Number
     from tfcalc.model import Model
+    from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
 
 UNITS = {"params": "params", "flops": "flops", "memory": "bytes"}
@@ -26,11 +44,93 @@ CALLED = {"params": "parameters", "flops": "FLOPs", "memory": "memory"}
 TILE = 64
 NEAR = 2
 """A shape that is so many times above the budget, or below it, does not answer."""
-SEARCH = "search: of all shapes that meet the constraints one whose amount is nearest to the budget"
+SEARCHED = found("search: of all shapes that meet the constraints one whose amount is nearest to the budget")
 
 
-@dataclass(frozen=True, slots=True)
-class Designed:
+class DesignedShape(Record):
+    """A shape that was found, which is a model with numbers of its own."""
+
+    layers = integer("layers of each stack", lambda shape: shape.candidate.depth, SEARCHED)
+    d_model = integer("hidden size", lambda shape: shape.sizes["d_model"], SEARCHED)
+    heads = integer("attention heads", lambda shape: shape.sizes["n_heads"], SEARCHED)
+    kv_heads = optional(
+        "key and value heads; null where the family has no such size",
+        lambda shape: shape.sizes.get("n_kv_heads"),
+        SEARCHED,
+    )
+    head_dim = integer("width of a head", lambda shape: shape.sizes["head_dim"], SEARCHED)
+    d_ff = optional(
+        "feed-forward size; null where it follows from others", lambda shape: shape.sizes.get("d_ff"), SEARCHED
+    )
+    vocab_size = optional(
+        "vocabulary; null where there is none",
+        lambda shape: shape.within.vocabulary,
+        given("the vocabulary of the model that shapes are like, padded where --pad-vocab asks for it"),
+    )
+    total_params = integer("parameters", lambda shape: shape.params)
+    amount = integer("what is budgeted of this shape", lambda shape: shape.candidate.amount)
+    distance = integer("amount less budget", total(".amount", less="budget"))
+    aspect_ratio = number("d_model over layers", Rule("rounded", (".d_model",), (".layers",)))
+    breaks = texts("names of the rules in practices that it does not follow", lambda shape: shape.candidate.breaks)
+    run = text(
+        "the command that builds it and counts its parameters",
+        lambda shape: shape.within.command_of(shape.candidate),
+    )
+
+    @property
+    def source(self) -> DesignedShape:
+        """Itself, as its answer has the family."""
+        return self
+
+    @property
+    def candidate(self) -> Candidate:
+        """The shape."""
+        return self._source[0]  # type: ignore[no-any-return]  # what a record is about may be anything
+
+    @property
+    def params(self) -> int:
+        """Its parameters."""
+        return self._source[1]  # type: ignore[no-any-return]  # as above
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """All of its sizes."""
+        return self.within.family.whole(self.candidate.sizes)  # type: ignore[no-any-return]  # as above
+
+    @cached_property
+    def counted(self) -> Question:
+        """The question about its parameters."""
+        return Question("params", self.candidate.model)
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """What it costs is an answer about its model."""
+        match steps:
+            case ("total_params",):
+                yield self.counted.number("total_params")
+            case ("amount",):
+                yield self.within.asked(self.candidate.model)
+        yield from super().origins(steps)
+
+
+class PracticeInWords(Record):
+    """What practice favours."""
+
+    name = text("as in breaks", lambda practice: practice.name)
+    rule = text("the rule in words", lambda practice: practice.rule)
+    source_ = text("where it comes from", lambda practice: practice.source)
+
+
+class Design(Answer):
+    """What every answer of ``design`` has."""
+
+    command = "design"
+    about = "Shapes for a budget, best first; or, of --compute, parameters and tokens by published fits."
+
+    of = choice(("params", "flops", "memory", "compute"), "what the budget is of", lambda _: "compute")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Designed(Design):
     """The answer of :func:`~tfcalc.design`.
 
     Attributes:
@@ -41,20 +141,34 @@ class Designed:
         asked: the question whose answer is what a model costs of the budget.
     """
 
-    of: str
-    budget: int
+    model = shared("model", lambda designed: designed.family.base.described(), place=HEAD)
+    conventions: Key[Mapping[str, object]] = some_conventions(place=HEAD)
+    of: Key[str] = as_field(Design.of)
+    budget: Key[int] = integer(
+        "the budget, in its unit; of memory the most there is",
+        handed_in,
+        given("the budget: --params, --flops, --flops-per-token of all tokens, or --memory"),
+    )
+    unit = choice(tuple(UNITS.values()), "of budget, amount and distance", lambda designed: UNITS[designed.of])
+    tried: Key[int] = integer(
+        "shapes near the budget that were ranked", handed_in, count("the shapes near the budget that were ranked")
+    )
     candidates: tuple[Candidate, ...]
-    tried: int
+    candidates_ = records(
+        DesignedShape,
+        "the shapes, best first, each counted on its own tree",
+        lambda designed: zip(designed.candidates, designed.params, strict=True),
+    )
+    practices = records(PracticeInWords, "what practice favours", lambda _: PRACTICES)
     family: ShapeFamily
     params: tuple[int, ...]
-    conventions: Mapping[str, object]
     asked: Callable[[Model], Number]
     name: str = ""
 
     @property
     def answer(self) -> str:
         """The command that builds the best shape; empty where there is none."""
-        return self.command(self.candidates[0]) if self.candidates else ""
+        return self.command_of(self.candidates[0]) if self.candidates else ""
 
     @property
     def exit_code(self) -> int:
@@ -66,7 +180,7 @@ class Designed:
         amounts = [each.amount for each in self.candidates[:1]]
         return any(self.budget <= NEAR * amount and amount <= NEAR * self.budget for amount in amounts)
 
-    def command(self, candidate: Candidate) -> str:
+    def command_of(self, candidate: Candidate) -> str:
         """The command that builds a shape, and counts its parameters."""
         return command(candidate.model, self.name)
 
@@ -75,42 +189,10 @@ class Designed:
         """That of all shapes; None where there is none."""
         return vocabulary_of(self.family.base)
 
-    def opener(self) -> DesignOrigins:
-        """Where its numbers come from."""
-        return DesignOrigins(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "design",
-            "model": self.family.base.described(),
-            "conventions": dict(self.conventions),
-            "of": self.of,
-            "budget": self.budget,
-            "unit": UNITS[self.of],
-            "tried": self.tried,
-            "candidates": [self._in_json(*each) for each in zip(self.candidates, self.params, strict=True)],
-            "practices": [{"name": each.name, "rule": each.rule, "source": each.source} for each in PRACTICES],
-        }
-
-    def _in_json(self, candidate: Candidate, params: int) -> dict[str, object]:
-        sizes = self.family.whole(candidate.sizes)
-        return {
-            "layers": candidate.depth,
-            "d_model": sizes["d_model"],
-            "heads": sizes["n_heads"],
-            "kv_heads": sizes.get("n_kv_heads"),
-            "head_dim": sizes["head_dim"],
-            "d_ff": sizes.get("d_ff"),
-            "vocab_size": self.vocabulary,
-            "total_params": params,
-            "amount": candidate.amount,
-            "distance": candidate.amount - self.budget,
-            "aspect_ratio": round(sizes["d_model"] / candidate.depth, 2),
-            "breaks": list(candidate.breaks),
-            "run": self.command(candidate),
-        }
+    @property
+    def subject(self) -> str:
+        """The model that the shapes are like."""
+        return self.family.base.summary
 
     def sheet(self) -> Sheet:
         """A row for each shape."""
@@ -190,39 +272,3 @@ class Designed:
 def _off(amount: int, budget: int) -> str:
     """``+1.2 %``."""
     return f"{(amount - budget) / budget:+.2%}".replace("%", " %") if amount != budget else "0"
-
-
-class DesignOrigins(Opener):
-    """Each shape is a model, whose numbers are answers of its own."""
-
-    def __init__(self, answer: Designed) -> None:
-        self.answer = answer
-        self.heading = answer.family.base.summary
-        self.counted: dict[int, Question] = {}
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a shape's size, or of what it costs."""
-        match steps:
-            case ("budget",):
-                return given("the budget: --params, --flops, --flops-per-token of all tokens, or --memory")
-            case ("tried",):
-                return count("the shapes near the budget that were ranked")
-            case ("candidates", int(place), "total_params"):
-                return self._counted(place).number("total_params")
-            case ("candidates", int(place), "amount"):
-                return self.answer.asked(self.answer.candidates[place].model)
-            case ("candidates", int(place), "distance"):
-                return total(f"candidates.{place}.amount", less="budget")
-            case ("candidates", int(place), "aspect_ratio"):
-                shape = f"candidates.{place}"
-                return Rule("rounded", (f"{shape}.d_model",), (f"{shape}.layers",))
-            case ("candidates", int(), "vocab_size"):
-                return given("the vocabulary of the model that shapes are like, padded where --pad-vocab asks for it")
-            case ("candidates", int(), str()):
-                return found(SEARCH)
-        return None
-
-    def _counted(self, place: int) -> Question:
-        if place not in self.counted:
-            self.counted[place] = Question("params", self.answer.candidates[place].model)
-        return self.counted[place]

@@ -92,7 +92,17 @@ def design(
     found = search(family, amount, budget, at_most=of == "memory")
     counted = PolynomialAmount(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
-    return Designed(of, budget, found.candidates, found.tried, family, sizes, stated, asked, name)
+    return Designed(
+        of=of,
+        budget=budget,
+        candidates=found.candidates,
+        tried=found.tried,
+        family=family,
+        params=sizes,
+        conventions=stated,
+        asked=asked,
+        name=name,
+    )
 
 
 def _counted(model: Model, of: str, run: Workload, by: Conventions) -> Number:

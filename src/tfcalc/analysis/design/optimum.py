@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.design.answer import Design
 from tfcalc.analysis.design.scaling import FITS, ScalingFit, Split
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import UsageError
-from tfcalc.report.declared import SCHEMA_VERSION
-from tfcalc.report.opening import Opener, Rule, Same, Stated, Way, given
+from tfcalc.report.declared import Key, Record, by_name, choice, either, number, records, text
+from tfcalc.report.opening import Rule, Same, Stated, given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.units import short
 
 if TYPE_CHECKING:
+    from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
 
 LEAST, MOST = 1e12, 1e30
@@ -27,8 +30,59 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Optimum:
+class FitEstimate(Record):
+    """What a published fit says; its estimates have four digits."""
+
+    name = text("whose fit", lambda one: one.fit.name)
+    optimal_params = number("parameters, an estimate", lambda one: _estimate(one.split.params))
+    counted_params = choice(("all", "non-embedding"), "which parameters the fit counts", lambda one: one.fit.counted)
+    optimal_tokens = number("training tokens, an estimate", lambda one: _estimate(one.split.tokens))
+    tokens_per_param = number(
+        "training tokens for each parameter", lambda one: _estimate(one.split.tokens / one.split.params)
+    )
+    loss_nats_per_token = either(
+        ("number", "null"),
+        "the loss that the fit predicts; null where it predicts none",
+        lambda one: None if one.split.loss is None else _estimate(one.split.loss),
+    )
+    formula = text("the fit: N parameters, D tokens, C FLOPs, L loss", lambda one: one.fit.formula)
+    constants = by_name("number", "the constants in it", lambda one: one.fit.constants)
+    source_ = text("where they come from", lambda one: one.fit.source)
+
+    @property
+    def source(self) -> FitEstimate:
+        """Itself: it is about a fit, and how that splits the FLOPs."""
+        return self
+
+    @property
+    def fit(self) -> ScalingFit:
+        """The fit."""
+        return self._source[0]  # type: ignore[no-any-return]  # what a record is about may be anything
+
+    @property
+    def split(self) -> Split:
+        """How it splits the FLOPs."""
+        return self._source[1]  # type: ignore[no-any-return]  # as above
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """A fit is a formula with published constants."""
+        fit = self.fit
+        if steps[0] == "constants":
+            yield given(f"published: {fit.source}")
+            return
+        made = {
+            "optimal_params": f"C = 6ND with {fit.formula}",
+            "optimal_tokens": f"D = C/6N, with N of {fit.formula}",
+            "tokens_per_param": "D/N",
+            "loss_nats_per_token": fit.formula,
+        }
+        constants = ", ".join(f"{name} = {value:g}" for name, value in fit.constants.items())
+        note = f"{fit.name} at C = {self.within.compute:g}: {constants}; {FOUR}; {fit.source}"
+        yield Stated("formula", note, made[str(steps[0])])
+
+
+@dataclass(frozen=True)
+class Optimum(Design):
     """The answer of :func:`~tfcalc.compute_optimal`.
 
     Attributes:
@@ -38,6 +92,28 @@ class Optimum:
 
     compute: float
     splits: tuple[tuple[ScalingFit, Split], ...]
+
+    compute_flops = number(
+        "of --compute: FLOPs of the whole training",
+        lambda optimum: optimum.compute,
+        given("--compute: the FLOPs of the whole training"),
+    )
+    estimate = Key[bool](
+        {
+            "const": True,
+            "type": "boolean",
+            "description": "of --compute: the optimal_ numbers are estimates of four digits",
+        },
+        lambda _: True,
+    )
+    optimal_params = number(
+        "of --compute: parameters where 20 tokens are trained for each",
+        lambda optimum: optimum.answer,
+        Same("fits.0.optimal_params"),
+    )
+    optimal_params_min = number("of --compute: the smallest of all fits", lambda optimum: optimum.spread[0])
+    optimal_params_max = number("of --compute: the largest of all fits", lambda optimum: optimum.spread[1])
+    fits = records(FitEstimate, "of --compute: what each published fit says", lambda optimum: optimum.splits)
 
     @property
     def answer(self) -> float:
@@ -50,37 +126,20 @@ class Optimum:
         found = [_estimate(split.params) for _, split in self.splits]
         return min(found), max(found)
 
-    def opener(self) -> OptimumOrigins:
-        """Where its numbers come from."""
-        return OptimumOrigins(self)
+    @property
+    def subject(self) -> str:
+        """The budget."""
+        return f"compute-optimal for {self.compute:g} FLOPs"
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: estimates have four digits."""
-        low, high = self.spread
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "design",
-            "of": "compute",
-            "compute_flops": self.compute,
-            "estimate": True,
-            "optimal_params": self.answer,
-            "optimal_params_min": low,
-            "optimal_params_max": high,
-            "fits": [
-                {
-                    "name": fit.name,
-                    "optimal_params": _estimate(split.params),
-                    "counted_params": fit.counted,
-                    "optimal_tokens": _estimate(split.tokens),
-                    "tokens_per_param": _estimate(split.tokens / split.params),
-                    "loss_nats_per_token": None if split.loss is None else _estimate(split.loss),
-                    "formula": fit.formula,
-                    "constants": dict(fit.constants),
-                    "source": fit.source,
-                }
-                for fit, split in self.splits
-            ],
-        }
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """The smallest and the largest are those of all fits."""
+        every = tuple(f"fits.{place}.optimal_params" for place in range(len(self.splits)))
+        match steps:
+            case ("optimal_params_min",):
+                yield Rule("least", every)
+            case ("optimal_params_max",):
+                yield Rule("most", every)
+        yield from super().origins(steps)
 
     def sheet(self) -> Sheet:
         """A row for each fit."""
@@ -154,41 +213,3 @@ def _estimate(number: float) -> float:
 def _rounded(number: float) -> str:
     """``2.89B``, ``57.7B``, ``1.4T``."""
     return short(round(number), billion="B")
-
-
-class OptimumOrigins(Opener):
-    """A fit is a formula with published constants."""
-
-    def __init__(self, answer: Optimum) -> None:
-        self.answer = answer
-        self.heading = f"compute-optimal for {answer.compute:g} FLOPs"
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a fit, or of all of them."""
-        every = tuple(f"fits.{place}.optimal_params" for place in range(len(self.answer.splits)))
-        match steps:
-            case ("compute_flops",):
-                return given("--compute: the FLOPs of the whole training")
-            case ("optimal_params",):
-                return Same(every[0])
-            case ("optimal_params_min",):
-                return Rule("least", every)
-            case ("optimal_params_max",):
-                return Rule("most", every)
-            case ("fits", int(place), "constants", str()):
-                return given(f"published: {self.answer.splits[place][0].source}")
-            case ("fits", int(place), str(key)):
-                return self._estimate(place, key)
-        return None
-
-    def _estimate(self, place: int, key: str) -> Stated:
-        fit = self.answer.splits[place][0]
-        made = {
-            "optimal_params": f"C = 6ND with {fit.formula}",
-            "optimal_tokens": f"D = C/6N, with N of {fit.formula}",
-            "tokens_per_param": "D/N",
-            "loss_nats_per_token": fit.formula,
-        }
-        constants = ", ".join(f"{name} = {value:g}" for name, value in fit.constants.items())
-        note = f"{fit.name} at C = {self.answer.compute:g}: {constants}; {FOUR}; {fit.source}"
-        return Stated("formula", note, made[key])

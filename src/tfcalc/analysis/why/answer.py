@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.why.search import Taken, written
-from tfcalc.report import SCHEMA_VERSION
-from tfcalc.report.opening import Constant, Opener, Rule, Way, found, total
+from tfcalc.report.declared import (
+    Answer,
+    Key,
+    Keyed,
+    boolean,
+    choice,
+    either,
+    integer,
+    number,
+    records,
+    shared,
+    text,
+    texts,
+)
+from tfcalc.report.opening import Constant, Rule, found, total
 from tfcalc.report.sheet import Cell, Column, Sheet
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.given import WrittenNumber
     from tfcalc.analysis.why.search import Combination, Match
+    from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
 
 AS_COUNTED = "as tfcalc counts"
@@ -30,8 +44,8 @@ ASSUMED = (
 UNITS = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+@dataclass(frozen=True, kw_only=True)
+class Reason(Keyed):
     """One way to get the number.
 
     Attributes:
@@ -49,41 +63,39 @@ class Reason:
         others: causes that give the same value and are about as simple.
     """
 
+    definition: ClassVar[tuple[str, str]] = ("reason", "one way to get a number")
+
     value: int | float
-    unit: str
-    cause: str
-    steps: tuple[str, ...]
-    arithmetic: str
-    command: str
-    distance: float
+    exact_value = either(
+        ("integer", "number"),
+        "the number that is behind it, in full; a whole number unless something was divided or multiplied by a "
+        "fraction",
+        lambda reason: reason.value,
+    )
+    unit: Key[str] = choice(tuple(UNITS), "what it counts: parameters, FLOPs or bytes", typed=False)
+    cause: Key[str] = text("what was done, in words")
+    steps: Key[Sequence[str]] = texts("ids of the departures from how tfcalc counts; empty where there are none")
+    arithmetic: Key[str] = text("how the value comes about")
+    command: Key[str] = text("what prints the number that the arithmetic starts from, or the value")
+    distance: Key[float] = number("how far it is from the number as given, as a fraction of that")
     reading: str
+    read_ = text(
+        "how the number was read: exactly, rounded, or rounded down; empty in nearest", lambda reason: reason.reading
+    )
     changes: tuple[tuple[int | float, str], ...] = ()
     shown: int | float = 0
     given: int | float = 0
     others: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "exact_value": self.value,
-            "unit": self.unit,
-            "cause": self.cause,
-            "steps": list(self.steps),
-            "arithmetic": self.arithmetic,
-            "command": self.command,
-            "distance": self.distance,
-            "read": self.reading,
-            "or": list(self.others),
-        }
+    or_ = texts("other causes that give the same number and are about as simple", lambda reason: reason.others)
 
 
 def reason(given: WrittenNumber, combination: Combination, reading: str) -> Reason:
     """A combination in words."""
     start, taken = combination.start, written(combination)
-    first = number(start.state.value)
+    first = in_full(start.state.value)
     as_sum = f"{start.what} = {first}" if " x " in start.what else first
     changes = [step.arithmetic for step in taken if step.arithmetic]
-    arithmetic = f"{_chain(first, changes)} = {number(combination.value)}" if changes else as_sum
+    arithmetic = f"{_chain(first, changes)} = {in_full(combination.value)}" if changes else as_sum
     flags = [step.flags for step in taken if step.flags.startswith("--")]
     return Reason(
         value=exact(combination.value),
@@ -138,13 +150,13 @@ def exact(value: Fraction) -> int | float:
     return value.numerator if value.denominator == 1 else float(value)
 
 
-def number(value: Fraction) -> str:
+def in_full(value: Fraction) -> str:
     """``124,439,808``."""
     return f"{value.numerator:,}" if value.denominator == 1 else f"{float(value):,.2f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+@dataclass(frozen=True, kw_only=True)
+class Why(Answer):
     """The answer of :func:`~tfcalc.why`.
 
     Attributes:
@@ -158,19 +170,19 @@ class Why:
         ways: how many values conventions give that are written so.
     """
 
-    given: str
-    heading: str
-    reasons: tuple[Reason, ...]
-    nearest: tuple[Reason, ...]
-    notes: tuple[str, ...]
-    model: dict[str, object]
-    of: tuple[str, ...] = ()
-    ways: int = 0
+    command, about = "why", "Which conventions give a number."
 
-    @property
-    def found(self) -> bool:
-        """Whether a convention gives the number."""
-        return bool(self.reasons)
+    heading: str = ""
+    of: tuple[str, ...] = ()
+    model: Key[dict[str, object]] = shared("model")
+    given: Key[str] = text("the number as it was written")
+    found = boolean("whether a convention gives it", lambda why: bool(why.reasons))
+    ways: Key[int] = integer("how many values conventions give that are written so; the first of them are the reasons")
+    reasons: Key[tuple[Reason, ...]] = records(Reason, "what gives it, the simplest and nearest first")
+    nearest: Key[tuple[Reason, ...]] = records(
+        Reason, "where nothing gives it, the nearest numbers of simple conventions"
+    )
+    notes: Key[Sequence[str]] = texts("what is known of this number")
 
     @property
     def answer(self) -> int | float | None:
@@ -199,16 +211,16 @@ class Why:
     def _title(self) -> str:
         if self.reasons:
             first = self.reasons[0]
-            value = f"{number(Fraction(first.value))} {UNITS[first.unit]}"
+            value = f"{in_full(Fraction(first.value))} {UNITS[first.unit]}"
             return f"{self.given} {'is' if self._is_one else 'may be'} {value}: {first.cause}"
         if not self.nearest:
             return f"no convention gives {self.given}"
         near = self.nearest[0]
-        close = f"{number(Fraction(near.value))} {UNITS[near.unit]} ({near.cause}, {percent(near.distance)})"
+        close = f"{in_full(Fraction(near.value))} {UNITS[near.unit]} ({near.cause}, {percent(near.distance)})"
         return f"no convention gives {self.given}; nearest: {close}"
 
     def _row(self, one: Reason) -> list[Cell]:
-        value: Cell = one.value if isinstance(one.value, int) else number(Fraction(one.value))
+        value: Cell = one.value if isinstance(one.value, int) else in_full(Fraction(one.value))
         return [value, percent(one.distance), one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
@@ -216,7 +228,7 @@ class Why:
         first = self.reasons[0] if self.reasons else None
         if first is None or not first.others:
             return []
-        return [f"{number(Fraction(first.value))} is also: {'; or '.join(first.others)}"]
+        return [f"{in_full(Fraction(first.value))} is also: {'; or '.join(first.others)}"]
 
     def _in_how_many_ways(self) -> list[str]:
         """Tell that the number may be several values, where the first is not what tfcalc itself counts."""
@@ -233,23 +245,21 @@ class Why:
         first = (self.reasons or self.nearest)[:1]
         return [f"Start from: {one.command}" for one in first]
 
-    def opener(self) -> WhyOrigins:
-        """Where its numbers come from."""
-        return WhyOrigins(self)
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """A reason's number is the one that its command prints, changed by one convention after the other."""
+        match steps:
+            case ("reasons" | "nearest" as kind, int(place), "exact_value"):
+                yield total(*(Constant(number, words) for number, words in self._reason(kind, place).changes))
+            case ("reasons" | "nearest" as kind, int(place), "distance"):
+                reason = self._reason(kind, place)
+                unit = "the same in the unit that was written"
+                shown = ".exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
+                yield Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.given}"),))
+            case ("ways",):
+                yield found(f"values that conventions give and that are written as {self.given}")
 
-    def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "why",
-            "model": self.model,
-            "given": self.given,
-            "found": self.found,
-            "ways": self.ways,
-            "reasons": [one.to_dict() for one in self.reasons],
-            "nearest": [one.to_dict() for one in self.nearest],
-            "notes": list(self.notes),
-        }
+    def _reason(self, kind: str, place: int) -> Reason:
+        return (self.reasons if kind == "reasons" else self.nearest)[place]
 
 
 def percent(distance: float) -> str:
@@ -260,29 +270,3 @@ def percent(distance: float) -> str:
 def reasons(given: WrittenNumber, found: list[Match]) -> tuple[Reason, ...]:
     """The first few, in words."""
     return tuple(matched(given, one) for one in found[:SHOWN])
-
-
-class WhyOrigins(Opener):
-    """A reason's number is the one that its command prints, changed by one convention after the other."""
-
-    def __init__(self, answer: Why) -> None:
-        self.answer = answer
-        self.heading = answer.heading
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a number that conventions give, or of how far it is from the one that was given."""
-        match steps:
-            case ("reasons" | "nearest" as kind, int(place), "exact_value"):
-                reason = self._reason(kind, place)
-                return total(*(Constant(number, words) for number, words in reason.changes))
-            case ("reasons" | "nearest" as kind, int(place), "distance"):
-                reason = self._reason(kind, place)
-                unit = "the same in the unit that was written"
-                shown = f"{kind}.{place}.exact_value" if reason.shown == reason.value else Constant(reason.shown, unit)
-                return Rule("relative", (shown,), (Constant(reason.given, f"as written: {self.answer.given}"),))
-            case ("ways",):
-                return found(f"values that conventions give and that are written as {self.answer.given}")
-        return None
-
-    def _reason(self, kind: str, place: int) -> Reason:
-        return (self.answer.reasons if kind == "reasons" else self.answer.nearest)[place]

@@ -194,14 +194,32 @@ def why(
         if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
             of_what = tuple(quantity for quantity, one in by_quantity.items() if one)
             notes, described = _notes(given, model), model.described()
-            return Why(given.text, model.summary, reasons(given, found), (), notes, described, of_what, len(found))
+            return Why(
+                given=given.text,
+                heading=model.summary,
+                reasons=reasons(given, found),
+                nearest=(),
+                notes=notes,
+                model=described,
+                of=of_what,
+                ways=len(found),
+            )
         tried += quantities
         if of is not None or given.unit or (MEMORY not in quantities):
             looked += [question for one in here.values() for question in one]
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
     nothing = (NO_CACHE,) if of == CACHE and not any(question.starts for question in looked) else ()
     notes = (*nothing, *_notes(given, model))
-    return Why(given.text, model.summary, (), close, notes, model.described(), tuple(tried))
+    return Why(
+        given=given.text,
+        heading=model.summary,
+        reasons=(),
+        nearest=close,
+        notes=notes,
+        model=model.described(),
+        of=tuple(tried),
+        ways=0,
+    )
 
 
 def _notes(given: WrittenNumber, model: Model) -> tuple[str, ...]:
