@@ -117,6 +117,7 @@ class Solved(Answer):
         "what was found: an end, a range; of an equation an exact size, two neighbours between which it changes sides "
         "(crossing) or that are nearest to a target",
         lambda solved: solved.find_outcome(),
+        typed=True,
     )
     value = optional(
         "the size, as -q prints it; null where none or all meet the condition", lambda solved: solved.find_value()

@@ -126,7 +126,7 @@ class Design(Answer):
     command = "design"
     about = "Shapes for a budget, best first; or, of --compute, parameters and tokens by published fits."
 
-    of = choice(("params", "flops", "memory", "compute"), "what the budget is of", lambda _: "compute")
+    of = choice(("params", "flops", "memory", "compute"), "what the budget is of", lambda _: "compute", typed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,9 @@ class Designed(Design):
         handed_in,
         given("the budget: --params, --flops, --flops-per-token of all tokens, or --memory"),
     )
-    unit = choice(tuple(UNITS.values()), "of budget, amount and distance", lambda designed: UNITS[designed.of])
+    unit = choice(
+        tuple(UNITS.values()), "of budget, amount and distance", lambda designed: UNITS[designed.of], typed=True
+    )
     tried: Key[int] = integer(
         "shapes near the budget that were ranked", handed_in, count("the shapes near the budget that were ranked")
     )

@@ -35,7 +35,9 @@ class FitEstimate(Record):
 
     name = text("whose fit", lambda one: one.fit.name)
     optimal_params = number("parameters, an estimate", lambda one: _estimate(one.split.params))
-    counted_params = choice(("all", "non-embedding"), "which parameters the fit counts", lambda one: one.fit.counted)
+    counted_params = choice(
+        ("all", "non-embedding"), "which parameters the fit counts", lambda one: one.fit.counted, typed=True
+    )
     optimal_tokens = number("training tokens, an estimate", lambda one: _estimate(one.split.tokens))
     tokens_per_param = number(
         "training tokens for each parameter", lambda one: _estimate(one.split.tokens / one.split.params)
