@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tfcalc.analysis.diff_report import Diff
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
-    from tfcalc.analysis.plot import plot
     from tfcalc.analysis.side_by_side import Comparison, compare
     from tfcalc.analysis.totals import Operand
     from tfcalc.analysis.why.answer import Reason, Why
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
+    from tfcalc.answers.plot import plot
     from tfcalc.answers.shapes import shapes
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
@@ -81,7 +81,7 @@ _HOME = {
     "overview": "answers.overview",
     "Overview": "answers.overview",
     "params": "answers.params",
-    "plot": "analysis.plot",
+    "plot": "answers.plot",
     "quiz": "exercises",
     "shapes": "answers.shapes",
     "solve": "solving.solve",

@@ -114,7 +114,7 @@ class Key(Generic[T]):
     def __get__(self, of: Keyed | None, owner: type[Keyed]) -> Self | T:
         if of is None:
             return self
-        found: Any = of.at(self.make) if isinstance(self.make, Rule) else self.make(of.source)
+        found: Any = of.evaluate(self.make) if isinstance(self.make, Rule) else self.make(of.source)
         if self.record is not None and found is not None:
             several = self.schema["type"] == "array"
             found = tuple(self.record(each, of.within) for each in found) if several else self.record(found, of.within)
@@ -170,7 +170,7 @@ class Keyed:
             return name.value
         return getattr(self, name[1:]) if name.startswith(".") else getattr(self.within, name)
 
-    def at(self, rule: Rule) -> Any:
+    def evaluate(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
         return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
 
@@ -314,12 +314,16 @@ class Entries(Mapping[str, Any]):
         return (self.kept is None or self.kept(key)) and key.holds(self.answer)
 
 
+SIMPLE = (int, float, str, type(None))
+"""What JSON has as it is."""
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: records as objects, tuples as lists."""
     if isinstance(value, Record):
         return value.to_dict()
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
+        return [each if isinstance(each, SIMPLE) else plain(each) for each in value]  # a column may be long
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -382,6 +386,11 @@ def shared(name: str, make: Make, *, place: int | None = None) -> Key[Any]:
 def integers(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[tuple[int, ...]]:
     """Several whole numbers."""
     return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make, *origins, when=when)
+
+
+def numbers(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[Sequence[float]]:
+    """Several numbers that are divided or measured."""
+    return Key({"type": "array", "items": {"type": "number"}, "description": meaning}, make, *origins, when=when)
 
 
 def choice(values: Sequence[str | None], meaning: str, make: Make, *, when: When | None = None) -> Key[Any]:

@@ -40,7 +40,9 @@ DECLARED = {
         "cli.commands.models:Trainable",
     ),
     "overview": ("answers.overview:Overview",),
+    "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
+    "sweep": ("answers.sweep:Swept",),
     "shapes": ("answers.shapes:Shapes",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
