@@ -223,6 +223,8 @@ class Answer(Keyed):
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         exclusive: whether an answer has the keys of exactly one form.
+        record_keys: by a list of records, the keys that these always have in this form.
+        lacks: the keys that this form is told from others by, as it never has them.
         heading: the model, with what was asked of it.
     """
 
@@ -232,6 +234,8 @@ class Answer(Keyed):
     stated: ClassVar[Sequence[str]] = ()
     constants: ClassVar[Mapping[str, object]] = {}
     exclusive: ClassVar[bool] = False
+    record_keys: ClassVar[Mapping[str, Sequence[str]]] = {}
+    lacks: ClassVar[Sequence[str]] = ()
 
     @property
     def heading(self) -> str:

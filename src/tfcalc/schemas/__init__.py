@@ -42,6 +42,13 @@ DECLARED = {
     "overview": ("answers.overview:Overview",),
     "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
+    "verify": (
+        "verify.verification:CountedTwice",
+        "verify.verification:VerifiedParams",
+        "verify.verification:VerifiedFlops",
+        "verify.verification:VerifiedBytes",
+        "verify.module_answer:ModuleCheck",
+    ),
     "sweep": ("answers.sweep:Swept",),
     "shapes": ("answers.shapes:Shapes",),
 }
