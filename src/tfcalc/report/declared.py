@@ -328,7 +328,7 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple | list):
         return [each if isinstance(each, SIMPLE) else plain(each) for each in value]  # a column may be long
-    return dict(value) if isinstance(value, Mapping) else value
+    return value
 
 
 # --- kinds of keys

@@ -31,6 +31,7 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),
     "models": (
@@ -39,9 +40,10 @@ DECLARED = {
         "cli.commands.models:Supported",
         "cli.commands.models:Trainable",
     ),
-    "overview": ("answers.overview:Overview",),
     "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
+    "shapes": ("answers.shapes:Shapes",),
+    "sweep": ("answers.sweep:Swept",),
     "verify": (
         "verify.verification:CountedTwice",
         "verify.verification:VerifiedParams",
@@ -49,8 +51,6 @@ DECLARED = {
         "verify.verification:VerifiedBytes",
         "verify.module_answer:ModuleCheck",
     ),
-    "sweep": ("answers.sweep:Swept",),
-    "shapes": ("answers.shapes:Shapes",),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 

@@ -120,7 +120,7 @@ class OwnModule(Record):
     arguments = by_name(
         ("integer", "number", "string", "boolean", "null"),
         "arguments of its constructor, defaults among them",
-        lambda check: check.arguments,
+        lambda check: dict(check.arguments),
         Told(lambda _, name: given(f"{name}, as the class was called with it: --args, or its default")),
     )
     target = text("what it was compared with; empty without --against", lambda check: check.target)
