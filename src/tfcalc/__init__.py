@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tfcalc.analysis.design.optimum import compute_optimal
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
-    from tfcalc.analysis.plot import plot
     from tfcalc.analysis.why.answer import Reason, Why
     from tfcalc.analysis.why.why import why
     from tfcalc.answers.compare import Comparison, compare
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
+    from tfcalc.answers.plot import plot
     from tfcalc.answers.shapes import shapes
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
@@ -80,7 +80,7 @@ _HOME = {
     "overview": "answers.overview",
     "Overview": "answers.overview",
     "params": "answers.params",
-    "plot": "analysis.plot",
+    "plot": "answers.plot",
     "quiz": "exercises",
     "shapes": "answers.shapes",
     "solve": "solving.solve",

@@ -13,7 +13,7 @@ def test_attention_passes_the_network_at_twice_the_width_in_an_encoder() -> None
     for width in (64, 512):
         grown = tfcalc.plot(Transformer(kind="encoder", d_model=width), "seq_len", [1, 10**6], ["attention", "ffn"])
         (crossing,) = grown.crossings
-        assert (crossing.one, crossing.other, crossing.at, crossing.after) == (
+        assert (*crossing.parts, crossing.at, crossing.after) == (
             "attention",
             "ffn",
             2 * width,
@@ -37,7 +37,7 @@ def test_both_ways_are_found() -> None:
     grown = tfcalc.plot(model, "d_model", [1, 100], ["embedding", "attention"], of="params")
     # 1000h = 48h² + 48h at h = 952/48 = 19.83
     (crossing,) = grown.crossings
-    assert (crossing.one, crossing.at) == ("attention", 20)
+    assert (crossing.parts[0], crossing.at) == ("attention", 20)
     assert crossing.words == "attention passes embedding at 20"
 
 
@@ -51,16 +51,18 @@ def test_a_crossing_among_numbers_without_a_model_is_told_as_a_range() -> None:
 def test_the_parts_of_all_layers_are_counted_together() -> None:
     """gpt2: 12 layers of 4·768² + 4·768 and 8·768² + 5·768; the tree's own root is the whole."""
     grown = tfcalc.plot(tfcalc.load("gpt2"), "n_layers", [1, 12], ["attention", "ffn"], of="params")
-    assert grown.parts["attention"] == (4 * 768**2 + 4 * 768, 12 * (4 * 768**2 + 4 * 768))
-    assert grown.parts["ffn"] == (8 * 768**2 + 5 * 768, 12 * (8 * 768**2 + 5 * 768))
+    amounts = {part.name: part.amounts for part in grown.parts}
+    assert amounts["attention"] == (4 * 768**2 + 4 * 768, 12 * (4 * 768**2 + 4 * 768))
+    assert amounts["ffn"] == (8 * 768**2 + 5 * 768, 12 * (8 * 768**2 + 5 * 768))
     assert grown.whole[1] == tfcalc.params(tfcalc.load("gpt2")).answer
 
 
 def test_shares_are_of_the_whole() -> None:
     grown = tfcalc.plot(tfcalc.load("mixtral-8x7b"), "seq_len", [64, 128], shares=True)
-    assert list(grown.parts) == ["attention", "moe"]
-    for curve, amounts in zip(grown.chart().curves, grown.parts.values(), strict=True):
-        assert [y for _, y in curve.points] == [part / whole for part, whole in zip(amounts, grown.whole, strict=True)]
+    assert [part.name for part in grown.parts] == ["attention", "moe"]
+    for curve, part in zip(grown.chart().curves, grown.parts, strict=True):
+        shares = [amount / whole for amount, whole in zip(part.amounts, grown.whole, strict=True)]
+        assert [y for _, y in curve.points] == shares
 
 
 @pytest.mark.parametrize(

@@ -81,10 +81,10 @@ def test_differs_in_rows_that_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_nothing_on_either_side_is_no_agreement() -> None:
-    from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+    from tfcalc.verify.verification import NotComparable, VerifiedParams, side_by_side
 
     with pytest.raises(NotComparable, match="nor has the file"):
-        Verification("a model", "0 tensors", "the file", "file", "", side_by_side({}, {}), {})
+        VerifiedParams("a model", "0 tensors", "the file", "file", "", side_by_side({}, {}), {})
 
 
 @pytest.mark.parametrize(

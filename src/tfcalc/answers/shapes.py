@@ -210,7 +210,7 @@ class Shapes(Answer):
     results = records(
         Made, "the intermediate results, in the order in which they are made", lambda answer: answer.placed.results
     )
-    legend = by_name("string", "what each letter means", lambda answer: answer.meanings)
+    legend = by_name("string", "what each letter means", lambda answer: dict(answer.meanings))
 
     def __init__(self, target: str, model: Model, run: Workload, by: Conventions) -> None:
         self.asked, self.of, self.run, self.by = target, model, run, by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,12 @@ def broadcast(sizes: Mapping[str, ArrayLike]) -> tuple[dict[str, NDArray[Any]], 
     if count > LARGEST_SWEEP:
         raise UsageError(f"{count:,} points are too many", f"sweep at most {LARGEST_SWEEP:,} at once")
     return {name: np.broadcast_to(array, shape).ravel() for name, array in arrays.items()}, shape
+
+
+def grid(values: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+    """Arrays that broadcast to each combination of the values, those of the last name next to each other."""
+    each = [np.asarray(some, np.int64) for some in values.values()]
+    return dict(zip(values, np.meshgrid(*each, indexing="ij", sparse=True), strict=True))
 
 
 def _whole(name: str, array: NDArray[Any]) -> NDArray[Any]:

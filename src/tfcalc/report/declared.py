@@ -156,7 +156,7 @@ class Key(Generic[T]):
             if self.make is handed_in:  # so that dataclasses see a field without a default
                 raise AttributeError(self.attribute)
             return self
-        found: Any = of.by_rule(self.make) if isinstance(self.make, Rule) else self.make(of.source)
+        found: Any = of.evaluate(self.make) if isinstance(self.make, Rule) else self.make(of.source)
         if self.record is not None and found is not None and issubclass(self.record, Record):
             several = self.schema["type"] == "array"
             kind: Any = self.record
@@ -242,7 +242,7 @@ class Keyed:
         of, name = (self, name[1:]) if name.startswith(".") else (self.within, name)
         return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
-    def by_rule(self, rule: Rule) -> Any:
+    def evaluate(self, rule: Rule) -> Any:
         """What the rule makes of the values that it names."""
         return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
 
@@ -300,6 +300,8 @@ class Answer(Keyed):
         form: in which form of the command's answer a class has its keys: ``--train``; empty for all.
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         exclusive: whether an answer has the keys of exactly one form.
+        record_keys: by a list of records, the keys that these always have in this form.
+        lacks: the keys that this form is told from others by, as it never has them.
         heading: the model, with what was asked of it.
     """
 
@@ -309,6 +311,8 @@ class Answer(Keyed):
     stated: ClassVar[Sequence[str]] = ()
     constants: ClassVar[Mapping[str, object]] = {}
     exclusive: ClassVar[bool] = False
+    record_keys: ClassVar[Mapping[str, Sequence[str]]] = {}
+    lacks: ClassVar[Sequence[str]] = ()
 
     @property
     def heading(self) -> str:
@@ -398,6 +402,10 @@ def _with_constants(origin: Any) -> Any:
     return origin._replace(note="; ".join(filter(None, (origin.constants, origin.note))))
 
 
+SIMPLE = (int, float, str, type(None))
+"""What JSON has as it is."""
+
+
 def plain(value: Any) -> Any:
     """A value as JSON has it: records as objects, tuples as lists, closed forms as text, null for what is not known."""
     if isinstance(value, Keyed):
@@ -405,7 +413,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Unknown):
         return None
     if isinstance(value, tuple | list):
-        return [plain(each) for each in value]
+        return [each if isinstance(each, SIMPLE) else plain(each) for each in value]  # a column may be long
     if isinstance(value, Polynomial):
         return write(value)
     return dict(value) if isinstance(value, Mapping) else value
@@ -489,6 +497,11 @@ def shared(name: str, make: Make = handed_in, *, place: int | None = None) -> Ke
 def integers(meaning: str, make: Make = handed_in, *origins: Origin, when: When | None = None) -> Key[tuple[int, ...]]:
     """Several whole numbers."""
     return Key({"type": "array", "items": {"type": "integer"}, "description": meaning}, make, *origins, when=when)
+
+
+def numbers(meaning: str, make: Make, *origins: Origin, when: When | None = None) -> Key[Sequence[float]]:
+    """Several numbers that are divided or measured."""
+    return Key({"type": "array", "items": {"type": "number"}, "description": meaning}, make, *origins, when=when)
 
 
 def choice(

@@ -34,6 +34,7 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),
     "models": (
@@ -42,7 +43,7 @@ DECLARED = {
         "cli.commands.models:Supported",
         "cli.commands.models:Trainable",
     ),
-    "overview": ("answers.overview:Overview",),
+    "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
     "shapes": ("answers.shapes:Shapes",),
     "explain": (
@@ -65,6 +66,14 @@ DECLARED = {
     ),
     "solve": ("solving.answer:Solved",),
     "check": ("analysis.check:FormulaCheck",),
+    "sweep": ("answers.sweep:Swept",),
+    "verify": (
+        "verify.verification:CountedTwice",
+        "verify.verification:VerifiedParams",
+        "verify.verification:VerifiedFlops",
+        "verify.verification:VerifiedBytes",
+        "verify.module_answer:ModuleCheck",
+    ),
 }
 """Answers whose keys are declared: the class of what all forms have, and those of the forms."""
 

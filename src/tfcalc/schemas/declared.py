@@ -65,7 +65,14 @@ def _form(form: type[Answer], base: type[Answer]) -> Schema:
         conventions["properties"] = {name: {"const": value} for name, value in form.constants.items()}
     if further := [name for name in form.stated if name not in base.stated]:
         conventions["required"] = further
-    return found | ({"properties": {"conventions": conventions}} if conventions else {})
+    properties = {name: {"items": {"required": list(keys)}} for name, keys in form.record_keys.items()}
+    if conventions:
+        properties["conventions"] = conventions
+    if properties:
+        found["properties"] = properties
+    if form.lacks:
+        found["not"] = {"required": list(form.lacks)}
+    return found
 
 
 def _forms_of_keys(keys: Iterable[Key[Any]]) -> Iterator[Schema]:

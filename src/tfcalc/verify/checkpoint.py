@@ -18,7 +18,7 @@ from tfcalc.reader import reading
 from tfcalc.report import exact
 from tfcalc.verify import gguf, safetensors
 from tfcalc.verify.safetensors import Shape
-from tfcalc.verify.verification import Verification, side_by_side
+from tfcalc.verify.verification import VerifiedParams, side_by_side
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Shapes = Mapping[str, "Counter[Shape]"]
 """Count of each shape under a plain name: one for every layer. Axes are sorted, as libraries differ in their order."""
 
 
-def verify_checkpoint(model: Model, place: str) -> Verification:
+def verify_checkpoint(model: Model, place: str) -> VerifiedParams:
     """Compare the model's tensors with the header of a .safetensors or .gguf file, or of a .safetensors index.
 
     Tensors are matched by name and shape, layers together. Those that the file names otherwise (experts one by one,
@@ -48,7 +48,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
     extra = {*tensors(root, buffers=True), *tied(root)}
     stored, aside = _apart(_aligned(_stored(path), {*ours, *extra}), set(ours), extra)
     theirs, matched = _sizes(stored), set(ours) & set(stored)
-    return Verification(
+    return VerifiedParams(
         heading=model.summary,
         compared=_compared(stored, matched),
         against=path.name,
@@ -56,7 +56,7 @@ def verify_checkpoint(model: Model, place: str) -> Verification:
         reference="tensors by name and shape, all layers together",
         rows=side_by_side(_gathered(ours, matched), _gathered(theirs, matched)),
         model=model.described(),
-        disagreements=tuple(_other_shapes(root, stored, matched)) if matched else (_no_names(ours, stored),),
+        differences=tuple(_other_shapes(root, stored, matched)) if matched else (_no_names(ours, stored),),
         notes=tuple(_ignored(_sizes(aside))),
     )
 

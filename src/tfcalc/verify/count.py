@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.answers.params import params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
-from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+from tfcalc.verify.verification import NotComparable, VerifiedParams, side_by_side
 from tfcalc.zoo.transformer import INSIDE_ATTENTION, POSITIONS, Transformer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ UNTRAINED = ("rotary", "alibi")
 NOT_BUILT = tuple(kind for kind in INSIDE_ATTENTION if kind not in UNTRAINED)
 
 
-def verify(model: Model) -> Verification:
+def verify(model: Model) -> VerifiedParams:
     """Count ``model`` by another way and hold tfcalc's count beside it: a config by transformers, the classic by torch.
 
     Raises Unavailable where these are not installed or cannot build the model, InvalidModel where nothing can.
@@ -34,7 +34,7 @@ def verify(model: Model) -> Verification:
     return verify_config(cast("HFModel", model))
 
 
-def _by_torch(model: Transformer) -> Verification:
+def _by_torch(model: Transformer) -> VerifiedParams:
     """Count by PyTorch on the meta device: unique parameters, no data."""
     report = params(model)
     refuse_to_build_forever(model)
@@ -55,7 +55,7 @@ def _by_torch(model: Transformer) -> Verification:
     ours = {entry.path: entry.value for entry in report.whole.walk() if not entry.parts}
     import torch
 
-    return Verification(
+    return VerifiedParams(
         heading=model.summary,
         compared=f"{len(tensors):,} tensors",
         against=f"PyTorch {torch.__version__}",

@@ -13,7 +13,7 @@ from tfcalc.errors import Unavailable, UsageError
 from tfcalc.model import asked_run
 from tfcalc.report import exact
 from tfcalc.verify.count import unbuilt
-from tfcalc.verify.verification import ComparedRow, NotComparable, Verification
+from tfcalc.verify.verification import ComparedRow, NotComparable, VerifiedFlops
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
@@ -32,7 +32,7 @@ MOST_LAYERS = 200
 """More are not run, one by one, for the sake of counting them."""
 
 
-def verify_flops(model: Model, workload: Workload | None = None) -> Verification:
+def verify_flops(model: Model, workload: Workload | None = None) -> VerifiedFlops:
     """Forward and backward FLOPs of this workload, counted by FlopCounterMode while it runs without data.
 
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for a definition that
@@ -50,7 +50,7 @@ def verify_flops(model: Model, workload: Workload | None = None) -> Verification
     else:
         workload = workload.replaced(experts="all")  # as transformers' code runs them
         counted, found, reference = _published(model, workload)
-    return Verification(
+    return VerifiedFlops(
         heading=model.summary,
         compared=RAN[workload.phase],
         against=f"FlopCounterMode of PyTorch {torch.__version__}",
@@ -66,7 +66,6 @@ def verify_flops(model: Model, workload: Workload | None = None) -> Verification
             ComparedRow("total", sum(counted), sum(found)),
         ),
         model=model.described(),
-        unit="flops",
         conventions=as_json("flops", workload, Conventions()),
         notes=tuple(as_text("flops", workload, Conventions())),
     )

@@ -10,7 +10,7 @@ from tfcalc.core.measure import plain, tensors
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report import exact
-from tfcalc.verify.verification import Verification, side_by_side
+from tfcalc.verify.verification import VerifiedParams, side_by_side
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
 
 
-def verify_config(model: HFModel) -> Verification:
+def verify_config(model: HFModel) -> VerifiedParams:
     """Tfcalc's count of a config beside transformers', tensor by tensor (layers together).
 
     Raises Unavailable where transformers is not installed or cannot build it.
@@ -36,7 +36,7 @@ def verify_config(model: HFModel) -> Verification:
     ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
     import transformers
 
-    return Verification(
+    return VerifiedParams(
         heading=model.summary,
         compared=f"{len(list(_once(built))):,} tensors",
         against=f"transformers {transformers.__version__}",

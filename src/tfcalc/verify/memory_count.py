@@ -17,7 +17,7 @@ from tfcalc.training.plan_checks import numerics
 from tfcalc.training.precisions import precision as named
 from tfcalc.training.step import every_kept
 from tfcalc.verify.count import refuse_to_build_forever
-from tfcalc.verify.verification import NotComparable, Verification, side_by_side
+from tfcalc.verify.verification import NotComparable, VerifiedBytes, side_by_side
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RECIPES = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16", "bf16-mixed": "autoca
 INSIDE, ELSEWHERE = "layers", "outside the layers"
 
 
-def verify_memory(model: Model, workload: Workload | None = None, plan: Training | None = None) -> Verification:
+def verify_memory(model: Model, workload: Workload | None = None, plan: Training | None = None) -> VerifiedBytes:
     """Bytes that a training step saves for backward, module by module, counted while it runs without data.
 
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for what they cannot
@@ -55,7 +55,7 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
         assert isinstance(model, Transformer)
         theirs, code = _of_torch(model, workload, plan, recipe), "torch.nn modules"
     ours = [(one.keeper.partition(".")[2], one.storage.bytes) for one in kept]
-    return Verification(
+    return VerifiedBytes(
         heading=model.summary,
         compared="tensors saved for backward",
         against=f"saved_tensors_hooks of PyTorch {torch.__version__}",
@@ -64,7 +64,6 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
         "together",
         rows=side_by_side(_in_layers(ours), _in_layers(theirs.by_module.items())),
         model=model.described(),
-        unit="bytes",
         conventions=stated(workload, plan),
         notes=tuple(notes(workload, plan)),
     )

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.quantities import QUANTITIES
 from tfcalc.answers.conventions_text import PARAMETERS
 from tfcalc.errors import Unavailable
-from tfcalc.report import SCHEMA_VERSION
+from tfcalc.report.declared import (
+    TOGETHER,
+    Answer,
+    Key,
+    Record,
+    Told,
+    When,
+    boolean,
+    integer,
+    records,
+    shared,
+    text,
+    texts,
+)
+from tfcalc.report.opening import Rule, found, total
 from tfcalc.report.sheet import Column, Sheet
-
-if TYPE_CHECKING:
-    from tfcalc.verify.opened import OfVerification
 
 
 class ComparedRow(NamedTuple):
@@ -35,39 +45,133 @@ class NotComparable(Unavailable):
     code = "not-comparable"
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class RowInUnit(NamedTuple):
+    """A compared row, and the unit that it counts."""
+
+    unit: str
+    row: ComparedRow
+
+
+def _counted(unit: str, meaning: str) -> Key[int]:
+    """A component by tfcalc."""
+    return integer(
+        meaning,
+        lambda one: one.row.counted,
+        Told(lambda one: found(f"{one.path}: tfcalc's own count")),
+        when=When(lambda one: one.unit == unit),
+    )
+
+
+def _referred(unit: str, meaning: str) -> Key[int]:
+    """A component by the reference."""
+    return integer(
+        meaning,
+        lambda one: one.row.reference,
+        Told(lambda one: found(f"{one.path}: counted by the reference: {one.within.reference}")),
+        when=When(lambda one: one.unit == unit),
+    )
+
+
+def _difference(component: ComparedComponent) -> Rule:
+    unit = component.source.unit
+    return total(f".{unit}", less=f".reference_{unit}")
+
+
+class ComparedComponent(Record):
+    """A component, counted by tfcalc and by the reference."""
+
+    path = text("path of the component", lambda one: one.row.path)
+    params = _counted("params", "parameters by tfcalc")
+    reference_params = _referred("params", "parameters by the reference")
+    flops = _counted("flops", "FLOPs by tfcalc")
+    reference_flops = _referred("flops", "FLOPs by the reference")
+    bytes = _counted("bytes", "bytes by tfcalc")
+    reference_bytes = _referred("bytes", "bytes by the reference")
+    difference = integer("tfcalc less reference", lambda one: one.row.difference, Told(_difference))
+
+
+class CountedTwice(Answer):
+    """A count of tfcalc beside that of a ``reference``; the last of the ``rows`` is the total."""
+
+    command = "verify"
+    about = "tfcalc's count beside that of PyTorch, transformers, a checkpoint, or your own class."
+    stated: ClassVar[Sequence[str]] = ("reference",)
+    exclusive = True
+    unit: ClassVar[str] = "params"
+
+    model = shared("model", lambda answer: dict(answer.described))
+    conventions = shared("conventions", lambda answer: {**answer.definitions, "reference": answer.reference})
+    agrees = boolean("whether every component agrees", lambda answer: answer.equal)
+    verdict = text("the verdict in words", lambda answer: answer.in_a_line)
+    compared = text("what was compared", lambda answer: answer.subjects)
+    disagreements = texts("what differs beyond numbers: names, shapes", lambda answer: answer.further_differences)
+    components = records(
+        ComparedComponent,
+        "a row for each component that either has",
+        lambda answer: [RowInUnit(answer.unit, row) for row in answer.rows[:-1]],
+        place=TOGETHER,
+    )
+
+    heading: str = ""
+    reference: str
+    described: Mapping[str, object]
+    rows: tuple[ComparedRow, ...]
+
+
+def sum_of(prefix: str = "") -> Told:
+    """The sum of the components, by tfcalc or by the reference."""
+
+    def told(answer: CountedTwice) -> Rule:
+        return total(*(f"components.{place}.{prefix}{answer.unit}" for place in range(len(answer.rows) - 1)))
+
+    return Told(told)
+
+
+def _counted_in_all(answer: Any) -> int:
+    return int(answer.rows[-1].counted)
+
+
+def _referred_in_all(answer: Any) -> int:
+    return int(answer.rows[-1].reference)
+
+
+class Verification(CountedTwice):
     """Verdict of a comparison, and its rows; the last row is the total.
 
     ``compared`` says what was compared with what is ``against`` it (``148 tensors``, ``transformers 5.23.0``),
-    ``column`` names the latter in a word, and ``reference`` in full. ``disagreements`` are those beyond the numbers
-    (names, shapes). ``unit`` is what is counted, by these ``conventions``.
+    ``column`` names the latter in a word, and ``reference`` in full. ``differences`` are those beyond the numbers
+    (names, shapes). The unit that is counted is that of the class, by these ``conventions``.
+
+    Raises NotComparable where there is nothing on either side.
     """
 
-    heading: str
-    compared: str
-    against: str
-    column: str
-    reference: str
-    rows: tuple[ComparedRow, ...]
-    model: dict[str, object]
-    unit: str = "params"
-    conventions: Mapping[str, object] | None = None
-    disagreements: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raises NotComparable where there is nothing on either side."""
+    def __init__(
+        self,
+        heading: str,
+        compared: str,
+        against: str,
+        column: str,
+        reference: str,
+        rows: tuple[ComparedRow, ...],
+        model: Mapping[str, object],
+        conventions: Mapping[str, object] | None = None,
+        differences: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.heading, self.subjects, self.against, self.column = heading, compared, against, column
+        self.reference, self.rows, self.described = reference, rows, model
+        self.definitions = conventions or {"parameters": PARAMETERS}
+        self.further_differences, self.notes = differences, notes
         if not any(self.rows[-1][1:]):
             raise NotComparable(f"cannot compare: {self.heading} has no {self._counted_in}, nor has {self.against}")
 
     @property
-    def agrees(self) -> bool:
+    def equal(self) -> bool:
         """Return whether every row agrees, not only the total."""
-        return not any(row.difference for row in self.rows) and not self.disagreements
+        return not any(row.difference for row in self.rows) and not self.further_differences
 
     @property
-    def verdict(self) -> str:
+    def in_a_line(self) -> str:
         """Comparison and its result: ``agrees: 148 tensors, 124,439,808 parameters equal to …``."""
         total = self.rows[-1]
         if self.agrees:
@@ -101,35 +205,37 @@ class Verification:
             assumptions=self.notes,
         )
 
-    def opener(self) -> OfVerification:
-        """Origins of its numbers."""
-        from tfcalc.verify.opened import OfVerification
 
-        return OfVerification(self, self.unit, self.reference)
+class VerifiedParams(Verification):
+    """Parameters, counted twice."""
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON object of the answer."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "command": "verify",
-            "model": self.model,
-            "conventions": {**(self.conventions or {"parameters": PARAMETERS}), "reference": self.reference},
-            "agrees": self.agrees,
-            "verdict": self.verdict,
-            "compared": self.compared,
-            "disagreements": list(self.disagreements),
-            f"total_{self.unit}": self.rows[-1].counted,
-            f"reference_{self.unit}": self.rows[-1].reference,
-            "components": [
-                {
-                    "path": row.path,
-                    self.unit: row.counted,
-                    f"reference_{self.unit}": row.reference,
-                    "difference": row.difference,
-                }
-                for row in self.rows[:-1]
-            ],
-        }
+    form = "in params"
+    record_keys: ClassVar[Mapping[str, Sequence[str]]] = {"components": ("params", "reference_params")}
+
+    total_params = integer("parameters by tfcalc", _counted_in_all, sum_of())
+    reference_params = integer("parameters by the reference", _referred_in_all, sum_of("reference_"))
+
+
+class VerifiedFlops(Verification):
+    """FLOPs, counted twice."""
+
+    form = "in flops"
+    record_keys: ClassVar[Mapping[str, Sequence[str]]] = {"components": ("flops", "reference_flops")}
+    unit = "flops"
+
+    total_flops = integer("FLOPs by tfcalc", _counted_in_all, sum_of())
+    reference_flops = integer("FLOPs by the reference", _referred_in_all, sum_of("reference_"))
+
+
+class VerifiedBytes(Verification):
+    """Bytes, counted twice."""
+
+    form = "in bytes"
+    record_keys: ClassVar[Mapping[str, Sequence[str]]] = {"components": ("bytes", "reference_bytes")}
+    unit = "bytes"
+
+    total_bytes = integer("bytes by tfcalc", _counted_in_all, sum_of())
+    reference_bytes = integer("bytes by the reference", _referred_in_all, sum_of("reference_"))
 
 
 def side_by_side(ours: dict[str, int], theirs: dict[str, int]) -> tuple[ComparedRow, ...]:

@@ -33,7 +33,7 @@ class ListOfModels(Answer):
     exclusive = True
 
 
-class Preset(Record):
+class ListedModel(Record):
     """A preset with its sizes, and their sources."""
 
     name = text("the name to ask for", lambda row: row.name)
@@ -52,7 +52,7 @@ class Preset(Record):
     repository = text("its id on the Hub; empty where it has none", lambda row: row.repository)
     source_ = text("where its sizes are from", lambda row: catalog.preset(row.name).source)
     sources = by_name(
-        "string", "where its other figures are from, by figure", lambda row: catalog.preset(row.name).sources
+        "string", "where its other figures are from, by figure", lambda row: dict(catalog.preset(row.name).sources)
     )
 
 
@@ -61,7 +61,7 @@ class Presets(ListOfModels):
 
     form = "presets"
 
-    models = records(Preset, "the presets", lambda answer: answer.rows)
+    models = records(ListedModel, "the presets", lambda answer: answer.rows)
 
     def __init__(self, rows: list[catalog.ListedPreset], *, with_sources: bool = False) -> None:
         self.rows, self.with_sources = rows, with_sources

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.plot import QUANTITIES
+from tfcalc.answers.plot import QUANTITIES
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.sweep import OVER, PARTS, SHARES, parts_over_size, write_parts
 from tfcalc.cli.options import CONVENTIONS, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, spreading
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.plot import PartsOverSize
+    from tfcalc.answers.plot import PartsOverSize
     from tfcalc.cli.settings import Settings
 
 OF = Option("of", ("--of",), "quantity; memory is that of the model at rest [default: flops]", tuple(QUANTITIES))

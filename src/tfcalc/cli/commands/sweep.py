@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.plot import QUANTITIES as OF_PARTS
-from tfcalc.analysis.plot import PartsOverSize, plot
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.answers.plot import QUANTITIES as OF_PARTS
+from tfcalc.answers.plot import PartsOverSize, plot
+from tfcalc.answers.sweep import LARGEST_CHART, LARGEST_FILE, LARGEST_TABLE, LARGEST_TEXT, Swept
 from tfcalc.arrays.questions import SweepQuestion
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart
@@ -36,7 +37,6 @@ from tfcalc.printable import quoted
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
-    from tfcalc.arrays.swept import Swept
     from tfcalc.arrays.table import Table
     from tfcalc.model import Model
 
@@ -89,7 +89,7 @@ def _swept(settings: Settings) -> Swept:
     elif settings.get("chart") and not _several(settings) and settings.get("of", "flops") == "flops":
         settings = settings.with_values(seq_len=_lengths(settings, "no option has several values"))
     try:
-        import tfcalc.arrays.swept as answers
+        from tfcalc.arrays.points import grid
     except ImportError:
         raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
     from tfcalc.arrays.sweep import answered, asked
@@ -99,7 +99,7 @@ def _swept(settings: Settings) -> Swept:
     most, where = _most(settings)
     if count > most:
         remedy = f"at most {most:,}: give fewer sizes, or a step, as 1..3000:10{_larger(most, count)}"
-        if most < count <= answers.LARGEST_FILE:
+        if most < count <= LARGEST_FILE:
             raise UsageError(f"{where} of {count:,} points is too {'long to read' if most < LONG else 'large'}", remedy)
         raise UsageError(f"{count:,} points are too many", remedy)
     of = one.get("of", "flops" if any(option.name in spread for option in RUN) else "params")
@@ -110,10 +110,10 @@ def _swept(settings: Settings) -> Swept:
     run = one.workload(model) if of == "flops" else plans.workload
     question = asked(model, of, run, one.conventions(), plans.training, plans.serving, weights, one.workload)
     with progress_bar(count if count >= LONG else 0) as progress:
-        table = answered(question, answers.grid(spread), progress)
+        table = answered(question, grid(spread), progress)
     conventions = {name: value for name, value in _conventions(question, table).items() if name not in spread}
     heading = f"{model.summary}; swept: {', '.join(spread)}"
-    return answers.Swept(table, model.described(), conventions, heading, settings.get("units", "iec"), question)
+    return Swept(table, model.described(), conventions, heading, settings.get("units", "iec"), question)
 
 
 def parts_over_size(settings: Settings) -> PartsOverSize:
@@ -202,26 +202,23 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
 
 def _most(settings: Settings) -> tuple[int, str]:
     """How many points are written to where the answer goes, and what takes no more; counted before any is computed."""
-    import tfcalc.arrays.swept as answers
     from tfcalc.render.drawing import ENDINGS
 
     target, form = str(settings.get("output", "")), settings.get("format", "table")
     if settings.get("chart") or target.endswith(ENDINGS):
-        return answers.LARGEST_CHART, "a chart"
+        return LARGEST_CHART, "a chart"
     if target.endswith(PARQUET):
-        return answers.LARGEST_FILE, f"a file of {PARQUET}"
+        return LARGEST_FILE, f"a file of {PARQUET}"
     if form in ("csv", "json") and not settings.get("quiet"):
-        return answers.LARGEST_TEXT, f"a text of {form}"
-    return answers.LARGEST_TABLE, "a table"
+        return LARGEST_TEXT, f"a text of {form}"
+    return LARGEST_TABLE, "a table"
 
 
 def _larger(most: int, count: int) -> str:
     """Name a format that takes so many points, where this does not."""
-    import tfcalc.arrays.swept as answers
-
-    if most < count <= answers.LARGEST_TEXT:
+    if most < count <= LARGEST_TEXT:
         return "; or add --format csv, --json, or -o FILE.parquet"
-    return "; or -o FILE.parquet" if count <= answers.LARGEST_FILE else ""
+    return "; or -o FILE.parquet" if count <= LARGEST_FILE else ""
 
 
 def _plans(one: Settings, of: str, model: Model) -> tuple[Plans, str | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,14 +21,14 @@ from tfcalc.errors import InvalidModel, UsageError, one_of
 from tfcalc.model import asked_run, default_run
 from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
-from tfcalc.report.opening import Opener, Way, found, given, ratio
+from tfcalc.report.declared import Answer, Record, Told, When, integer, integers, numbers, records, shared, text, texts
+from tfcalc.report.opening import Way, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Share, Sheet, Short, Tokens
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Node
     from tfcalc.model import Model
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.paths import Step
     from tfcalc.workload import Workload
 
 Runs = Callable[["Model"], "Workload"]
@@ -39,7 +38,39 @@ MOST = 1_000
 """Values of the size: a model is built for each."""
 
 
-class PartCrossing(NamedTuple):
+class CountedPart(NamedTuple):
+    """A part: its place among the parts, and its amount at each value; its shares where these are asked for."""
+
+    place: int
+    name: str
+    amounts: tuple[int, ...]
+    shares: list[float] | None
+
+
+def _share(part: PartOverSize, place: int) -> Way:
+    if not part.within.whole[place]:
+        return given("0: the whole has nothing there")
+    return ratio(f"parts.{part.source.place}.amounts.{place}", over=(f"whole.{place}",))
+
+
+class PartOverSize(Record):
+    """A part at each value of the size."""
+
+    name = text("the part as it was asked for", lambda part: part.name)
+    amounts = integers(
+        "its amount at each value",
+        lambda part: part.amounts,
+        Told(lambda part, place: PartAmount(part.within, part.name, part.within.values[place])),
+    )
+    shares = numbers(
+        "its share of the whole at each value, with --shares",
+        lambda part: part.shares,
+        Told(_share),
+        when=When(lambda part: part.shares is not None),
+    )
+
+
+class CrossingPoint(NamedTuple):
     """Where ``one`` part passes ``other``: ``at`` this number it has as much or more, ``after`` that one still less.
 
     They follow each other, unless there is no model at the numbers between them (heads that do not divide the width).
@@ -52,84 +83,116 @@ class PartCrossing(NamedTuple):
     amounts: tuple[int, int]
     before: tuple[int, int]
 
+
+def _found(crossing: PartCrossing) -> Way:
+    one, other = crossing.amounts
+    return found(f"bisection: {crossing.words}; there {one:,} and {other:,}")
+
+
+class PartCrossing(Record):
+    """Where one part passes another."""
+
+    parts = texts("the part that passes, and the one that is passed", lambda each: (each.one, each.other))
+    at = integer("the value at which it has as much or more", lambda each: each.at, Told(_found))
+    after = integer("the value before it, at which it has less", lambda each: each.after, Told(_found))
+    amounts = integers(
+        "both amounts at the first of these",
+        lambda each: each.amounts,
+        Told(lambda each, which: PartAmount(each.within, each.parts[which], each.at)),
+    )
+    amounts_after = integers(
+        "both amounts at the second",
+        lambda each: each.before,
+        Told(lambda each, which: PartAmount(each.within, each.parts[which], each.after)),
+    )
+
     @property
     def words(self) -> str:
         """``attention equals ffn at 1,024``, or where it passes it."""
+        one, other = self.parts
         if self.amounts[0] == self.amounts[1]:
-            return f"{self.one} equals {self.other} at {self.at:,}"
+            return f"{one} equals {other} at {self.at:,}"
         place = f"at {self.at:,}" if self.at - self.after == 1 else f"between {self.after:,} and {self.at:,}"
-        return f"{self.one} passes {self.other} {place}"
+        return f"{one} passes {other} {place}"
 
 
-@dataclass(frozen=True)
-class PartsOverSize:
-    """The amounts of ``parts`` and of the ``whole`` at each of the ``values`` of a size (``over``).
+class PartsOverSize(Answer):
+    """The amounts of parts and of the whole at each value of a size.
 
-    With ``shares`` charts and tables show the shares of the whole alone, and JSON has them beside the amounts.
+    With shares, charts and tables show the shares of the whole alone, and JSON has them beside the amounts.
     """
 
-    of: str
-    over: str
-    length: bool
-    values: tuple[int, ...]
-    parts: Mapping[str, tuple[int, ...]]
-    whole: tuple[int, ...]
-    crossings: tuple[PartCrossing, ...]
-    heading: str
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
-    units: str
-    counted: PartCounts
-    shares: bool = False
+    command = "plot"
+    about = "Parts of a model at each value of one size, and where one part passes another; of sweep --parts, too."
+
+    of = text("quantity: params, flops or memory", lambda plot: plot.counted.of)
+    model = shared("model", lambda plot: plot.counted.model.described())
+    conventions = shared("conventions", lambda plot: plot.definitions)
+    over = text("the size that grows", lambda plot: plot.counted.over)
+    values = integers(
+        "its values", lambda plot: plot.sizes, Told(lambda plot, _: given(f"--over: a value of {plot.over}"))
+    )
+    unit = text("unit of all amounts: params, flops or bytes", lambda plot: "bytes" if plot.of == "memory" else plot.of)
+    parts = records(PartOverSize, "the parts that were asked for", lambda plot: plot.by_part)
+    whole = integers(
+        "the amount of the whole model at each value",
+        lambda plot: tuple(each[-1] for each in plot.amounts),
+        Told(lambda plot, place: PartAmount(plot, "", plot.values[place])),
+    )
+    crossings = records(
+        PartCrossing, "where a part that had less has as much as another, or more", lambda plot: plot.points
+    )
+
+    def __init__(
+        self,
+        counted: PartCounts,
+        sizes: tuple[int, ...],
+        amounts: list[tuple[int, ...]],
+        points: tuple[CrossingPoint, ...],
+        *,
+        shares: bool = False,
+    ) -> None:
+        self.counted, self.sizes, self.amounts, self.points, self.shares = counted, sizes, amounts, points, shares
 
     @property
-    def unit(self) -> str:
-        """``params``, ``flops`` or ``bytes``."""
-        return "bytes" if self.of == "memory" else self.of
+    def heading(self) -> str:
+        """The model."""
+        return self.counted.model.summary
 
-    def opener(self) -> PlotOrigins:
-        """Where its numbers come from."""
-        return PlotOrigins(self)
+    @property
+    def definitions(self) -> Mapping[str, object]:
+        """What the amounts at all values were made by."""
+        counted = self.counted
+        ends = [
+            as_json(self.of, counted.at(value)[1], counted.conventions) for value in (self.sizes[0], self.sizes[-1])
+        ]
+        return {name: value for name, value in ends[0].items() if name != self.over and ends[-1].get(name) == value}
 
-    def to_dict(self) -> dict[str, object]:
-        """The answer for programs."""
-        return {
-            "schema_version": 1,
-            "command": "plot",
-            "of": self.of,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "over": self.over,
-            "values": list(self.values),
-            "unit": self.unit,
-            "parts": [
-                {"name": name, "amounts": list(amounts)} | ({"shares": self._shares(amounts)} if self.shares else {})
-                for name, amounts in self.parts.items()
-            ],
-            "whole": list(self.whole),
-            "crossings": [
-                {
-                    "parts": [each.one, each.other],
-                    "at": each.at,
-                    "after": each.after,
-                    "amounts": [*each.amounts],
-                    "amounts_after": [*each.before],
-                }
-                for each in self.crossings
-            ],
-        }
+    @property
+    def by_part(self) -> list[CountedPart]:
+        """Each part with its amounts."""
+        found = []
+        for place, name in enumerate(self.counted.parts):
+            amounts = tuple(each[place] for each in self.amounts)
+            found.append(CountedPart(place, name, amounts, self._shares(amounts) if self.shares else None))
+        return found
+
+    @property
+    def length(self) -> bool:
+        """Whether the size is a length, in tokens."""
+        return self.counted.axes[0].length
 
     def sheet(self) -> Sheet:
         """The answer for people."""
         columns = [Column(self.over)]
-        for name in self.parts:
-            columns += [Column(name)] if self.shares else [Column(name), Column("share")]
+        for part in self.parts:
+            columns += [Column(part.name)] if self.shares else [Column(part.name), Column("share")]
         rows: list[list[Cell]] = []
         for place, (value, whole) in enumerate(zip(self.values, self.whole, strict=True)):
             row: list[Cell] = [Tokens(value) if self.length else value]
-            for amounts in self.parts.values():
-                share = Share(amounts[place], whole)
-                row += [share] if self.shares else [self._cell(amounts[place]), share]
+            for part in self.parts:
+                share = Share(part.amounts[place], whole)
+                row += [share] if self.shares else [self._cell(part.amounts[place]), share]
             rows.append([*row, self._cell(whole)])
         notes = [f"{each.words}{self._exactly(each)}" for each in self.crossings]
         return Sheet(
@@ -151,8 +214,8 @@ class PartsOverSize:
         """A curve for each part, of its amounts or its shares of the whole; where amounts cross is marked."""
         shares = self.shares
         curves = [
-            Curve(name, tuple(zip(self.values, self._shares(amounts) if shares else amounts, strict=True)))
-            for name, amounts in self.parts.items()
+            Curve(part.name, tuple(zip(self.values, part.shares if shares else part.amounts, strict=True)))
+            for part in self.parts
         ]
         marks = [] if shares else [Mark(each.at, each.amounts[0], each.words) for each in self.crossings]
         return Chart(
@@ -163,7 +226,7 @@ class PartsOverSize:
             length=self.length,
             curves=tuple(curves),
             marks=tuple(marks),
-            units=self.units,
+            units=self.counted.conventions.units,
         )
 
     def _shares(self, amounts: Sequence[int]) -> list[float]:
@@ -206,7 +269,7 @@ def plot(
 
     >>> from tfcalc.zoo.transformer import Transformer
     >>> grown = plot(Transformer(kind="encoder"), "seq_len", [512, 8192], ["attention", "ffn"])
-    >>> grown.crossings[0].at, grown.parts["ffn"][0]
+    >>> grown.crossings[0].at, grown.parts[1].amounts[0]
     (1024, 12884901888)
     """
     check_arguments(model, workload, conventions)
@@ -220,25 +283,8 @@ def plot(
     amounts = [counted(value) for value in values]
     if len(values) > 1 and len(set(amounts)) == 1:
         raise UsageError(f"{over} has no effect on the {QUANTITIES[of]} of these parts", "choose another")
-    names = counted.parts
-    by_part = {name: tuple(each[place] for each in amounts) for place, name in enumerate(names)}
-    ends = [as_json(of, counted.at(value)[1], counted.conventions) for value in (values[0], values[-1])]
-    alike = {name: value for name, value in ends[0].items() if name != over and ends[-1].get(name) == value}
-    return PartsOverSize(
-        of,
-        over,
-        counted.axes[0].length,
-        tuple(values),
-        by_part,
-        tuple(each[-1] for each in amounts),
-        tuple(_crossings(counted, values, amounts)),
-        model.summary,
-        model.described(),
-        alike,
-        counted.conventions.units,
-        counted,
-        shares,
-    )
+    points = tuple(_crossings(counted, values, amounts))
+    return PartsOverSize(counted, tuple(values), amounts, points, shares=shares)
 
 
 class PartCounts:
@@ -247,7 +293,7 @@ class PartCounts:
     def __init__(
         self, model: Model, runs: Runs, conventions: Conventions, of: str, over: str, parts: tuple[str, ...]
     ) -> None:
-        self.model, self.of, self.runs = model, of, runs
+        self.model, self.of, self.runs, self.over = model, of, runs, over
         self.conventions = resolve_dtype(model, conventions) if of == "memory" else conventions
         try:
             self.axes = axes([over], model, runs(model), False, False)
@@ -301,7 +347,7 @@ def named(root: Node, target: str) -> list[Node]:
 
 def _crossings(
     counted: PartCounts, values: Sequence[int], amounts: Sequence[tuple[int, ...]]
-) -> Iterator[PartCrossing]:
+) -> Iterator[CrossingPoint]:
     """Where a part that had less has as much as another, between each two values that follow each other."""
     steps = sorted(zip(values, amounts, strict=True))
     for left, right in combinations(range(len(counted.parts)), 2):
@@ -311,7 +357,7 @@ def _crossings(
                     yield _bisected(counted, one, other, low, high)
 
 
-def _bisected(counted: PartCounts, one: int, other: int, low: int, high: int) -> PartCrossing:
+def _bisected(counted: PartCounts, one: int, other: int, low: int, high: int) -> CrossingPoint:
     while high - low > 1:
         middle = (low + high) // 2
         try:
@@ -321,39 +367,7 @@ def _bisected(counted: PartCounts, one: int, other: int, low: int, high: int) ->
         low, high = (middle, high) if at[one] < at[other] else (low, middle)
     at, before = counted(high), counted(low)
     names = counted.parts[one], counted.parts[other]
-    return PartCrossing(*names, high, low, (at[one], at[other]), (before[one], before[other]))
-
-
-class PlotOrigins(Opener):
-    """Values are given; crossings are found by bisection; amounts are counted on a model of each value."""
-
-    def __init__(self, answer: PartsOverSize) -> None:
-        self.answer = answer
-        self.heading = answer.heading
-        self.names = list(answer.parts)
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of a value, an amount, or a crossing."""
-        answer = self.answer
-        match steps:
-            case ("values", int()):
-                return given(f"--over: a value of {answer.over}")
-            case ("parts", int(part), "amounts", int(place)):
-                return PartAmount(answer, self.names[part], answer.values[place])
-            case ("parts", int(part), "shares", int(place)):
-                if not answer.whole[place]:
-                    return given("0: the whole has nothing there")
-                return ratio(f"parts.{part}.amounts.{place}", over=(f"whole.{place}",))
-            case ("whole", int(place)):
-                return PartAmount(answer, "", answer.values[place])
-            case ("crossings", int(place), "at" | "after"):
-                each = answer.crossings[place]
-                return found(f"bisection: {each.words}; there {each.amounts[0]:,} and {each.amounts[1]:,}")
-            case ("crossings", int(place), "amounts" | "amounts_after" as key, int(which)):
-                each = answer.crossings[place]
-                at = each.at if key == "amounts" else each.after
-                return PartAmount(answer, (each.one, each.other)[which], at)
-        return None
+    return CrossingPoint(*names, high, low, (at[one], at[other]), (before[one], before[other]))
 
 
 class PartAmount:

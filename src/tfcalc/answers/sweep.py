@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
+from tfcalc.answers.question import Question
 from tfcalc.errors import UsageError
 from tfcalc.report.chart import Chart, Curve
+from tfcalc.report.declared import Answer, Key, Record, Told, integer, records, shared, text
+from tfcalc.report.opening import Constant, Rule, Way, count, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Tokens
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tfcalc.arrays.opened import OfSwept
     from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.table import Table
 
@@ -38,60 +35,117 @@ WORDS = {
 }
 
 
-def grid(values: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.int64]]:
-    """Arrays that broadcast to each combination of the values, those of the last name next to each other."""
-    each = [np.asarray(some, np.int64) for some in values.values()]
-    return dict(zip(values, np.meshgrid(*each, indexing="ij", sparse=True), strict=True))
+COMMANDS = {"params": "params", "trainable": "params", "flops": "flops", "memory": "memory", "cache": "memory"}
+"""The command whose answer each quantity is a number of."""
 
 
-@dataclass(frozen=True)
-class Swept:
-    """The ``table`` of a ``model``, by these ``conventions``; ``heading`` names the model, ``units`` are iec or si.
+class TableColumn(NamedTuple):
+    """A column of a table, by its name."""
+
+    table: Table
+    name: str
+
+
+def _value(column: SweptColumn, point: int) -> Way:
+    """A size is given; the quantity is that of the command which asks for the sizes of this point alone."""
+    table = column.within.table
+    if column.name != table.key:
+        return given(f"one of the values of {column.name}")
+    sizes = {name: int(some[point]) for name, some in table.columns.items() if name != table.key}
+    one = column.within.question.placed_at(sizes)
+    command = COMMANDS[one.of]
+    called = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
+    run = None if one.at_rest or command == "params" else one.workload
+    return Question(command, one.model, run, one.conventions, one.training, one.serving, one.weights, called).number(
+        table.key
+    )
+
+
+class SweptColumn(Record):
+    """A column: a size or the answers, at each point."""
+
+    name = text("the size, or the key that a single answer has for the number", lambda column: column.name)
+    unit = text("params, flops, bytes or tokens; empty for other sizes", lambda column: column.table.units[column.name])
+    values: Key[list[int | None]] = Key(
+        {
+            "type": "array",
+            "items": {"type": ["integer", "null"]},
+            "description": "exact integers; null where there is no such model",
+        },
+        lambda column: column.table[column.name].tolist(),
+        Told(_value),
+    )
+
+
+class Refusal(Record):
+    """A reason why points have no answer."""
+
+    points = integer(
+        "how many points have none for this reason",
+        lambda refused: refused.points,
+        count("the points that have no answer for this reason"),
+    )
+    first = integer(
+        "the first of them, counted from 0",
+        lambda refused: refused.first,
+        found("the place of the first of them among all points, from 0"),
+    )
+    message = text("what is wrong there", lambda refused: refused.error.message)
+    hint = text("what would do", lambda refused: refused.error.hint)
+
+
+def _points(swept: Swept) -> Rule:
+    """The product of how many values each size has."""
+    return ratio(*(Constant(each, f"values of {name}") for name, each in swept.axes.items()))
+
+
+class Swept(Answer):
+    """The ``table`` of a ``model``, by these conventions; ``heading`` names the model, ``units`` are iec or si.
 
     ``question`` is what is asked at each point.
     """
 
-    table: Table
-    model: Mapping[str, object]
-    conventions: Mapping[str, object]
-    heading: str
-    units: str
-    question: SweepQuestion
+    command = "sweep"
+    about = "One quantity at many points: a column of each size that was given several values, and one of answers."
+
+    of = text("quantity: params, trainable, flops, memory or cache", lambda swept: swept.table.of)
+    model = shared("model", lambda swept: swept.described)
+    conventions = shared("conventions", lambda swept: swept.definitions)
+    points = integer("rows of each column", lambda swept: swept.table.rows, Told(_points))
+    columns = records(
+        SweptColumn,
+        "the sizes, then the answers",
+        lambda swept: [TableColumn(swept.table, name) for name in swept.table.columns],
+    )
+    refused = records(Refusal, "why points have no answer", lambda swept: swept.table.refused)
+
+    def __init__(
+        self,
+        table: Table,
+        described: Mapping[str, object],
+        definitions: Mapping[str, object],
+        called: str,
+        units: str,
+        question: SweepQuestion,
+    ) -> None:
+        self.table, self.described, self.definitions = table, described, definitions
+        self.called, self.units, self.question = called, units, question
+
+    @property
+    def heading(self) -> str:
+        """The model, and what is swept."""
+        return self.called
 
     @property
     def axes(self) -> dict[str, int]:
         """Number of values of each swept size."""
-        return {name: len(np.unique(column)) for name, column in self.table.columns.items() if name != self.table.key}
+        table = self.table
+        return {name: len(set(column.tolist())) for name, column in table.columns.items() if name != table.key}
 
     @property
     def words(self) -> str:
         """Quantity in words."""
         return WORDS[self.table.key]
-
-    def opener(self) -> OfSwept:
-        """Origins of its numbers."""
-        from tfcalc.arrays.opened import OfSwept
-
-        return OfSwept(self)
-
-    def to_dict(self) -> dict[str, object]:
-        """The answer for programs: a list for each column, null where there is no answer."""
-        table = self.table
-        return {
-            "schema_version": 1,
-            "command": "sweep",
-            "of": table.of,
-            "model": dict(self.model),
-            "conventions": dict(self.conventions),
-            "points": table.rows,
-            "columns": [
-                {"name": name, "unit": table.units[name], "values": values} for name, values in table.to_dict().items()
-            ],
-            "refused": [
-                {"points": each.points, "first": each.first, "message": each.error.message, "hint": each.error.hint}
-                for each in table.refused
-            ],
-        }
 
     def csv(self) -> Iterator[str]:
         """A line of names, then a line for each point, nothing where there is no answer: many lines at once."""
@@ -139,7 +193,7 @@ class Swept:
         """Curves over the size with most values, one for each combination of the others."""
         table = self.table
         sizes = [name for name in table.columns if name != table.key]
-        different = {name: len(np.unique(table[name])) for name in sizes}
+        different = self.axes
         across = max(reversed(sizes), key=lambda name: different[name])
         others = [name for name in sizes if name != across and different[name] > 1]
         curves: dict[str, list[tuple[int, float]]] = {}
