@@ -13,7 +13,7 @@ from tfcalc import Workload, from_config
 from tfcalc.configs.declared import model_types
 from tfcalc.core.component import Component
 from tfcalc.core.cost import Cached
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, minimum
 from tfcalc.errors import TfcalcError
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
@@ -43,9 +43,10 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def updated(self: Attention, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
         whole = update(self, k, v, ctx)
-        if entries := [entry for entry in self.cached(ctx) if entry.tokens is not None]:
+        entries = [(each.tokens, each.limit) for each in self.cached(ctx) if each.tokens is not None]
+        if entries:
             given.append(k.shape[1] * k.width + v.shape[1] * v.width)
-            read = {entry.tokens if entry.limit is None else min(entry.tokens, entry.limit) for entry in entries}
+            read = {tokens if limit is None else minimum(tokens, limit) for tokens, limit in entries}
             assert {x.shape[2] for x in whole} == read, f"{type(self).__name__} reads other tokens than it caches"
         return whole
 
