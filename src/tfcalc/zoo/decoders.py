@@ -18,6 +18,7 @@ from tfcalc.nn.frozen import Frozen
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
+from tfcalc.nn.positions import RopeCode
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS, LLAMA_NAMES, full_and_sliding, windows
 
@@ -31,7 +32,7 @@ class PlainDecoder(Frozen):
     config's flag that says so. ``maps`` and ``mlp_maps`` are names of projections. ``head_norms`` is the form of the
     norms of each head's query and key. ``head_width`` is that of a head, where there is no field ``head_dim``.
     ``mixer`` and ``rope`` are further fields of ``Attention``, or functions of the config that make them, and of
-    ``Rope``. Without a ``gate`` the network has two maps.
+    ``RopeCode``. Without a ``gate`` the network has two maps.
 
     ``dropout`` is the config's field of the share that is dropped of what sub-layers make. These may be multiplied by a
     number (``scaled_sublayers``), and so may be embeddings (``scaled_table``). ``windows`` are those of all layers, and
@@ -106,7 +107,7 @@ class PlainDecoder(Frozen):
         )
         assert made.rope is not None
         fields = {name: value(c) if callable(value) else value for name, value in self.mixer.items()}
-        return made.replace(rope=made.rope.replace(**self.rope), **fields)
+        return made.replace(rope=made.rope.replace(code=RopeCode(**self.rope)), **fields)
 
     def network(self, c: Config) -> Module:
         """Build the feed-forward network of a layer."""
