@@ -48,6 +48,10 @@ CLASSES: dict[str, str] = {
 FIELDS: dict[str, str] = {"PreNorm.sublayers": "subs"}
 """Of a field that was renamed, ``Class.field`` of today and the field's recorded name; derived classes have it, too."""
 
+CODE = "angles by_window by_layer by_sequence in_float32 copies repeats halves pairs"
+JOINED: dict[str, tuple[str, list[str]]] = {"Rope": ("code", ["width", *CODE.split(), "partial", "behind", "last"])}
+"""Of a class some of whose fields are now those of a value in one field: this field, and all fields as recorded."""
+
 
 def configs(model_type: str) -> list[dict[str, Any]]:
     """The defaults of a model type, and small configs drawn from its space, if it has one."""
@@ -63,13 +67,24 @@ def recorded_as(kind: type, field: str) -> str:
     return next((name for name in names if name is not None), field)
 
 
+def fields(value: Frozen) -> Iterator[tuple[str, object]]:
+    """The fields of a value, by their recorded names and in their recorded order."""
+    kind = type(value)
+    own = dict(value.__dict__)
+    if kind.__name__ in JOINED:
+        field, order = JOINED[kind.__name__]
+        own |= own.pop(field).__dict__
+        own = {name: own[name] for name in order}
+    return ((recorded_as(kind, name), of) for name, of in own.items())
+
+
 def written(value: object, seen: dict[int, tuple[object, str]]) -> str:
     """A value as text that is the same in every process; a module by the hash of its own text, made once."""
     if isinstance(value, Frozen):
         if id(value) not in seen:
             name = type(value).__name__
-            fields = (f"{recorded_as(type(value), key)}={written(of, seen)}" for key, of in value.__dict__.items())
-            seen[id(value)] = value, sha256(f"{CLASSES.get(name, name)}({','.join(fields)})".encode()).hexdigest()
+            given = (f"{field}={written(of, seen)}" for field, of in fields(value))
+            seen[id(value)] = value, sha256(f"{CLASSES.get(name, name)}({','.join(given)})".encode()).hexdigest()
         return seen[id(value)][1]
     if isinstance(value, tuple):
         name = type(value).__name__ if hasattr(value, "_fields") else ""

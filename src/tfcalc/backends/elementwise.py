@@ -285,7 +285,7 @@ def key(attention: Attention) -> Key:
     """Return the key of a layer's angles among all layers': window, width and format, or None if all have the same."""
     rope = attention.rope
     assert rope is not None
-    return (attention.window, known(rotated_width(rope)) or 0, rope.angles) if rope.by_window else None
+    return (attention.window, known(rotated_width(rope)) or 0, rope.code.angles) if rope.code.by_window else None
 
 
 def rotated_width(rope: Rope) -> Num:
@@ -298,15 +298,15 @@ def rotated_width(rope: Rope) -> Num:
 
 def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     """Compute cosine and sine of each position's angles."""
-    width = divide(rotated_width(rope), 2) if rope.halves else rotated_width(rope)
-    trace, own = x.trace, (ctx.stream.batch, 1) if rope.by_sequence else (1,)
+    width = divide(rotated_width(rope), 2) if rope.code.halves else rotated_width(rope)
+    trace, own = x.trace, (ctx.stream.batch, 1) if rope.code.by_sequence else (1,)
     shape = (*own, ctx.stream.length - rope.behind, width)
     assert isinstance(trace, Interpreter)
-    if rope.angles == "complex":
+    if rope.code.angles == "complex":
         both = trace.new(shape, "float32", "cos + i·sin")
         both.storage.home = (*trace.module, Place("rotary"))
         return both, both
-    dtype = rope.angles or trace.weights_format
+    dtype = rope.code.angles or trace.weights_format
     cast = () if dtype == "float32" else ("_to_copy",)
     cos, sin = (trace.call(Call(name, (), shape, dtype, kernels=(*code, *cast))) for name, code in ANGLES.items())
     cos.storage.home = sin.storage.home = (*trace.module, Place("rotary"))
@@ -315,7 +315,7 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
 
 def apply_rotary(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tensor, Tensor]:
     """apply_rotary_pos_emb; a layer may first copy cos and sin in another order (GLM's repeat_interleave)."""
-    if rope.by_layer:
+    if rope.code.by_layer:
         cos, sin = angles
         angles = copied(cos, name="cos, interleaved"), copied(sin, name="sin, interleaved")
     if known(rope.behind):
@@ -327,11 +327,11 @@ def apply_rotary(q: Tensor, k: Tensor, angles: Angles, rope: Rope) -> tuple[Tens
 
 def rotated(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     """``x·cos + rotate_half(x)·sin``; if only a part of each head's width is rotated, a copy with the rest."""
-    if rope.last:
+    if rope.code.last:
         return _rotated_last(x, angles, rope)
-    if not rope.repeats:
+    if not rope.code.repeats:
         return _rotated_in_part(x, angles, rope)
-    form = "" if rope.angles else x.dtype
+    form = "" if rope.code.angles else x.dtype
     cos, sin = (copied(x.trace.to(angle, form or angle.dtype), name="repeated") for angle in angles)
     return transpose(_rotated_in_part(transpose(x, 1, 2), (cos, sin), rope), 1, 2)
 
@@ -340,7 +340,7 @@ def _rotated_in_part(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     width = rotated_width(rope)
     if width == x.width:
         result = _rotated_whole(x, angles, rope)
-        return cat([result]) if rope.copies else result
+        return cat([result]) if rope.code.copies else result
     first, rest = split(x, [width, x.width - width])
     return cat([_rotated_whole(first, angles, rope), rest])
 
@@ -359,18 +359,18 @@ def _rotated_last(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
 def _rotated_whole(x: Tensor, angles: Angles, rope: Rope) -> Tensor:
     trace, given = x.trace, x.dtype
     cos, sin = angles
-    if rope.in_float32:
+    if rope.code.in_float32:
         x = trace.to(x, "float32")
-    if rope.angles == "complex":
+    if rope.code.angles == "complex":
         result = mul(trace.to(x, "float32"), cos)
-    elif rope.pairs:
+    elif rope.code.pairs:
         half = divide(x.width, 2)
         result = _by_halves(x, split(cos, [half, half])[0], split(sin, [half, half])[0])
-    elif rope.halves:
+    elif rope.code.halves:
         result = _by_halves(x, cos, sin)
     else:
         result = add(mul(x, cos), mul(_rotate_half(x), sin))
-    return trace.to(result, given) if (rope.in_float32 or rope.angles) and not rope.repeats else result
+    return trace.to(result, given) if (rope.code.in_float32 or rope.code.angles) and not rope.code.repeats else result
 
 
 def _by_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Cached
-from tfcalc.core.number import Num, Pairs
+from tfcalc.core.number import Num, Pairs, minimum
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.attention import attend, rotary
@@ -126,8 +126,8 @@ class Attention(Module):
         if self.tempered:  # arXiv 2501.19399
             kind = q.dtype if self.tempered == "own" else self.tempered
             q = q.trace.to(mul(q, q.trace.new((q.shape[2], 1), kind, "temperatures")), q.dtype)
-        if ctx.cache is not None:
-            k, v = ctx.cache.update(k, v)
+        k, v = self.update_cache(k, v, ctx)
+        k, v = self.expand(k, v, ctx)
         made = merge_heads(self.attend(q, k, v, ctx), self.heads * self.value_dim)
         return made if gate is None else mul(made, self._opened(gate))
 
@@ -214,6 +214,23 @@ class Attention(Module):
         if ctx.run.recompute == "selective":
             return q.trace.checkpoint(attended, q, k, v)
         return attended(q, k, v)
+
+    def update_cache(self, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Append what is cached of new tokens (:meth:`cached`); return that of all tokens which attention reads.
+
+        Without a cache, where operations are only counted, it is as long: what :meth:`expand` does counts for them all.
+        """
+        if ctx.cache is not None:
+            return ctx.cache.update(k, v)
+        if not ctx.run.decoding or not self.cached(ctx):
+            return k, v
+        seen = self.sees(ctx).seen if self.mask is None else minimum(self.sees(ctx).seen, self.mask)
+        k, v = (x.trace.view(x, (*x.shape[:2], seen, x.width), None) for x in (k, v))
+        return k, v
+
+    def expand(self, k: Tensor, v: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Make the keys and values of all tokens of what is cached of them; most cache keys and values themselves."""
+        return k, v
 
     def pairs(self, ctx: Context) -> Pairs:
         """Which queries see which keys."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Cached
-from tfcalc.core.number import Num, minimum
+from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Context, Module
@@ -107,15 +107,14 @@ class LatentAttention(Attention):
             if self.scales == "queries":
                 q_passed, q_turned = scaled(q_passed), scaled(q_turned)
             q_turned, k_turned = self._turned(q_turned, k_turned, ctx)
-        if ctx.cache is not None:
-            latent, k_turned = ctx.cache.update(latent, k_turned)
+        latent, k_turned = self.update_cache(latent, k_turned, ctx)
         q = q if self.rope is None else cat([q_passed, q_turned])
         # whether matrices are absorbed is asked of what is counted alone; transformers expands
         if ctx.run.latent == "absorbed" and not x.trace.emits_kernels:
             ctx = self.choosing(x, read, ctx)
-            return self.output(self.merge(self._absorbed(q, up(latent), ctx), x, gate))
-        # a cache already has all latents; where none is, those of all tokens are expanded
-        k, v = self._expanded(up(latent if x.trace.emits_kernels else self._of_all(latent, ctx)), k_turned)
+            new = x.trace.view(latent, (b, 1, l, self.kv_rank), None)
+            return self.output(self.merge(self._absorbed(q, up(new), ctx), x, gate))
+        k, v = self._expanded(up(latent), k_turned)
         ctx = self.choosing(x, read, ctx)
         return self.output(self.merge(self.attend(q, k, v, ctx), x, gate))
 
@@ -150,13 +149,6 @@ class LatentAttention(Attention):
         both = transpose(reshape(both, b, s, self.heads, self.nope_dim + self.value_dim), 1, 2)
         k, v = split(both, [self.nope_dim, self.value_dim])
         return copied_into([k, expand(turned, b, self.heads, s, self.rope_dim)], both.dtype), v
-
-    def _of_all(self, latent: Tensor, ctx: Context) -> Tensor:
-        """Where operations are only counted, nothing is cached: those of earlier tokens beside the new ones."""
-        if not ctx.run.decoding:
-            return latent
-        seen = ctx.stream.seen if self.window is None else minimum(ctx.stream.seen, self.window)
-        return latent.trace.view(latent, (latent.shape[0], 1, seen, self.kv_rank), None)
 
     def _absorbed(self, q: Tensor, expanded: Tensor, ctx: Context) -> Tensor:
         """Each head attends to the latent vectors and the rotated key.

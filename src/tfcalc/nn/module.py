@@ -35,7 +35,7 @@ class Frozen:
     """Of each field its default, or ``...`` where it must be given."""
 
     def __init_subclass__(cls) -> None:
-        own = {name for name, of in cls.__annotations__.items() if not of.startswith("ClassVar")}
+        own = {name for name, of in cls.__annotations__.items() if "ClassVar" not in str(of)}
         inherited: dict[str, Any] = {}
         for base in reversed(cls.__bases__):
             inherited |= vars(base).get("fields_", {})

@@ -11,26 +11,20 @@ from tfcalc.ops.shapes import copied, expand, reshape, transpose
 from tfcalc.tape.tensor import Tensor
 
 
-class Rope(Frozen):
-    """``width`` numbers of each query and key are turned by angles that grow with the position.
+class RopeCode(Frozen):
+    """How a program rotates queries and keys, which decides on what is saved, not on what is counted.
 
-    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs. So many
-    tokens before all others stand nowhere, and are not turned (``behind``).
-
-    What follows decides on what is kept, not on what is counted. ``angles`` is the format of cos and sin (that of the
-    weights where it is empty); layers with a window have others than those without (``by_window``); each layer makes
-    its own, or puts them in another order first (``by_layer``); each sequence has its own (``by_sequence``); queries
-    and keys are turned ``in_float32``; heads that are turned whole are copied all the same (``copies``). GPT-J's code
-    copies cos and sin for queries and again for keys (``repeats``), turns them where a token's heads stand in a row,
-    and leaves them as wide as cos and sin. The two halves of a head are turned one by one, by angles half as wide
-    (``halves``), which may be the first half of theirs (``pairs``: numbers that stand beside each other are turned
-    together). With ``angles`` that are ``complex``, cos and sin are one number. Those that are turned may be the
-    ``last`` of each head, in fp32, by cos and sin that are made twice as wide each time.
-
-    Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
+    ``angles`` is the format of cos and sin (that of the weights where it is empty); layers with a window have others
+    than those without (``by_window``); each layer makes its own, or puts them in another order first (``by_layer``);
+    each sequence has its own (``by_sequence``); queries and keys are rotated ``in_float32``; heads that are rotated
+    whole are copied all the same (``copies``). GPT-J's code copies cos and sin for queries and again for keys
+    (``repeats``), rotates them where a token's heads stand in a row, and leaves them as wide as cos and sin. The two
+    halves of a head are rotated one by one, by angles half as wide (``halves``), which may be the first half of theirs
+    (``pairs``: numbers that stand beside each other are rotated together). With ``angles`` that are ``complex``, cos
+    and sin are one number. Those that are rotated may be the ``last`` of each head, in fp32, by cos and sin that are
+    made twice as wide each time.
     """
 
-    width: Num
     angles: str = ""
     by_window: bool = False
     by_layer: bool = False
@@ -40,9 +34,22 @@ class Rope(Frozen):
     repeats: bool = False
     halves: bool = False
     pairs: bool = False
+    last: bool = False
+
+
+class Rope(Frozen):
+    """``width`` numbers of each query and key are rotated by angles that grow with the position.
+
+    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs. So many
+    tokens before all others stand nowhere, and are not rotated (``behind``). ``code`` is how a program does it.
+
+    Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
+    """
+
+    width: Num
+    code: RopeCode = RopeCode()
     partial: bool = False
     behind: Num = 0
-    last: bool = False
 
 
 class Alibi(Frozen):

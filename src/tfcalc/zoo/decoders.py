@@ -1,4 +1,4 @@
-"""Plain decoders, as rows: a type that differs from its kin by a few options is ``kin`` of it.
+"""Plain decoders, as rows: a type that differs from another by a few options is a ``variant`` of it.
 
 A type with a part of its own, or with layers of several kinds, is a function in the file of its architecture.
 """
@@ -17,6 +17,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import PreNorm, Sandwich
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Frozen, Module
+from tfcalc.nn.positions import RopeCode
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import FUSED, LAYERS, LLAMA_NAMES, full_and_sliding, windows
 
@@ -30,7 +31,7 @@ class PlainDecoder(Frozen):
     config's flag that says so. ``maps`` and ``mlp_maps`` are names of projections. ``head_norms`` is the form of the
     norms of each head's query and key. ``head_width`` is that of a head, where there is no field ``head_dim``.
     ``mixer`` and ``rope`` are further fields of ``Attention``, or functions of the config that make them, and of
-    ``Rope``. Without a ``gate`` the network has two maps.
+    ``RopeCode``. Without a ``gate`` the network has two maps.
 
     ``dropout`` is the config's field of the share that is dropped of what sub-layers make. These may be multiplied by a
     number (``scaled_sublayers``), and so may be embeddings (``scaled_table``). ``windows`` are those of all layers, and
@@ -59,7 +60,7 @@ class PlainDecoder(Frozen):
     windows: Callable[[Config], Sequence[int | None]] | None = None
     masks: Callable[[Config], tuple[int | None, ...]] | None = None
 
-    def kin(
+    def variant(
         self,
         *model_types: str,
         heads: Mapping[str, Top] | None = None,
@@ -105,7 +106,7 @@ class PlainDecoder(Frozen):
         )
         assert made.rope is not None
         fields = {name: value(c) if callable(value) else value for name, value in self.mixer.items()}
-        return made.replace(rope=made.rope.replace(**self.rope), **fields)
+        return made.replace(rope=made.rope.replace(code=RopeCode(**self.rope)), **fields)
 
     def network(self, c: Config) -> Module:
         """Build the feed-forward network of a layer."""
@@ -164,26 +165,26 @@ def full(c: Config) -> tuple[None]:
 
 # --- Llama
 
-llama = PlainDecoder().kin("llama", bias="attention_bias", mlp_bias="mlp_bias", libraries=("torchtune",))
+llama = PlainDecoder().variant("llama", bias="attention_bias", mlp_bias="mlp_bias", libraries=("torchtune",))
 """Touvron et al. 2023 (arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU; biases only where a flag says so."""
 
-llama.kin("iquestcoder", "internlm3")
+llama.variant("iquestcoder", "internlm3")
 
-llama.kin("emu3_text_model", architecture="Emu3ForCausalLM", dropout="attention_dropout")
+llama.variant("emu3_text_model", architecture="Emu3ForCausalLM", dropout="attention_dropout")
 """Emu3 (arXiv 2409.18869): dropout behind each sub-layer (transformers' Emu3DecoderLayer)."""
 
-llama.kin("seed_oss", output_bias="attention_out_bias", dropout="residual_dropout")
+llama.variant("seed_oss", output_bias="attention_out_bias", dropout="residual_dropout")
 """Seed-OSS (transformers' SeedOssAttention): the output's bias has a flag of its own."""
 
-llama.kin(
+llama.variant(
     "ernie4_5", bias="use_bias", mlp_bias="use_bias", rope={"angles": "float32", "by_layer": True, "in_float32": True}
 )
 """ERNIE 4.5 (transformers' Ernie4_5Attention): one flag for all biases."""
 
-llama.kin("cwm", bias=False, windows=in_all_but_the_first_of_four, masks=full_and_sliding)
+llama.variant("cwm", bias=False, windows=in_all_but_the_first_of_four, masks=full_and_sliding)
 """Code World Model (arXiv 2510.02387): biases in the feed-forward network only, where a flag says so."""
 
-llama.kin(
+llama.variant(
     "hunyuan_v1_dense",
     mlp_bias=False,
     head_norms="rmsnorm",
@@ -192,10 +193,10 @@ llama.kin(
 )
 """Hunyuan dense (transformers' HunYuanDenseV1Attention): a norm of each head's query and key, once rotated."""
 
-granite = llama.kin("granite", heads=tops.CAUSAL_LM | tops.scaled_lm(), scaled_sublayers=True, scaled_table=True)
+granite = llama.variant("granite", heads=tops.CAUSAL_LM | tops.scaled_lm(), scaled_sublayers=True, scaled_table=True)
 """Granite 3 (IBM 2024): the embedding, sub-layers and logits are multiplied by a number each."""
 
-granite.kin(
+granite.variant(
     "granite_swa",
     heads=tops.CAUSAL_LM | tops.scaled_lm(),
     mixer={"sinks": decoders.sinks},
@@ -206,51 +207,55 @@ granite.kin(
 
 # --- Mistral, Phi-3, Qwen
 
-mistral = PlainDecoder().kin(
+mistral = PlainDecoder().variant(
     "mistral", heads=tops.CAUSAL_LM | QUESTIONS, libraries=("torchtune",), windows=in_all_layers
 )
 """Mistral 7B (arXiv 2310.06825): Llama with grouped heads, windows, and no flag for biases."""
 
-mistral.kin("ministral", masks=full_and_sliding)
+mistral.variant("ministral", masks=full_and_sliding)
 """Ministral (Mistral AI 2024): some layers may see everything."""
 
-mistral.kin("ministral3", heads=tops.CAUSAL_LM | QUESTIONS, mixer={"tempered": "own"})
+mistral.variant("ministral3", heads=tops.CAUSAL_LM | QUESTIONS, mixer={"tempered": "own"})
 """Ministral 3 (Mistral AI 2025): queries are multiplied by a number for each place."""
 
-phi3 = mistral.kin("phi3", maps=("qkv_proj", "o_proj"), mlp_maps=FUSED, rope={"copies": True}, dropout="resid_pdrop")
+phi3 = mistral.variant(
+    "phi3", maps=("qkv_proj", "o_proj"), mlp_maps=FUSED, rope={"copies": True}, dropout="resid_pdrop"
+)
 """Phi-3 (arXiv 2404.14219): fused projections; all layers see a window, where a config has one."""
 
-qwen2 = mistral.kin(
+qwen2 = mistral.variant(
     "qwen2", libraries=("torchtune",), bias=True, output_bias=False, windows=in_upper_layers, masks=full
 )
 """Qwen2 technical report (arXiv 2407.10671): biases on queries, keys and values, none on the output."""
 
-qwen2.kin("mimo", architecture="MiMoForCausalLM", like="qwen2")
+qwen2.variant("mimo", architecture="MiMoForCausalLM", like="qwen2")
 """MiMo-7B (arXiv 2505.07608). Its layers for multi-token prediction are not counted, as nothing runs them."""
 
-qwen2.kin(
+qwen2.variant(
     "qwen2_vl_text", "qwen2_5_vl_text", heads={"Model": tops.bare}, head_width=split_evenly, rope={"by_sequence": True}
 )
 """Text of Qwen2-VL: rotary positions in three dimensions, which depend on the sequence."""
 
-qwen3 = qwen2.kin("qwen3", bias="attention_bias", output_bias=None, head_norms="rmsnorm")
+qwen3 = qwen2.variant("qwen3", bias="attention_bias", output_bias=None, head_norms="rmsnorm")
 """Qwen3 technical report (arXiv 2505.09388): a norm of each head's query and key."""
 
-qwen3.kin("qwen3_vl_text", heads={"Model": tops.bare}, rope={"by_sequence": True})
+qwen3.variant("qwen3_vl_text", heads={"Model": tops.bare}, rope={"by_sequence": True})
 """Text of Qwen3-VL: rotary positions in three dimensions."""
 
 # --- no gate
 
-arcee = llama.kin("arcee", gate=False)
+arcee = llama.variant("arcee", gate=False)
 """Arcee AFM (transformers' ArceeMLP): no gate."""
 
-arcee.kin("apertus", head_norms="rmsnorm", mlp_bias=False, norm_names=("attention_layernorm", "feedforward_layernorm"))
+arcee.variant(
+    "apertus", head_norms="rmsnorm", mlp_bias=False, norm_names=("attention_layernorm", "feedforward_layernorm")
+)
 """Apertus (arXiv 2509.14233): an activation with two trained scalars, norms of each head."""
 
-jais2 = arcee.kin("jais2", norm="layernorm")
+jais2 = arcee.variant("jais2", norm="layernorm")
 """Jais 2 (transformers' Jais2DecoderLayer): LayerNorms with biases."""
 
-jais2.kin(
+jais2.variant(
     "nemotron",
     rope={"copies": True},
     norm_code="plus one",
@@ -260,7 +265,7 @@ jais2.kin(
 
 # --- GLM-4
 
-glm = llama.kin(
+glm = llama.variant(
     "glm",
     output_bias=False,
     rope={"by_layer": True, "copies": True},
@@ -270,7 +275,7 @@ glm = llama.kin(
 )
 """ChatGLM (arXiv 2406.12793): fused gate and input; no bias on the output, whatever the flag says."""
 
-glm4 = glm.kin(
+glm4 = glm.variant(
     "glm4",
     placement=Sandwich,
     norm_names=decoders.BOTH_SIDES,
@@ -278,7 +283,7 @@ glm4 = glm.kin(
 )
 """GLM-4-0414 (transformers' Glm4DecoderLayer): a norm after each sub-layer too."""
 
-glm4.kin(
+glm4.variant(
     "glm4v_text",
     heads={"Model": tops.bare},
     bias=True,
@@ -289,7 +294,7 @@ glm4.kin(
 
 # --- Gemma
 
-gemma = llama.kin("gemma", mlp_bias=False, norm_code="gemma", scaled_table=True)
+gemma = llama.variant("gemma", mlp_bias=False, norm_code="gemma", scaled_table=True)
 """Gemma (arXiv 2403.08295): Llama with GeGLU and a tied head; a norm's weight is the distance from 1."""
 
 
@@ -300,7 +305,7 @@ def capped(c: Config) -> bool:
 
 CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
-gemma2 = gemma.kin(
+gemma2 = gemma.variant(
     "gemma2",
     heads=CAPPED,
     mixer={"capped": capped},
@@ -312,10 +317,12 @@ gemma2 = gemma.kin(
 )
 """Gemma 2 (arXiv 2408.00118): four norms a layer; every other layer sees a window."""
 
-gemma2.kin("vaultgemma", heads=CAPPED, placement=PreNorm, norm_names=("input_layernorm", "pre_feedforward_layernorm"))
+gemma2.variant(
+    "vaultgemma", heads=CAPPED, placement=PreNorm, norm_names=("input_layernorm", "pre_feedforward_layernorm")
+)
 """VaultGemma (arXiv 2510.15001): Gemma 2 without the norms after the sub-layers."""
 
-gemma2.kin(
+gemma2.variant(
     "gemma3_text",
     architecture="Gemma3TextModel",
     heads=CAPPED,
@@ -329,7 +336,7 @@ gemma2.kin(
 
 # --- those that transformers lacks: their code lies beside their weights, and is never run here
 
-llama.kin(
+llama.variant(
     "baichuan",
     architecture="BaichuanForCausalLM",
     like="llama",
@@ -340,7 +347,7 @@ llama.kin(
 )
 """Baichuan 2 (arXiv 2309.10305): one matrix for queries, keys and values."""
 
-llama.kin(
+llama.variant(
     "internlm",
     architecture="InternLMForCausalLM",
     like="llama",
@@ -350,7 +357,7 @@ llama.kin(
 )
 """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
 
-llama.kin(
+llama.variant(
     "orion",
     architecture="OrionForCausalLM",
     like="llama",

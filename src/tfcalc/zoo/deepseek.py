@@ -7,7 +7,7 @@ from tfcalc.configs.family import family
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.printable import quoted
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.experts import dense_first, dense_or_sparse, mlp_types
@@ -23,7 +23,9 @@ def deepseek_v2(c: Config) -> Module:
         grouped = c.get("topk_method") == "group_limited_greedy"
         return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
 
-    mixer = latent_module(c).replace(rope=Rope(c.size("qk_rope_head_dim", least=0), "complex", in_float32=True))
+    mixer = latent_module(c).replace(
+        rope=Rope(c.size("qk_rope_head_dim", least=0), RopeCode("complex", in_float32=True))
+    )
     return dense_or_sparse(c, dense_first(c), mixer, mixed, bias=bias)
 
 

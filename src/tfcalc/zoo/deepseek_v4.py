@@ -16,7 +16,7 @@ from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Linear, Norm, Parameter, buffer, parameter
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded
@@ -254,7 +254,9 @@ def mlp_types(c: Config) -> list[str]:
 def rope(c: Config) -> Rope:
     """Of each head the last numbers are turned."""
     given = c.optional("qk_rope_head_dim")
-    return Rope(decoders.rotary_width(c, c.size("head_dim")) if given is None else given, halves=True, last=True)
+    return Rope(
+        decoders.rotary_width(c, c.size("head_dim")) if given is None else given, RopeCode(halves=True, last=True)
+    )
 
 
 def compressor(kind: str, c: Config, name: str, width: Num, of: type[Compressor], **more: Any) -> Compressor:

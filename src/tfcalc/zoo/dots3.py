@@ -18,7 +18,7 @@ from tfcalc.nn.latent import LatentAttention, LatentGate
 from tfcalc.nn.mixture import Experts, Mixture, Router
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.keeping import FP32
 from tfcalc.ops.shapes import contiguous, permute, reshape
@@ -180,7 +180,7 @@ def vision_attention(c: Config) -> PackedAttention:
     h, a, d, bias = c.size("hidden_size"), c.size("num_attention_heads"), head_width(c), c.flag("attention_bias")
     inward, outward = Linear("qkv", h, 3 * a * d, "QKV", bias), Linear("proj", a * d, h, "O", bias)
     norms = tuple(Norm(f"{of}_norm", "rmsnorm", d) for of in "qk")
-    rope, dropout = Rope(d, angles="float32", in_float32=True), bool(c.get("attention_dropout"))
+    rope, dropout = Rope(d, RopeCode(angles="float32", in_float32=True)), bool(c.get("attention_dropout"))
     return PackedAttention("attn", a, a, d, d, (inward,), norms, outward, rope=rope, dropout=dropout)
 
 
@@ -285,7 +285,7 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
     made = made.replace(
         key_norm=Norm("k_rope_only_layernorm", "rmsnorm", of.rope_dim),
         gate=LatentGate("g_proj", h, heads, "gate"),
-        rope=Rope(of.rope_dim, "float32" if kind == SPARSE else "", by_window=True, pairs=True),
+        rope=Rope(of.rope_dim, RopeCode("float32" if kind == SPARSE else "", by_window=True, pairs=True)),
         window=window(c) if kind == WINDOW else None,
         scales="latents",
         copies_latent=True,
@@ -293,7 +293,9 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
     if kind != SPARSE:
         return made
     chooser = index_module(c, of.size("q_lora_rank"), of.rope_dim)
-    chooser = chooser.replace(key_bits=FP32, rope=chooser.rope.replace(angles="float32", by_window=True, pairs=True))
+    chooser = chooser.replace(
+        key_bits=FP32, rope=chooser.rope.replace(code=RopeCode("float32", by_window=True, pairs=True))
+    )
     return made.as_type(SparseLatentAttention, indexer=chooser, always_masked=True)
 
 

@@ -21,7 +21,7 @@ from tfcalc.nn.heads import POOLED, TOKENS
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack, each_turn
 from tfcalc.ops.convolution import same_convolution
 from tfcalc.ops.elementwise import add, mul
@@ -321,6 +321,8 @@ def roformer(c: Config) -> Module:
     """Su et al. 2021 (arXiv 2104.09864): rotary positions; their sines are a parameter, though not trained."""
     e, d = width_of_words(c), c.quotient("hidden_size", "num_attention_heads")
     sines = AngleTable("embed_positions", c.size("max_position_embeddings"), d)
-    layers = encoders.stack(c, encoders.attention(c, rope=Rope(d, by_layer=True)), cross=encoders.cross_attention(c))
+    layers = encoders.stack(
+        c, encoders.attention(c, rope=Rope(d, RopeCode(by_layer=True))), cross=encoders.cross_attention(c)
+    )
     words = encoders.embeddings(c, encoders.token_types(c, width=e, indices=EVERY), width=e)
     return Encoder("roformer", words, to_hidden(c), Layers("encoder", (sines,), layers))

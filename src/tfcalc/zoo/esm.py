@@ -14,7 +14,7 @@ from tfcalc.nn.encoder import Layers, WithUnread
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Predictions
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.zoo.blocks import decoders, encoders
 from tfcalc.zoo.blocks.encoders import TASKS, Residues, dense_classes, lm, masked_upcast, predicted
 
@@ -38,7 +38,7 @@ def esm(c: Config) -> Module:
     """
     norms = ("attention.LayerNorm", "crossattention.LayerNorm", "LayerNorm")
     d, turns = c.quotient("hidden_size", "num_attention_heads"), placed(c) == "rotary"
-    mixer = encoders.attention(c, rope=Rope(d, in_float32=True) if turns else None)
+    mixer = encoders.attention(c, rope=Rope(d, RopeCode(in_float32=True)) if turns else None)
     ffn = encoders.network(c).replace(code="gelu_python")
     layers = encoders.stack(c, mixer, norms=norms, ffn=ffn, cross=encoders.cross_attention(c), of=PreNorm)
     pairs = c.size("num_hidden_layers") * c.size("num_attention_heads")

@@ -13,7 +13,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack, each_turn, turns_to_run
 from tfcalc.ops.elementwise import add, added_in_place, mul, pointwise, power, quotient, residual, scaled, shifted
 from tfcalc.ops.products import linear
@@ -267,7 +267,7 @@ def attention(c: Config, made: str, width: Num, groups: Num, *, full: bool, caus
         tuple(Linear(names[letter], h, sizes[letter], letter, bias) for letter in f"Q{made}"),
         tuple(Norm(name, "rmsnorm", width, CODE) for name in normed),
         Linear(LLAMA_NAMES[-1], a * width, h, "O", bias),
-        rope=Rope(width, by_window=True),
+        rope=Rope(width, RopeCode(by_window=True)),
         window=None if full else window(c),
         causal=causal,
         dropout=bool(c.get("attention_dropout")),

@@ -20,7 +20,7 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack, around
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import activation, add, added_in_place, filled, mul, pointwise, residual, scaled, shifted
@@ -438,7 +438,7 @@ def vision_attention(c: Config) -> NormedAttention:
         tuple(inward),
         tuple(_norms(("q_norm", "k_norm"), d)),
         outward,
-        rope=Rope(d, by_sequence=True, copies=True),
+        rope=Rope(d, RopeCode(by_sequence=True, copies=True)),
         causal=False,
         dropout=bool(c.get("attention_dropout")),
         value_norm=value_norm,

@@ -22,7 +22,7 @@ from tfcalc.nn.heads import Summary, WithSummary
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.printable import quoted
 from tfcalc.zoo.blocks import layers
 from tfcalc.zoo.blocks.gpt import GPT_TOPS, inner, normed, split_attention
@@ -157,7 +157,7 @@ def local_windows(c: Config) -> list[int | None]:
 
 def one_norm(c: Config, *names: str, angles: str = "") -> Decoder:
     """Attention and feed-forward read the same norm and run side by side; attention has no biases."""
-    rope = Rope(rotated(c), angles=angles, repeats=True)
+    rope = Rope(rotated(c), RopeCode(angles=angles, repeats=True))
     mixer = split_attention(c, "attn", names, bias=False, rope=rope, eager=EagerCode("float32", "own"))
     mlp = network(c, "mlp", ("fc_in", "fc_out"), inner(c), c.word("activation_function"))
     layer = Parallel("h", (mixer, mlp), (normed(c, "ln_1"),), bool(c.get("resid_pdrop")))

@@ -10,7 +10,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.zoo.blocks import native_resolution, vision_tower
 from tfcalc.zoo.blocks.layers import multi_head, stack
 from tfcalc.zoo.blocks.native_resolution import Merger, PackedAttention, PackedTower, PatchRows, Resampled
@@ -46,7 +46,7 @@ def kimi_k25_vision(c: Config) -> Module:
     """MoonViT-3D (Kimi K2.5, arXiv 2602.02276): a table of positions of an image, fixed ones of its time."""
     h, a, patch = c.size("hidden_size"), c.size("num_attention_heads"), c.size("patch_size")
     d, count = c.quotient("hidden_size", "num_attention_heads"), patches(c)
-    rope = Rope(d, angles="float32", in_float32=True)
+    rope = Rope(d, RopeCode(angles="float32", in_float32=True))
     mixer = multi_head(PackedAttention, "attn", VISION_NAMES, h, a, d, bias=True, rope=rope)
     layer = native_resolution.layer(h, mixer, native_resolution.network(c, FC)).replace(name="layers")
     return PackedTower(

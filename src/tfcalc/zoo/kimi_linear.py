@@ -14,7 +14,7 @@ from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.latent import LatentGate
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import activation, mul, pointwise
 from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.linear_attention import delta_rule
@@ -199,7 +199,7 @@ def bailing_hybrid(c: Config) -> Module:
     width = c.size(first(c, "linear_head_dim", "head_dim"))
     kernel = c.size(first(c, "linear_conv_kernel_dim", "short_conv_kernel_size"))
     kinds = mixer_types(c, lambda place: LINEAR if (place + 1) % group else FULL)
-    full = latent_module(c, low_rank=False).replace(rope=Rope(c.size("qk_rope_head_dim"), pairs=True))
+    full = latent_module(c, low_rank=False).replace(rope=Rope(c.size("qk_rope_head_dim"), RopeCode(pairs=True)))
     return layers(
         c,
         kinds,

@@ -12,7 +12,7 @@ from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Mixture, Replicated, Router
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
@@ -219,7 +219,7 @@ def longcat_flash(c: Config) -> Module:
     given, (first, up, *others) = c.optional("qk_head_dim"), mixer.inward
     up = up if given is None else up.replace(fan_out=mixer.heads * given)
     mixer = mixer.replace(
-        inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), pairs=True)
+        inward=(first, up, *others), scales="queries", rope=Rope(c.size("qk_rope_head_dim"), RopeCode(pairs=True))
     )
     before, between = (tuple(Norm(f"{name}{place}", "rmsnorm", h) for place in twice) for name in decoders.PRE_NORM)
     layer = ShortcutLayer(

@@ -12,7 +12,7 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import scaled
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
@@ -128,5 +128,5 @@ def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
 def laguna_rope(c: Config, d: Num, window: int | None) -> Rope:
     """Layers that see everything turn half of each head, where the config does not say otherwise."""
     if window is None and not c.get("rope_parameters"):
-        return Rope(number.scaled(d, 0.5), by_window=True, copies=True, partial=True)
+        return Rope(number.scaled(d, 0.5), RopeCode(by_window=True, copies=True), partial=True)
     return decoders.rope(c, d, FULL if window is None else SLIDING, by_window=True, copies=True)

@@ -17,7 +17,7 @@ from tfcalc.nn.heads import FIRST, TOKENS, Classifier, Transform, WithTransform
 from tfcalc.nn.layers import PostNorm, PreNorm
 from tfcalc.nn.model import Decoder, NarrowPredictions, Predictions
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack
 from tfcalc.zoo.blocks import decoders, encoders
 from tfcalc.zoo.blocks.layers import (
@@ -114,7 +114,8 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
 def rope(c: Config, *, by_sequence: bool = False) -> Rope:
     """Heads are turned whole, in fp32, layers with a window by other angles."""
     return Rope(
-        c.quotient("hidden_size", "num_attention_heads"), by_window=True, by_sequence=by_sequence, in_float32=True
+        c.quotient("hidden_size", "num_attention_heads"),
+        RopeCode(by_window=True, by_sequence=by_sequence, in_float32=True),
     )
 
 

@@ -18,7 +18,7 @@ from tfcalc.nn.encoder_decoder import EncoderDecoder, EncoderOnly, EncoderStack
 from tfcalc.nn.layers import Sandwich
 from tfcalc.nn.model import Decoder, ModelWithHead, Predictions
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.keeping import by_token
 from tfcalc.ops.select import put_in_place
@@ -279,7 +279,7 @@ def marked(c: Config, whole: Config, name: str, of: type[Marked], attention: typ
     def one(window: int | None) -> Module:
         made = mixer(c, whole, "self_attn", attention, **more)
         always = bool(window) or made.causal
-        made = made.replace(norms=norms, window=window, rope=Rope(d, by_window=True), capped=False)
+        made = made.replace(norms=norms, window=window, rope=Rope(d, RopeCode(by_window=True)), capped=False)
         return layer(c, whole, made.replace(always_masked=always))
 
     layers = one_module_per_kind(one, windows(c, lambda place: (place + 1) % 6 != 0))

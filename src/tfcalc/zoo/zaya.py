@@ -16,7 +16,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Experts, Routing
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual, scaled
 from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.rows import row_norm, softmax
@@ -237,7 +237,7 @@ def attention(c: Config, window: int | None) -> ConvolvedKeys:
         tuple(Linear(f"qkv_proj.{name}", h, width, letter, bias) for name, (width, letter) in maps.items()),
         (),
         Linear("o_proj", a * d, h, "O", bias),
-        rope=Rope(floor_div(d, 2), by_window=True, partial=True),
+        rope=Rope(floor_div(d, 2), RopeCode(by_window=True), partial=True),
         window=window,
         dropout=bool(c.get("attention_dropout")),
         delayed=Linear("qkv_proj.v_proj_delayed", h, half, "V'", bias),

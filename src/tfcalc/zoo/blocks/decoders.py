@@ -14,7 +14,7 @@ from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.zoo.blocks import layers
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, Kind, multi_head, network, one_module_per_kind, stack
 
@@ -121,7 +121,7 @@ def rope(c: Config, width: Num | None = None, kind: str = "", **code: Any) -> Ro
     """
     width = head_dim(c) if width is None else width
     turned = rotary_width(c, width, kind)
-    return Rope(turned, partial=turned is not width, **code)
+    return Rope(turned, RopeCode(**code), partial=turned is not width)
 
 
 def gated(

@@ -12,7 +12,7 @@ from tfcalc.nn.latent import LatentAttention, sigmoid
 from tfcalc.nn.latent import LatentAttention as LatentModule
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
 from tfcalc.ops.keeping import INDEX, by_token
 from tfcalc.ops.products import matmul
@@ -156,7 +156,9 @@ def latent_of(c: Config, a: Num, q_rank: Num | None, rank: Num, key: tuple[Num, 
     maps.append(Linear("kv_b_proj", rank, a * (nope + d_v), "UKV"))
     output = Linear("o_proj", a * d_v, h, "O", bias)
     made = LatentModule("self_attn", a, a, nope + rope, d_v, tuple(maps), norms, output, kv_rank=rank, nope_dim=nope)
-    return made.replace(rope=Rope(rope, pairs=bool(c.get("rope_interleave"))), dropout=bool(c.get("attention_dropout")))
+    return made.replace(
+        rope=Rope(rope, RopeCode(pairs=bool(c.get("rope_interleave")))), dropout=bool(c.get("attention_dropout"))
+    )
 
 
 def shared_and_routed(c: Config, *, bias: bool = False, corrected: bool = True, **routing: Any) -> Mixture:
@@ -171,7 +173,7 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
     """Latent attention to chosen keys; what ``chooses`` reads the query's latent vector, so there must be one."""
     c.size("q_lora_rank")
     made = latent_module(c)
-    rope = Rope(c.size("qk_rope_head_dim", least=0), pairs=True)
+    rope = Rope(c.size("qk_rope_head_dim", least=0), RopeCode(pairs=True))
     chooser = index_module(c) if chooses else None
     return made.as_type(SparseLatentAttention, indexer=chooser, always_masked=True, rope=rope)
 

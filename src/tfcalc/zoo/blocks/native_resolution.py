@@ -14,7 +14,7 @@ from tfcalc.nn.basic import Linear, Norm, PositionVectors
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.positions import Rope
+from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add
 from tfcalc.ops.patches import bag, gathered, patches, sampled
@@ -238,7 +238,7 @@ def attention(
     """Queries, keys and values by one matrix; angles in fp32 for all that is turned."""
     h, a, d = c.size(width), c.size("num_heads"), c.quotient(width, "num_heads")
     made = multi_head(PackedAttention, "attn", FUSED, h, a, d, bias=bias, output_bias=output_bias)
-    return made.replace(rope=Rope(d, angles="float32", in_float32=True), pieces=pieces)
+    return made.replace(rope=Rope(d, RopeCode(angles="float32", in_float32=True)), pieces=pieces)
 
 
 def network(c: Config, names: tuple[str, str], *, width: str = "hidden_size", inner: Num | None = None) -> FeedForward:
