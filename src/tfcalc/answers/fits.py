@@ -11,7 +11,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
-from tfcalc.answers.memory import Memory, memory_of
+from tfcalc.answers.memory import memory_of
+from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.memory_table import card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
@@ -438,7 +439,7 @@ def fits(
     )
     if breakdown:
         assert found.whole  # all that is asked next comes out of what finds it
-    assert found.judge is not None
+    assert isinstance(found.judge, Fit)
     return found.judge
 
 

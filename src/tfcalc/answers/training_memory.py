@@ -10,8 +10,8 @@ from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.answers.conventions_text import recomputed
-from tfcalc.answers.memory import PARTS, Memory, Term, memory_breakdown
-from tfcalc.answers.memory_table import of_text_alone, of_training, training_summary
+from tfcalc.answers.memory_base import PARTS, Memory, Term, memory_breakdown
+from tfcalc.answers.memory_table import card_assumptions, card_lines, of_text_alone, of_training, training_summary
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
@@ -22,6 +22,7 @@ from tfcalc.number_formats import NUMBERS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
+from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in
@@ -35,9 +36,65 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.plans import Training
-    from tfcalc.report.sheet import Sheet
     from tfcalc.training.card import OnCard
     from tfcalc.workload import Workload
+
+
+KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes", "temporary_bytes")
+HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
+MARKS = "█▓▒≡░"
+"""What each of them is drawn with."""
+APART = ("--timeline", "--formulas", "--gpu")
+"""What it does not go with."""
+WIDE = 30
+"""Characters of the peak."""
+
+
+def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
+    """A row for each phase, with its memory as a stacked bar; everything else is as in the ``sheet`` of the terms."""
+    phases, on_card = memory.timeline, memory.on_card
+    footer = memory.footer.counting(CONTEXT, FRAGMENTS) if on_card else memory.footer
+    shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in phases)]
+    marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
+    return sheet._replace(
+        columns=[
+            Column("phase", numeric=False),
+            Column("memory"),
+            Column("over the step", numeric=False, spare=1),
+            *(Column(HEADINGS[place], spare=2) for place in shown),
+        ],
+        rows=[
+            [
+                NAMES.get(phase.phase, phase.phase),
+                Bytes(phase.peak_bytes),
+                _bar([getattr(phase, key) for key in KEYS], memory.answer),
+                *(Bytes(getattr(phase, KEYS[place])) for place in shown),
+            ]
+            for phase in phases
+        ],
+        notes=[
+            f"{marks}; states: weights, optimizer, buffers",
+            *(card_lines(on_card, memory.by.units) if on_card else ()),
+            *memory.notes[1:],
+        ],
+        not_counted=footer.not_counted,
+        assumptions=(*footer.assumptions, *(card_assumptions() if on_card else ())),
+        see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
+        legend={},
+        depths=(),
+        paths=(),
+        detailed=None,
+    )
+
+
+NAMES = {"step": "optimizer step"}
+
+
+def _bar(sizes: list[int], peak: int) -> str:
+    """One mark for each thirtieth of the peak, each kind as long as its sum with those before it ends."""
+    ends = [round(WIDE * sum(sizes[: place + 1]) / peak) for place in range(len(sizes))]
+    return "".join(mark * (end - begin) for mark, begin, end in zip(MARKS, [0, *ends], ends, strict=False))
+
 
 PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
 PURE = ("bf16", "fp16")
@@ -381,8 +438,6 @@ class TrainingMemory(Memory, in_order=True):
         """The terms at the peak; the phases; or the verdict."""
         if not self.over_time:
             return super().sheet()
-        from tfcalc.answers.timeline import timeline_sheet
-
         return timeline_sheet(self, super().sheet())
 
 

@@ -16,12 +16,10 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:
-    from tfcalc.nn.attention import Attention
-    from tfcalc.nn.basic import Norm
-    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
-    from tfcalc.nn.model import ModelWithHead
-    from tfcalc.nn.positions import RelativeBias
     from tfcalc.tape.tensor import Trace
+
+Attention = Norm = RelativeBias = Router = Routing = Experts = Networks = ModelWithHead = Any
+"""Modules that a :class:`Backend` runs, and what they make: their files stand above this one, so any is taken here."""
 
 
 Made = TypeVar("Made")
