@@ -33,9 +33,11 @@ from tfcalc.core.measure import (
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run, legend
+from tfcalc.model import default_run, legend, remembering
+from tfcalc.plans import Serving, Training
 from tfcalc.report import Entry, Footer, exact
 from tfcalc.report.opening import found, total
+from tfcalc.serving.weights import hold
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Cost
@@ -167,7 +169,6 @@ class InFormat(AtRest):
     @cached_property
     def recipe(self) -> WeightStorage:
         """How the weights are stored."""
-        from tfcalc.plans import Serving
         from tfcalc.serving.memory import weight_recipe
 
         return weight_recipe(self.model_, Serving(weights=self.name))
@@ -175,9 +176,7 @@ class InFormat(AtRest):
     @cached_property
     def _stored(self) -> tuple[Component, Component]:
         """Weights and buffers, as trees of tensors."""
-        from tfcalc.model import remembering
         from tfcalc.serving.memory import buffers_of, tree_for
-        from tfcalc.serving.weights import hold
 
         model, run = self.model_, self.question.run
         tree = remembering(model).tree(remembering(run))
@@ -313,7 +312,6 @@ def memory_of(
     check_plans(training, serving)
     if training is not None or (workload is not None and workload.training):
         from tfcalc.answers.training_memory import TrainingMemory
-        from tfcalc.plans import Training
 
         if serving is not None:
             raise UsageError("training and serving cannot be combined", "choose one")

@@ -24,7 +24,9 @@ from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
 from tfcalc.report.declared import HEAD, Answer, Key, Record, integer, number, optional, record, shared, text
 from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.opened import number as number_at
 from tfcalc.report.opening import found, given, ratio
+from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
 from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, serving_context, weights_bytes
@@ -100,9 +102,6 @@ class CommandOpened(NamedTuple):
 
     def opened(self, prefix: str, _: tuple[str, ...]) -> Derivation:
         """The command that opens it."""
-        from tfcalc.report.opened import number as number_at
-        from tfcalc.report.paths import reach
-
         overview = self.overview
         keys = prefix.split(".")[1:]
         value = number_at(keys, reach(overview.entries(), keys))

@@ -19,6 +19,7 @@ from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
+from tfcalc.plans import training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
@@ -562,8 +563,6 @@ def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
 
 def _preset(name: str) -> Iterator[str]:
     """What a preset stands for, from where, and what of it is not modelled."""
-    from tfcalc.plans import training_preset  # few ask for one
-
     found = training_preset(name)
     yield f"preset {name} stands for {found.flags}, where nothing else was given"
     yield f"source of the preset: {found.source} at {found.revision}"

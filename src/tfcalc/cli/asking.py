@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.budgets import metric
+from tfcalc.catalog import from_config, preset
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
@@ -14,6 +15,7 @@ from tfcalc.cli.values import read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer as DeclaredAnswer
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import BudgetFile
@@ -79,9 +81,6 @@ class Asker:
         return self._models[key][1]
 
     def _built(self, source: Source, read_as: str) -> Transformer | HFModel:
-        from tfcalc.catalog import from_config, preset
-        from tfcalc.zoo.transformer import Transformer
-
         if source.fields is None:
             named = source.entry.preset
             return preset(named).model(treat_as=read_as) if named else Transformer()

@@ -16,7 +16,7 @@ from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding
 from tfcalc.plans import TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
-from tfcalc.tape.allocations import AllocationRecorder, Noted
+from tfcalc.tape.allocations import AllocationRecorder, Noted, repeated
 from tfcalc.tape.memory_tracker import LeafNode, MemoryTracker
 from tfcalc.tape.moments import Moments, SizedTracker
 from tfcalc.tape.tape import Stepped
@@ -311,7 +311,6 @@ class Peaks:
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
-        from tfcalc.tape.allocations import repeated
         from tfcalc.training.allocator import (
             AllocatorSettings,  # a simulation that few answers show
             reserved,

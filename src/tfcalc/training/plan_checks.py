@@ -11,7 +11,7 @@ from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
-from tfcalc.serving.weight_formats import PLAIN, format_named
+from tfcalc.serving.weight_formats import PLAIN, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
@@ -105,7 +105,6 @@ def units(tree: Component, plan: Training) -> Units | None:
     placement = placement_of(plan)
     if not placement.by_units:
         return None
-    from tfcalc.serving.weight_formats import single
     from tfcalc.training.fsdp import units_of  # of those that ask for it
 
     base = single(plan.base_weights) if plan.base_weights else None

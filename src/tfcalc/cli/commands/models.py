@@ -11,12 +11,14 @@ from tfcalc.catalog import alike, listed, spelled
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.configs.family import wanted
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report import SCHEMA_VERSION
 from tfcalc.report.opening import OfTable, Opener, Way, count, given
 from tfcalc.report.paths import Step
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
+from tfcalc.training.measured import trainable
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answer
@@ -198,14 +200,11 @@ def _models(family: str | None, word: str, *, with_sources: bool) -> Models:
 
 
 def _trainable() -> Trainable:
-    from tfcalc.training.measured import trainable
-
     return Trainable(trainable())
 
 
 def _supported() -> Supported:
     from tfcalc.configs.config import model_types
-    from tfcalc.configs.family import wanted
 
     known = model_types()
     return Supported(known, [name for name in wanted() if name not in known])
