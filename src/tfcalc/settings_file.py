@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import BadFile, UsageError
-from tfcalc.files import content
-from tfcalc.plain_data import check_plain
+from tfcalc.files import check_plain, content
 
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"

@@ -183,7 +183,7 @@ def _in_words(model: Model, workload: Workload, plan: Training) -> tuple[str, ..
 
     Raises UsageError for what has no effect on it.
     """
-    from tfcalc.answers.memory_table import called, of_training
+    from tfcalc.answers.memory_base import called, of_training
 
     try:
         report = memory(model, workload, training=plan)

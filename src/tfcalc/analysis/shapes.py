@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from tfcalc.analysis.common import check_arguments
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.common import check_arguments, refuse_idle_in_flops
 from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
@@ -16,7 +15,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
 from tfcalc.model import Model, asked_run, legend, remembering
-from tfcalc.nn.counted import counted_by
+from tfcalc.nn.module import counted_by
 from tfcalc.report.shapes import Axes, Made, MatrixProduct, Shapes
 from tfcalc.tape.shaping import Multiplied, Result, Shaping
 from tfcalc.tape.tensor import Group, Shape

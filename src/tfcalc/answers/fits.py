@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
-from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.memory_table import card_assumptions, card_line
+from tfcalc.answers.memory_base import Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving, Training
     from tfcalc.serving.memory import Served
     from tfcalc.serving.paging import PagedCache
-    from tfcalc.training.card import OnCard
+    from tfcalc.training.measured import OnCard
     from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 

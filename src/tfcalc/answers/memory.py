@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.common import Subject, check_arguments, check_plans, subject
-from tfcalc.analysis.effects import refuse_idle
+from tfcalc.analysis.common import Subject, check_arguments, check_plans, refuse_idle, subject
 from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.answers.conventions_text import NOT_COUNTED, as_json, as_text
 from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
+    called,
     memory_breakdown,
 )
-from tfcalc.answers.memory_table import called
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component
 from tfcalc.core.measure import (

@@ -12,7 +12,7 @@ from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import Fold, of_answer
 from tfcalc.analysis.numbers import Unknown, known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
-from tfcalc.answers.memory_table import of_text_alone
+from tfcalc.answers.memory_base import of_text_alone
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
@@ -30,7 +30,7 @@ from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
 from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, serving_context, weights_bytes
-from tfcalc.training.card import bands
+from tfcalc.training.measured import bands
 from tfcalc.training.peaks import Peaks
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
-from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
+from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.answers.conventions_text import recomputed
-from tfcalc.answers.memory_base import PARTS, Memory, Term, memory_breakdown
-from tfcalc.answers.memory_table import card_assumptions, card_lines, of_text_alone, of_training, training_summary
+from tfcalc.answers.memory_base import (
+    PARTS,
+    Memory,
+    Term,
+    card_assumptions,
+    card_lines,
+    memory_breakdown,
+    of_text_alone,
+    of_training,
+    training_summary,
+)
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
@@ -25,10 +34,9 @@ from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, t
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
-from tfcalc.training.peaks import Peaks
+from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
-from tfcalc.training.step_breakdown import training_numbers, training_step
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.plans import Training
-    from tfcalc.training.card import OnCard
+    from tfcalc.training.measured import OnCard
     from tfcalc.workload import Workload
 
 

@@ -10,8 +10,7 @@ from tfcalc.catalog import from_config, preset
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
-from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed
-from tfcalc.cli.values import read, readable
+from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed, read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer as DeclaredAnswer

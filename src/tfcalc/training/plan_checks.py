@@ -16,9 +16,8 @@ from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.parameters import packed
 from tfcalc.training.precisions import Precision, precision
-from tfcalc.training.sharding import Placement
+from tfcalc.training.sharding import Placement, packed
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

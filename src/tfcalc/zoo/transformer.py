@@ -122,7 +122,7 @@ class Transformer(Described):
         if textbook.has(self):
             found: Component = textbook.tree(self, workload)
             return found
-        from tfcalc.nn.counted import counted
+        from tfcalc.nn.module import counted
 
         return counted(self.module(), workload)
 
