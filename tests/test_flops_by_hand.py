@@ -10,8 +10,7 @@ from tfcalc import Conventions, Transformer, Workload, flops, load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import elementwise_flops, matmul_backward_flops, matmul_flops
 from tfcalc.core.recomputation import as_run
-from tfcalc.nn.counted import counted_on
-from tfcalc.nn.module import Context
+from tfcalc.nn.module import Context, counted_on
 from tfcalc.zoo.blocks.sound import Convolution
 
 GEMMA = {

@@ -36,9 +36,9 @@ ROOMS = [
     ("expressions",),
     ("core", "units", "hardware"),
     ("number_formats", "settings_file", "toml_lines"),
-    ("plain_data",),
+    ("files",),
     ("errors",),
-    ("printable", "files"),
+    ("printable",),
 ]
 """Each may import from its own row and from those below it."""
 

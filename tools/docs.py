@@ -41,8 +41,7 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.model import with_symbols
 from tfcalc.report import polynomial
 from tfcalc.workload import Workload
-from tfcalc.zoo.transformer import POSITIONS, TABLES, Transformer
-from tfcalc.zoo.transformer_check import FOR_DISTANCES
+from tfcalc.zoo.transformer import FOR_DISTANCES, POSITIONS, TABLES, Transformer
 from tools.docs_accuracy import TABLES as TABLES_OF_ACCURACY
 from tools.docs_answers import answers
 from tools.docs_budgets import TABLES_OF_BUDGETS

@@ -11,8 +11,8 @@ from tfcalc.core.traced import formula_of, traced
 from tfcalc.serving.caches import FORMATS
 from tfcalc.serving.weight_formats import PLAIN, QUANTIZED
 from tfcalc.training.optimizers import OPTIMIZERS
-from tfcalc.training.parameters import Weight
 from tfcalc.training.precisions import PRECISIONS
+from tfcalc.training.sharding import Weight
 
 SIDE = 4096
 """Of the square matrix by which bits per weight are stated."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import Unavailable, UnknownModel
 from tfcalc.printable import quoted
+from tfcalc.reader import CONFIG, BadConfig, is_place, parse, read
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
@@ -351,7 +352,6 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
 def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
     """Return the fields of a model's config.json, even of an unsupported family. Raises as :func:`load`."""
     from tfcalc.hub import fetch, is_id
-    from tfcalc.reader import is_place, read
 
     if _preset_of(name) and (config := preset(name).config):
         return config
@@ -400,8 +400,6 @@ def is_known(name: str) -> bool:
 
 def is_path(name: str) -> bool:
     """Return whether ``name`` is a file or a folder, possibly at a git revision, rather than a model's name."""
-    from tfcalc.reader import is_place
-
     return is_place(name) or revision(name) is not None
 
 
@@ -415,7 +413,6 @@ def revision(name: str) -> tuple[str, str] | None:
 
 def _at_revision(ref: str, path: str) -> dict[str, object]:
     """Read the config.json at a git revision: a file, or that of a folder."""
-    from tfcalc.reader import CONFIG, BadConfig, parse
     from tfcalc.revisions import content, is_folder, renamed
 
     here = Path()
@@ -432,8 +429,6 @@ def _at_revision(ref: str, path: str) -> dict[str, object]:
 
 def _preset_of(name: str) -> str | None:
     """Return the name of the preset that ``name`` means; None if there is none."""
-    from tfcalc.reader import is_place
-
     if not 0 < len(name) <= LONGEST or not name.isascii() or any(mark in name for mark in "\\\0"):
         return None
     own = spelled(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar, data
 
 from tfcalc.core.number import Num
 from tfcalc.core.traced import Traced
-from tfcalc.errors import InvalidModel
+from tfcalc.errors import InvalidModel, is_one_of, nearest
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -216,8 +216,6 @@ def check_sizes(described: Described) -> None:
 
     Raises InvalidModel with the field, the value, and the remedy.
     """
-    from tfcalc.errors import is_one_of, nearest
-
     for item in fields(described):
         value, known = getattr(described, item.name), facet(item)
         if isinstance(known, Dimension):

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tfcalc.errors import InvalidModel, TfcalcError
-from tfcalc.files import content
-from tfcalc.plain_data import Ambiguous, check_plain, whole_number
+from tfcalc.files import Ambiguous, check_plain, content, whole_number
 
 LARGEST = 4 << 20
 """Largest config.json, in bytes; published ones have a few thousand."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc.errors import BadFile, UsageError
-from tfcalc.files import content
+from tfcalc.files import check_plain, content
 
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"
@@ -115,8 +115,6 @@ def table_of(text: str, path: str) -> dict[str, object] | None:
     if len(text.encode(errors="surrogatepass")) > LARGEST_FILE:
         raise BadFile(f"{path} is larger than 1 MiB", "a settings file is a few lines")
     import tomllib
-
-    from tfcalc.plain_data import check_plain
 
     names = section(path)
     try:

@@ -8,12 +8,12 @@ from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
 from tfcalc.answers.fits import Fit
-from tfcalc.answers.memory_table import card_line, card_lines
+from tfcalc.answers.memory_base import card_line, card_lines
 from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.hardware import CONTEXT
 from tfcalc.search.gpus import common
 from tfcalc.training.allocator import Reserved
-from tfcalc.training.card import Figure, OnCard, allocatable, bands, on_card
+from tfcalc.training.measured import Figure, OnCard, allocatable, bands, on_card
 from tfcalc.training.peaks import Peaks
 
 GIB = 2**30

@@ -103,7 +103,7 @@ def test_what_is_not_read_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     step: dict[str, Any] = {"workload": Workload(seq_len=64), "training": Training()}
     found = tfcalc.memory(model, **step).totals
     monkeypatch.setattr("tfcalc.answers.training_memory.training_step", refused("formulas"))
-    monkeypatch.setattr("tfcalc.training.step_breakdown.kept", refused("what is saved"))
+    monkeypatch.setattr("tfcalc.training.peaks.kept", refused("what is saved"))
     assert memory_of(model, **step).entries()["peak_bytes"] == found["peak_bytes"]
     monkeypatch.setattr("tfcalc.training.peaks.step", refused("a step"))
     assert memory_of(model, **step).entries()["optimizer_bytes"] == found["optimizer_bytes"]

@@ -14,8 +14,7 @@ from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
 from tfcalc.core.traced import value_of
 from tfcalc.model import values
 from tfcalc.plans import Training
-from tfcalc.training.peaks import training_peak
-from tfcalc.training.step_breakdown import training_step
+from tfcalc.training.peaks import training_peak, training_step
 
 PRECISIONS = {"fp32": "fp32", "bf16 (pure)": "bf16", "fp32 weights, CUDA bf16 autocast": "bf16-mixed"}
 OPTIMIZERS = {"adamw_fused": "adamw-fused", "adamw_forloop": "adamw-forloop", "sgd_mom": "momentum"}

@@ -313,7 +313,6 @@ def test_a_file_is_looked_at_again_once_it_is_open(tmp_path: Path, monkeypatch: 
 OWN = {"schemas/__init__.py", "catalog.py", "configs/config.py", "configs/family.py", "hardware.py"}
 OWN |= {
     "training/measured.py",
-    "training/card.py",
     "plans.py",
     "analysis/why/given.py",
 }

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Quick
 from tfcalc import InvalidModel, Training, UsageError, Workload, explain, flops, formula, load, shapes
-from tfcalc.analysis.effects import OF_FLOPS
+from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.options import DTYPE, RUN
 

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from tfcalc import Transformer, Workload
 from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import KERNELS, PAIRS, PHASES
-from tfcalc.zoo.transformer import FINAL_NORMS, INSIDE_ATTENTION, KINDS, OUTPUT_HEADS, PATTERNS, POSITIONS, TABLES
-from tfcalc.zoo.transformer_check import FOR_DISTANCES
+from tfcalc.zoo.transformer import (
+    FINAL_NORMS,
+    FOR_DISTANCES,
+    INSIDE_ATTENTION,
+    KINDS,
+    OUTPUT_HEADS,
+    PATTERNS,
+    POSITIONS,
+    TABLES,
+)
 
 
 def sizes(largest: int = 64) -> st.SearchStrategy[int]:

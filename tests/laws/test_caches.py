@@ -16,10 +16,9 @@ from tfcalc.core.number import Num, minimum
 from tfcalc.errors import TfcalcError
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.counted import counted_on
-from tfcalc.nn.module import Context
-from tfcalc.ops.keeping import by_token
+from tfcalc.nn.module import Context, counted_on
 from tfcalc.ops.shapes import reshape, split, transpose
+from tfcalc.ops.work import by_token
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Call, Tensor
 

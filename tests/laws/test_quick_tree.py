@@ -11,7 +11,7 @@ import pytest
 from tfcalc import Transformer, Workload
 from tfcalc.core.component import Component
 from tfcalc.model import with_symbols
-from tfcalc.nn.counted import counted
+from tfcalc.nn.module import counted
 from tfcalc.zoo import textbook
 
 TABLES = (

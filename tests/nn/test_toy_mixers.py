@@ -21,10 +21,10 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.loops import State, loop
 from tfcalc.ops.products import matmul
 from tfcalc.ops.shapes import merge_heads, reshape, select, stack, transpose, unsqueeze
+from tfcalc.ops.work import FP32, STATE, by_sequence
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor
 from tfcalc.workload import EITHER

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
-from tfcalc.nn.counted import counted
+from tfcalc.nn.module import counted
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.messages import Sent, messages
 from tfcalc.placed.rules import on_device

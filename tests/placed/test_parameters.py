@@ -13,13 +13,12 @@ from tfcalc import InvalidModel, Workload, load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.measure import elementwise_flops, matmul_flops, params
-from tfcalc.nn.counted import counted
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Module, counted
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device
 from tfcalc.plans import Training
-from tfcalc.training.step_breakdown import training_step
+from tfcalc.training.peaks import training_step
 from tfcalc.training.step_terms import bytes_in
 
 RANKS = recorded("megatron/params_per_rank.jsonl")

@@ -10,8 +10,8 @@ import pytest
 from tfcalc import Training, Workload, load
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import resolve_training
-from tfcalc.tape.allocations import Allocation, AllocationRecorder, Span, repeated
 from tfcalc.tape.memory_tracker import Turn
+from tfcalc.tape.moments import Allocation, AllocationRecorder, Span, repeated
 from tfcalc.training.allocator import AllocatorSettings, Reserved, reserved, sizes
 from tfcalc.training.plan_checks import code_of, numerics, trained, units
 from tfcalc.training.precisions import precision

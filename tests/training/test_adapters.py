@@ -17,8 +17,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.model import with_symbols
 from tfcalc.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.parameters import tensor_count
 from tfcalc.training.precisions import precision
+from tfcalc.training.sharding import tensor_count
 from tfcalc.training.states import model_states
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

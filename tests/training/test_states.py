@@ -18,8 +18,8 @@ from tfcalc.model import with_symbols
 from tfcalc.nn.basic import parameter
 from tfcalc.training.optimizers import OPTIMIZERS as OPTIMIZERS_BY_NAME
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.parameters import largest_tensor, packed, tensor_count
 from tfcalc.training.precisions import PRECISIONS, precision
+from tfcalc.training.sharding import largest_tensor, packed, tensor_count
 from tfcalc.training.states import model_states, step_temporary
 
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from tfcalc.analysis.itemized import tree_of
 from tfcalc.analysis.numbers import known
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.flops import Flops
-from tfcalc.answers.memory import Memory
+from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.overview import LENGTH, NONE, SizesOfModel
 from tfcalc.answers.params import Params
 from tfcalc.answers.question import Question

@@ -37,7 +37,7 @@ from tfcalc.answers.compared import (
     numbers_of,
     shared_length,
 )
-from tfcalc.answers.memory_table import called, of_training
+from tfcalc.answers.memory_base import called, of_training
 from tfcalc.conventions import Conventions
 from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training

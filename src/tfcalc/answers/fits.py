@@ -11,8 +11,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
-from tfcalc.answers.memory import Memory, memory_of
-from tfcalc.answers.memory_table import card_assumptions, card_line
+from tfcalc.answers.memory import memory_of
+from tfcalc.answers.memory_base import Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
@@ -20,9 +20,11 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.model import asked_run, default_run
+from tfcalc.plans import Training
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
+from tfcalc.report.style import Style
 from tfcalc.search.gpus import Capacity, of_card, stated
 from tfcalc.search.largest import Largest, Size, largest_of
 from tfcalc.search.remedies import (
@@ -38,6 +40,7 @@ from tfcalc.search.remedies import (
     of_training,
     remedies,
 )
+from tfcalc.serving.caches import PAGED
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving, Training
     from tfcalc.serving.memory import Served
     from tfcalc.serving.paging import PagedCache
-    from tfcalc.training.card import OnCard
+    from tfcalc.training.measured import OnCard
     from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
@@ -316,7 +319,6 @@ class Fit:
 
     def __str__(self) -> str:
         from tfcalc.render.plain import render
-        from tfcalc.report.style import Style
 
         return render(self.sheet(), Style(units=self._units))
 
@@ -438,7 +440,7 @@ def fits(
     )
     if breakdown:
         assert found.whole  # all that is asked next comes out of what finds it
-    assert found.judge is not None
+    assert isinstance(found.judge, Fit)
     return found.judge
 
 
@@ -464,8 +466,6 @@ def memory_within(
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
-        from tfcalc.plans import Training
-
         workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
     elif budget.gpus != 1:
@@ -687,8 +687,6 @@ class _Serving(Case["Serving"]):
         return of_serving(self.run, self.plan)
 
     def sizes(self) -> list[Size]:
-        from tfcalc.serving.caches import PAGED
-
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
         return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
 

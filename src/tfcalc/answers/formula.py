@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
-from tfcalc.analysis.common import check_arguments, check_plans, run_tree, tuning_for
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.common import check_arguments, check_plans, refuse_idle_in_flops, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary

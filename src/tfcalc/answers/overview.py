@@ -12,7 +12,7 @@ from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
-from tfcalc.answers.memory_table import of_text_alone
+from tfcalc.answers.memory_base import of_text_alone
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
@@ -37,11 +37,13 @@ from tfcalc.report.declared import (
     text,
 )
 from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.opened import number as number_at
 from tfcalc.report.opening import found, given, ratio
+from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
 from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, serving_context, weights_bytes
-from tfcalc.training.card import bands
+from tfcalc.training.measured import bands
 from tfcalc.training.peaks import Peaks
 from tfcalc.units import short, short_bytes
 from tfcalc.workload import Workload
@@ -113,9 +115,6 @@ class CommandOpened(NamedTuple):
 
     def opened(self, prefix: str, _: tuple[str, ...]) -> Derivation:
         """The command that opens it."""
-        from tfcalc.report.opened import number as number_at
-        from tfcalc.report.paths import reach
-
         overview = self.overview
         keys = prefix.split(".")[1:]
         value = number_at(keys, reach(overview.entries(), keys))

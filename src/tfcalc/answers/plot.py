@@ -7,8 +7,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.axes import MODEL, RUN, axes, placed
-from tfcalc.analysis.common import check_arguments, run_tree
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.common import check_arguments, refuse_idle_in_flops, run_tree
 from tfcalc.analysis.pruned import together
 from tfcalc.analysis.quantities import measure_of
 from tfcalc.analysis.targets import TARGETS, find

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from tfcalc.analysis.effects import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
-from tfcalc.answers.memory import PARTS, Memory, Term, memory_breakdown
-from tfcalc.answers.memory_table import of_serving, of_text_alone, serving_summary
+from tfcalc.answers.memory_base import PARTS, Memory, Term, memory_breakdown, of_serving, of_text_alone, serving_summary
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving

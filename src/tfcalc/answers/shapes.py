@@ -7,8 +7,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from tfcalc.analysis.common import check_arguments
-from tfcalc.analysis.effects import refuse_idle_in_flops
+from tfcalc.analysis.common import check_arguments, refuse_idle_in_flops
 from tfcalc.analysis.targets import find, others
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
@@ -20,7 +19,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import formula_of, value_of
 from tfcalc.errors import UsageError
 from tfcalc.model import Model, asked_run, legend, remembering
-from tfcalc.nn.counted import counted_by
+from tfcalc.nn.module import counted_by
 from tfcalc.report.declared import (
     Answer,
     Record,

@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.effects import MEGATRON as MEGATRON_RUN
-from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_source
+from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
+from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.answers.conventions_text import recomputed
-from tfcalc.answers.memory import PARTS, Memory, Term, memory_breakdown
-from tfcalc.answers.memory_table import of_text_alone, of_training, training_summary
+from tfcalc.answers.memory_base import (
+    PARTS,
+    Memory,
+    Term,
+    card_assumptions,
+    card_lines,
+    memory_breakdown,
+    of_text_alone,
+    of_training,
+    training_summary,
+)
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.core.measure import params
@@ -19,14 +28,15 @@ from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
+from tfcalc.plans import training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
+from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
-from tfcalc.training.peaks import Peaks
+from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
-from tfcalc.training.step_breakdown import training_numbers, training_step
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
@@ -35,9 +45,65 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.model import Model
     from tfcalc.plans import Training
-    from tfcalc.report.sheet import Sheet
-    from tfcalc.training.card import OnCard
+    from tfcalc.training.measured import OnCard
     from tfcalc.workload import Workload
+
+
+KEYS = ("states_bytes", "gradients_bytes", "activations_bytes", "gathered_bytes", "temporary_bytes")
+HEADINGS = ("states", "gradients", "activations", "gathered", "temporary")
+MARKS = "█▓▒≡░"
+"""What each of them is drawn with."""
+APART = ("--timeline", "--formulas", "--gpu")
+"""What it does not go with."""
+WIDE = 30
+"""Characters of the peak."""
+
+
+def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
+    """A row for each phase, with its memory as a stacked bar; everything else is as in the ``sheet`` of the terms."""
+    phases, on_card = memory.timeline, memory.on_card
+    footer = memory.footer.counting(CONTEXT, FRAGMENTS) if on_card else memory.footer
+    shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in phases)]
+    marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
+    return sheet._replace(
+        columns=[
+            Column("phase", numeric=False),
+            Column("memory"),
+            Column("over the step", numeric=False, spare=1),
+            *(Column(HEADINGS[place], spare=2) for place in shown),
+        ],
+        rows=[
+            [
+                NAMES.get(phase.phase, phase.phase),
+                Bytes(phase.peak_bytes),
+                _bar([getattr(phase, key) for key in KEYS], memory.answer),
+                *(Bytes(getattr(phase, KEYS[place])) for place in shown),
+            ]
+            for phase in phases
+        ],
+        notes=[
+            f"{marks}; states: weights, optimizer, buffers",
+            *(card_lines(on_card, memory.by.units) if on_card else ()),
+            *memory.notes[1:],
+        ],
+        not_counted=footer.not_counted,
+        assumptions=(*footer.assumptions, *(card_assumptions() if on_card else ())),
+        see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
+        legend={},
+        depths=(),
+        paths=(),
+        detailed=None,
+    )
+
+
+NAMES = {"step": "optimizer step"}
+
+
+def _bar(sizes: list[int], peak: int) -> str:
+    """One mark for each thirtieth of the peak, each kind as long as its sum with those before it ends."""
+    ends = [round(WIDE * sum(sizes[: place + 1]) / peak) for place in range(len(sizes))]
+    return "".join(mark * (end - begin) for mark, begin, end in zip(MARKS, [0, *ends], ends, strict=False))
+
 
 PHASES = {"forward": "forward", "loss": "the loss", "backward": "backward", "step": "the optimizer step"}
 PURE = ("bf16", "fp16")
@@ -381,8 +447,6 @@ class TrainingMemory(Memory, in_order=True):
         """The terms at the peak; the phases; or the verdict."""
         if not self.over_time:
             return super().sheet()
-        from tfcalc.answers.timeline import timeline_sheet
-
         return timeline_sheet(self, super().sheet())
 
 
@@ -507,8 +571,6 @@ def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
 
 def _preset(name: str) -> Iterator[str]:
     """What a preset stands for, from where, and what of it is not modelled."""
-    from tfcalc.plans import training_preset  # few ask for one
-
     found = training_preset(name)
     yield f"preset {name} stands for {found.flags}, where nothing else was given"
     yield f"source of the preset: {found.source} at {found.revision}"

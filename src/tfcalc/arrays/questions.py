@@ -126,7 +126,7 @@ class SweepQuestion:
             EFFORT.spend(OF_A_STEP if self.training else 0)
             return [Polynomial({(): self.single()})]
         if self.of == "memory" and self.training is not None:
-            from tfcalc.training.step_breakdown import live_bytes
+            from tfcalc.training.peaks import live_bytes
 
             self.model.check(self.workload)
             return live_bytes(self.model, self.workload, self.training)

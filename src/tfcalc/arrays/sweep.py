@@ -8,8 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import RUN, axes
-from tfcalc.analysis.common import check_arguments
-from tfcalc.analysis.effects import TRAINING, refuse_idle, refuse_idle_in_flops
+from tfcalc.analysis.common import TRAINING, check_arguments, refuse_idle, refuse_idle_in_flops
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of

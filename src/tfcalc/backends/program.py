@@ -12,7 +12,12 @@ from tfcalc.core.component import Component
 from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.measure import plain
 from tfcalc.errors import InvalidModel
+from tfcalc.nn.attention import Attention
+from tfcalc.nn.basic import Norm
+from tfcalc.nn.feed_forward import GatedFeedForward
+from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
+from tfcalc.nn.stack import Stack
 from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear
 from tfcalc.ops.shapes import copied
@@ -158,8 +163,6 @@ def program(
 
 def compilable(model: Module, *, drops: bool) -> bool:
     """Return whether all its layers are RMSNorms, plain attention and gated networks, whose saved bytes are known."""
-    from tfcalc.nn.stack import Stack
-
     stacks = [each for each in model.all_of() if isinstance(each, Stack)]
     return bool(stacks) and all(_plain(layer, drops) for stack in stacks for layer in stack.layers)
 
@@ -169,11 +172,6 @@ MORE = ("tempered", "clipped", "capped", "sinks", "sub_norm", "gate", "alibi", "
 
 
 def _plain(layer: Module, drops: bool) -> bool:
-    from tfcalc.nn.attention import Attention
-    from tfcalc.nn.basic import Norm
-    from tfcalc.nn.feed_forward import GatedFeedForward
-    from tfcalc.nn.layers import PreNorm
-
     if type(layer) is not PreNorm or layer.in_float32 or (drops and layer.dropped):
         return False
     attention, network = (*layer.sublayers, None, None)[:2]

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import BadFile
-from tfcalc.files import content
-from tfcalc.plain_data import whole_number
+from tfcalc.files import content, whole_number
 from tfcalc.printable import shortened
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from textwrap import wrap
 from typing import Annotated
@@ -12,7 +13,9 @@ import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import Option
+from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
+from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError
 
 ABOUT = """\b
@@ -57,8 +60,16 @@ def application(called: str | None, meant: Command | None = None) -> typer.Typer
     for name in COMMANDS if called is None else [called]:
         asked = meant or command(name)
         text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
-        app.command(name, help=text, short_help=COMMANDS[name])(_typed(asked.run, asked.options))
+        app.command(name, help=text, short_help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
     return app
+
+
+def run(command: Command, settings: Settings) -> int:
+    """Answer a command, write the answer, and return the exit code."""
+    with at_most(command.most, "this takes too many runs of layers", "give fewer layers, or ask for less at once"):
+        found = command.answer(settings)
+        (command.write or show)(found, settings)
+    return command.code(found)
 
 
 def _about(

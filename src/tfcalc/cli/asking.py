@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.budgets import metric
+from tfcalc.catalog import from_config, preset
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.commands import command
 from tfcalc.cli.messages import tell
-from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed
-from tfcalc.cli.values import read, readable
+from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed, read, readable
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer as DeclaredAnswer
 from tfcalc.report.paths import COMMANDS
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import BudgetFile
@@ -80,9 +81,6 @@ class Asker:
         return self._models[key][1]
 
     def _built(self, source: Source, read_as: str) -> Transformer | HFModel:
-        from tfcalc.catalog import from_config, preset
-        from tfcalc.zoo.transformer import Transformer
-
         if source.fields is None:
             named = source.entry.preset
             return preset(named).model(treat_as=read_as) if named else Transformer()

@@ -8,8 +8,7 @@ from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.common import run_tree
-from tfcalc.analysis.effects import IN_BACKWARD, OF_FLOPS
+from tfcalc.analysis.common import IN_BACKWARD, OF_FLOPS, run_tree
 from tfcalc.cli.options import COUNT, RUN, TUNING
 from tfcalc.cli.settings import FLAG
 from tfcalc.conventions import Conventions

@@ -10,7 +10,8 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import cast
 
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW
+from tfcalc import __version__
+from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -39,8 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _version() -> int:
-    from tfcalc import __version__
-
     say(f"tfcalc {__version__}\n")
     return 0
 
@@ -106,7 +105,6 @@ def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
     from tfcalc.cli.app import application, with_values
-    from tfcalc.cli.commands import command
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
@@ -138,8 +136,6 @@ def _usage(error: Exception, called: str | None) -> UsageError:
 
 def _elsewhere(flag: str) -> str:
     """Which commands have this option, if any."""
-    from tfcalc.cli.commands import command
-
     having = [name for name in COMMANDS if any(flag in option.flags for option in command(name).options)]
     return f"it is an option of {', '.join(having)}" if having else ""
 

@@ -13,7 +13,7 @@ from tfcalc.core.number import Num
 from tfcalc.core.traced import Guarded
 from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.plain_data import check_plain, told_twice
+from tfcalc.files import check_plain, told_twice
 from tfcalc.printable import quoted
 from tfcalc.workload import Workload, check_phase
 
@@ -152,7 +152,7 @@ class HFModel:
         return self._trees[sizes]
 
     def _build(self, run: Workload) -> Component:
-        from tfcalc.nn.counted import counted
+        from tfcalc.nn.module import counted
 
         return counted(self.module(), run)._replace(kind="model")
 

@@ -14,8 +14,8 @@ from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.attention import attend, rotary
 from tfcalc.ops.elementwise import activation, add, clipped_in_place, dropping, mul, pointwise, scaled
-from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import called, contiguous, merge_heads, reshape, split, transpose
+from tfcalc.ops.work import by_token
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 

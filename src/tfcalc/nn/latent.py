@@ -11,8 +11,8 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import rotary
 from tfcalc.ops.elementwise import activation, mul, pointwise, scaled
-from tfcalc.ops.keeping import LATENT, ROTATED, by_token
 from tfcalc.ops.shapes import cat, contiguous, copied_into, expand, merge_heads, reshape, split, transpose
+from tfcalc.ops.work import LATENT, ROTATED, by_token
 from tfcalc.tape.tensor import Tensor
 
 

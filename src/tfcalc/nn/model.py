@@ -13,6 +13,7 @@ from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
+from tfcalc.ops.rows import cross_entropy
 from tfcalc.ops.shapes import narrow
 from tfcalc.tape.tensor import Tensor
 
@@ -193,8 +194,6 @@ class ModelWithHead(Module):
 
     def counted_loss(self, made: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits, where operations are counted."""
-        from tfcalc.ops.rows import cross_entropy  # in training alone
-
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, Typ
 from tfcalc.core.component import Component, Cost
 from tfcalc.core.number import Num, same
 from tfcalc.ops.elementwise import activation
-from tfcalc.tape.tensor import Tensor
+from tfcalc.tape.counting import Counting
+from tfcalc.tape.tensor import Shape, Tensor
 from tfcalc.workload import Sequences, Workload
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a Backend runs: these files stand above this one
     from tfcalc.nn.attention import Attention
     from tfcalc.nn.basic import Norm
     from tfcalc.nn.mixture import Experts, Networks, Router, Routing
@@ -382,3 +383,32 @@ class Context(NamedTuple):
     def asking(self, stream: Sequences, vectors: Tensor, of: Sequences) -> Context:
         """For queries of the ``stream``, which read these ``vectors``."""
         return self._replace(stream=stream, memory=Memory(vectors, of))
+
+
+def counted(module: Module, run: Workload) -> Component:
+    """The tree of components of a module that reads token ids.
+
+    What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
+    model's output finds some that a gradient reaches.
+    """
+    return counted_by(Counting(), module, run)
+
+
+def counted_by(trace: Counting, module: Module, run: Workload) -> Component:
+    """The same by a trace that may note more than costs."""
+    every = 0 if run.early_stop else run.every
+    run = run.replaced(recompute="none", early_stop=False)
+    ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
+    source = run.source
+    memory = Memory(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are
+    module(ids, Context(run, run.target, memory=memory, every_whole=every))
+    (record,) = trace.record.inside.values()
+    return record.component()
+
+
+def counted_on(module: Module, shape: Shape, *given: Any) -> Component:
+    """The tree of a module that reads vectors, on a tensor of this shape that a gradient reaches, and what is given."""
+    trace = Counting()
+    module(trace.reached(shape), *given)
+    (record,) = trace.record.inside.values()
+    return record.component()

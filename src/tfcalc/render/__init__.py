@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.printable import inert, printable
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from tfcalc.report.style import Style
 
 
+MODULES = {"csv": "as_csv", "html": "html", "latex": "latex", "markdown": "markdown", "plain": "plain"}
+"""Of each format but tables its module."""
 WITH_FORMULAS = ("csv", "latex")
 """Formats that have the formulas anyway."""
 
@@ -23,26 +26,19 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     printable here; nor is any line a command to a CI system.
     """
     if not (sheet.columns or form in ("csv", "html")):
-        from tfcalc.render.line import render
-
-        return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
+        return inert(style.text(_renderer("line")(cast("Sheet", shown(sheet)), style)))
     sheet = sheet.as_asked(style._replace(formulas=style.formulas or form in WITH_FORMULAS))._replace(detailed=None)
-    match form:
-        case "csv" if not sheet.columns:
-            from tfcalc.render.line import render_field as render
-        case "csv":
-            from tfcalc.render.as_csv import render
-        case "html":
-            from tfcalc.render.html import render
-        case "latex":
-            from tfcalc.render.latex import render
-        case "markdown":
-            from tfcalc.render.markdown import render
-        case "plain":
-            from tfcalc.render.plain import render
-        case _:
-            from tfcalc.render.table import render
+    if form == "csv" and not sheet.columns:
+        render = _renderer("line", "render_field")
+    else:
+        render = _renderer(MODULES.get(form, "table"))
     return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
+
+
+def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Style], str]:
+    """What renders a format: its module is imported when it is asked for."""
+    found: Callable[[Sheet, Style], str] = getattr(import_module(f"tfcalc.render.{module}"), name)
+    return found
 
 
 def shown(value: object) -> object:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator, accelerators, named, parse_gpu
 from tfcalc.plans import Serving
-from tfcalc.training.card import allocatable
+from tfcalc.training.measured import allocatable
 from tfcalc.training.states import workspaces
 from tfcalc.training.step_terms import bytes_in
 from tfcalc.units import parse_bytes, short_bytes

@@ -9,7 +9,7 @@ from tfcalc.core.component import Cached, Component, Cost, Held, Node
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
-from tfcalc.ops.keeping import INDEX, LATENT, ROTATED
+from tfcalc.ops.work import INDEX, LATENT, ROTATED
 
 UNQUANTIZED = 16
 """Bits from which a format stores numbers as they are computed."""

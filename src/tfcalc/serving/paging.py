@@ -12,7 +12,7 @@ from tfcalc.core.measure import bytes_of
 from tfcalc.core.number import Num, ceil_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.ops.keeping import CONVOLUTION
+from tfcalc.ops.work import CONVOLUTION
 from tfcalc.serving.caches import BLOCK, PAGED, Allocation, Mixer, cache_format, mixers, tensors
 from tfcalc.serving.memory import at_work
 

@@ -21,6 +21,7 @@ from tfcalc.solving.conditions import QUANTITIES, Evaluator
 from tfcalc.solving.solver import Solver
 from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,8 +84,6 @@ def solve(
     >>> solve("params <= 125M", "layers").value
     16
     """
-    from tfcalc.zoo.transformer import Transformer
-
     chosen = Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)

@@ -1,20 +1,291 @@
-"""Peak of a run at other sizes: amounts are closed forms, evaluated once each and then added up as ints.
+"""Allocations and frees of a training step, in order.
+
+Allocations of layers that did not run, derived from those of the layer that represented them.
+
+Each turn of a row allocates the same, and frees its own tensors or those of its neighbours. A tensor is identified by
+its turn and by its number among the turn's tensors, so a turn that did not run frees the tensors at the same relative
+position. A free outside of the row's turns is repeated for all turns.
+
+Peak of a run at other sizes: amounts are closed forms, evaluated once each and then added up as ints.
 
 Live bytes at every local maximum of a run, as closed forms: the largest at given sizes is the peak there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import accumulate, compress
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, compress, pairwise
 from operator import le
 from typing import NamedTuple, cast
 
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Monomial, Polynomial
-from tfcalc.core.traced import Guarded, Traced, formula_of, int_of
-from tfcalc.tape.allocations import STEP, StepRecorder
-from tfcalc.tape.memory_tracker import MemoryTracker, Storage
+from tfcalc.core.traced import Guarded, Traced, formula_of, int_of, value_of
+from tfcalc.tape.memory_tracker import GATHER, PIECE, MemoryTracker, PeakRecorder, Storage, Turn
+
+STEP = "step"
+"""Name of the phase after backward, at whose begin only the gradients are live."""
+
+
+STREAMS = {GATHER: 1, PIECE: 2}
+"""Streams of FSDP's buffers: the caching allocator has pools for each stream, and shares no block between them.
+
+Source: torch.distributed.fsdp._fully_shard, foreach_all_gather (``all_gather_copy_in_stream``) and foreach_reduce
+(``reduce_scatter_stream``).
+"""
+
+
+Allocation = tuple[int, int, int]
+"""Number of a tensor in the step, its bytes (0: it is freed), and the stream.
+
+A plain tuple, as fields of a NamedTuple take longer to read, and a step has a hundred thousand of these.
+"""
+
+
+class Span(NamedTuple):
+    """Events ``first`` to ``end`` (exclusive) of a turn."""
+
+    turn: Turn
+    first: int
+    end: int
+
+
+class Noted:
+    """Allocations and frees until the optimizer's ``step``, and their turns in rows of equal layers.
+
+    :mod:`tfcalc.tape.moments` adds the events of layers that did not run.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Allocation] = []
+        self.spans: list[Span] = []
+        self.ended = False
+        self._numbers: dict[int, int] = {}
+        self._begun: dict[Turn, int] = {}
+
+    @property
+    def length(self) -> int:
+        """Number of events, including those of turns that did not run."""
+        return len(self.events) + sum((span.end - span.first) * (span.turn.times - 1) for span in self.spans)
+
+    def comes_to(self, turn: Turn, *, begins: bool) -> None:
+        """Note where a turn begins or ends."""
+        if begins:
+            self._begun[turn] = len(self.events)
+        else:
+            self.spans.append(Span(turn, self._begun.pop(turn), len(self.events)))
+
+    def allocated(self, key: int, size: int, stream: int = 0) -> None:
+        """Note an allocation under this key, unless it is empty."""
+        if size and not self.ended:
+            self._numbers[key] = number = len(self.events)
+            self.events.append((number, size, stream))
+
+    def freed(self, key: int) -> None:
+        """Note the free of an allocation, if there is one under this key."""
+        number = self._numbers.pop(key, None)
+        if number is not None and not self.ended:
+            self.events.append((number, 0, 0))
+
+
+class _AllocationMixin(MemoryTracker):
+    """Records allocations and frees of forward and backward, beside all else that a tracker counts."""
+
+    __slots__ = ()
+    noted: Noted
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase; nothing is recorded from the optimizer's step on."""
+        super().begin(phase)
+        self.noted.ended = phase == STEP
+
+    def made(self, storage: Storage) -> None:
+        """Count an allocation."""
+        self.noted.allocated(id(storage), storage.bytes, STREAMS.get(storage.label, 0))
+        super().made(storage)
+
+    def gone(self, storage: Storage) -> None:
+        """Count a free."""
+        self.noted.freed(id(storage))
+        super().gone(storage)
+
+    def needed(self, size: Num) -> None:
+        """Allocate and free a temporary buffer of ``size`` bytes."""
+        self.noted.allocated(0, value_of(size))
+        self.noted.freed(0)
+        super().needed(size)
+
+
+class AllocationRecorder(_AllocationMixin):
+    """Tracks live bytes and every allocation."""
+
+    __slots__ = ("noted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = self.noted = Noted()
+
+
+class StepRecorder(_AllocationMixin, PeakRecorder):
+    """Tracks the tensors live at the peak and every allocation."""
+
+    __slots__ = ("noted",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns = self.noted = Noted()
+
+
+NEW = tuple.__new__
+"""Constructor of NamedTuples without keyword handling: a hundred thousand are made for a step."""
+NOTHING: list[int] = []
+FREED = -1
+"""Marks a freed tensor in the lists of numbers."""
+
+
+class Own(NamedTuple):
+    """Identity of a turn's tensor: row, turn, pass, and its number among the tensors of these."""
+
+    row: int
+    turn: int
+    backward: bool
+    number: int
+
+
+_Pass = tuple[int, bool]
+"""Turn of a row, and whether backward runs it."""
+_OwnedEvent = tuple[Allocation, int, int]
+"""An event of a turn: index of the pass that made the tensor (-1: none of this row), and the tensor's number in it."""
+
+
+class Differ(Exception):
+    """A turn differs from its neighbours, so that it cannot represent others."""
+
+
+def repeated(events: Sequence[Allocation], spans: Sequence[Span]) -> Sequence[Allocation] | None:
+    """Return the events with those of all turns that did not run; None if these cannot be derived."""
+    if all(span.turn.times == 1 for span in spans):
+        return events
+    spans = sorted(spans, key=lambda span: span.first)
+    if any(before.end > after.first for before, after in pairwise(spans)):
+        return None  # a row within a row
+    try:
+        return _Repeated(events, spans).events
+    except Differ:
+        return None
+
+
+class _Repeated:
+    def __init__(self, events: Sequence[Allocation], spans: Sequence[Span]) -> None:
+        self.given, self.spans = events, spans
+        self.standing: dict[int, tuple[int, int]] = {}
+        """The turn of each row that represents others, and how many."""
+        self.owners: dict[int, Own] = {}
+        self.events: list[Allocation] = []
+        self.made: dict[tuple[int, int, bool], list[int]] = {}
+        """Event numbers of each turn's tensors (or FREED), including turns that did not run."""
+        self.outside: dict[int, int] = {}
+        """Event numbers of live tensors that were made outside of turns."""
+        self._look()
+        self._run()
+
+    def _look(self) -> None:
+        """Assign tensors to turns. Raises Differ if a turn that represents others differs from those beside it."""
+        made: dict[tuple[int, int, bool], list[tuple[int, int]]] = {}
+        for (row, turn, times, backward), first, end in self.spans:
+            sizes = made.setdefault((row, turn, backward), [])
+            for tensor, size, stream in self.given[first:end]:
+                if size:
+                    self.owners[tensor] = NEW(Own, (row, turn, backward, len(sizes)))
+                    sizes.append((size, stream))
+            if times != 1:
+                self.standing[row] = turn, times
+        for row, (turn, _) in self.standing.items():
+            for backward in (False, True):
+                below, own, above = (made.get((row, which, backward), []) for which in (turn - 1, turn, turn + 1))
+                if not below == own == above:
+                    raise Differ
+
+    def _run(self) -> None:
+        place = 0
+        for (row, turn, times, backward), first, end in self.spans:
+            self._outside(self.given[place:first])
+            owned = self._owned(self.given[first:end], row)
+            for further in reversed(range(times)) if backward else range(times):
+                self._inside(owned, row, self._place(row, turn) - turn + further)
+            place = end
+        self._outside(self.given[place:])
+        self._check()
+
+    def _check(self) -> None:
+        """Raise Differ unless as many tensors are left as there should be."""
+        freed = {tensor for tensor, size, _ in self.given if not size}
+        left = [tensor for tensor, size, _ in self.given if size and tensor not in freed]
+        expected = sum(len(self._turns(self.owners[tensor])) if tensor in self.owners else 1 for tensor in left)
+        live = len(self.outside) + sum(len(numbers) - numbers.count(FREED) for numbers in self.made.values())
+        if live != expected:
+            raise Differ
+
+    def _place(self, row: int, turn: int) -> int:
+        """Return the index of a turn among all turns, those that did not run included."""
+        standing, times = self.standing.get(row, (turn, 1))
+        return turn + times - 1 if turn > standing else turn
+
+    def _turns(self, own: Own) -> range:
+        """Return all turns, those that did not run included, that made such a tensor."""
+        standing, times = self.standing.get(own.row, (own.turn, 1))
+        first = self._place(own.row, own.turn)
+        return range(first, first + (times if own.turn == standing else 1))
+
+    def _outside(self, events: Sequence[Allocation]) -> None:
+        """Append events outside of turns, or of tensors of another row."""
+        for tensor, size, stream in events:
+            if size:
+                self.outside[tensor] = len(self.events)
+                self.events.append((len(self.events), size, stream))
+            elif (own := self.owners.get(tensor)) is None:
+                self.events.append((self.outside.pop(tensor), 0, 0))
+            else:
+                for turn in self._turns(own):
+                    self._free((own.row, turn, own.backward), own.number)
+
+    def _owned(self, events: Sequence[Allocation], row: int) -> tuple[list[_OwnedEvent], list[_Pass]]:
+        """Return a turn's events with the pass that made each tensor, as an index into the second list, of passes."""
+        passes: dict[tuple[int, bool], int] = {}
+        owned: list[_OwnedEvent] = []
+        for event in events:
+            own = self.owners.get(event[0])
+            if own is None or own.row != row:
+                owned.append((event, -1, 0))
+            else:
+                owned.append((event, passes.setdefault((own.turn, own.backward), len(passes)), own.number))
+        return owned, list(passes)
+
+    def _inside(self, ran: tuple[list[_OwnedEvent], list[_Pass]], row: int, further: int) -> None:
+        """Append the events of a turn, ``further`` turns up its row from where it ran."""
+        owned, passes = ran
+        made = [self.made.setdefault((row, turn + further, backward), []) for turn, backward in passes]
+        events = self.events  # a local name, as a hundred thousand events pass through this loop
+        for event, maker, number in owned:
+            if maker < 0:
+                self._outside([event])
+                continue
+            numbers, (_, size, stream) = made[maker], event
+            if size:
+                numbers.append(len(events))
+                events.append((len(events), size, stream))
+            else:
+                if number >= len(numbers) or numbers[number] == FREED:
+                    raise Differ
+                events.append((numbers[number], 0, 0))
+                numbers[number] = FREED
+
+    def _free(self, key: tuple[int, int, bool], number: int) -> None:
+        numbers = self.made.get(key, NOTHING)
+        if number >= len(numbers) or numbers[number] == FREED:
+            raise Differ
+        self.events.append((numbers[number], 0, 0))
+        numbers[number] = FREED
 
 
 class Moments:

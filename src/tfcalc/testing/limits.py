@@ -18,7 +18,7 @@ from tfcalc.cli.asking import Asker
 from tfcalc.cli.budget_options import NOT_RUN, known_options
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import keyed
-from tfcalc.cli.values import read as read_value
+from tfcalc.cli.settings import read as read_value
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.printable import printable, quoted
 

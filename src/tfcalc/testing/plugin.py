@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tfcalc.budgets.file import find
 from tfcalc.testing.of_a_file import assert_budgets
 
 
@@ -21,8 +22,6 @@ def tfcalc_budgets(request: pytest.FixtureRequest) -> Callable[..., None]:
     def budgets(file: str | os.PathLike[str] | None = None, base: str | None = None) -> None:
         __tracebackhide__ = True
         if file is None:
-            from tfcalc.budgets.file import find
-
             file = find(root)
         assert_budgets(file and root / file, base)
 

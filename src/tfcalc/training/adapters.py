@@ -14,7 +14,7 @@ from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.basic import Linear, parameter
-from tfcalc.nn.counted import counted_on
+from tfcalc.nn.module import counted_on
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_of
 from tfcalc.core.traced import value_of
-from tfcalc.tape.allocations import Allocation
+from tfcalc.tape.moments import Allocation
 from tfcalc.training.states import Placed
 
 MIB = 2**20

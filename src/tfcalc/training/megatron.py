@@ -10,8 +10,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel, one_of
 from tfcalc.model import remembering
-from tfcalc.nn.counted import counted
-from tfcalc.nn.module import Module
+from tfcalc.nn.module import Module, counted
 from tfcalc.placed.dropout import with_dropout
 from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import FewerGroups, PipelineStage

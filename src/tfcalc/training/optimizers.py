@@ -13,7 +13,7 @@ from tfcalc.core.number import Num, ceil_div, divide, minimum, product, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.printable import quoted
-from tfcalc.training.parameters import Weight
+from tfcalc.training.sharding import Weight
 
 States = Callable[[Weight, int], tuple[Held, ...]]
 """States of one tensor whose moments have this many bits."""

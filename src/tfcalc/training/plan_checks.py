@@ -11,14 +11,13 @@ from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
-from tfcalc.serving.weight_formats import PLAIN, format_named
+from tfcalc.serving.weight_formats import PLAIN, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.parameters import packed
 from tfcalc.training.precisions import Precision, precision
-from tfcalc.training.sharding import Placement
+from tfcalc.training.sharding import Placement, packed
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -105,7 +104,6 @@ def units(tree: Component, plan: Training) -> Units | None:
     placement = placement_of(plan)
     if not placement.by_units:
         return None
-    from tfcalc.serving.weight_formats import single
     from tfcalc.training.fsdp import units_of  # of those that ask for it
 
     base = single(plan.base_weights) if plan.base_weights else None

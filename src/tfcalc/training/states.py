@@ -13,9 +13,8 @@ from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import Found
 from tfcalc.training.optimizers import Optimizer, bits_held
-from tfcalc.training.parameters import Weight, held, in_order, largest_tensor
 from tfcalc.training.precisions import Precision
-from tfcalc.training.sharding import Placement, pieces, trained_numbers, units
+from tfcalc.training.sharding import Placement, Weight, held, in_order, largest_tensor, pieces, trained_numbers, units
 
 
 class ModelStates(NamedTuple):

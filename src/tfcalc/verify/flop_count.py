@@ -12,7 +12,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.model import asked_run
 from tfcalc.report import exact
-from tfcalc.verify.count import unbuilt
+from tfcalc.verify.count import built, unbuilt
 from tfcalc.verify.verification import ComparedRow, NotComparable, VerifiedFlops
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -99,7 +99,6 @@ def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from tfcalc.verify.count import built
     from tfcalc.verify.flops import Flops
 
     layers = max(value_of(model.size(f"{stack}_layers")) for stack in model.stacks)

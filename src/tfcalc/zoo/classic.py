@@ -35,9 +35,9 @@ from tfcalc.nn.stack import Stack
 from tfcalc.ops.distances import plus_bias, plus_vector, rows_by_distance, times_factors, with_vectors
 from tfcalc.ops.elementwise import add, dropout, residual
 from tfcalc.ops.gru import gru
-from tfcalc.ops.keeping import read_before
 from tfcalc.ops.relative import with_distances
 from tfcalc.ops.rows import whole_sum
+from tfcalc.ops.work import read_before
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 

@@ -19,12 +19,12 @@ from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import add, mul
-from tfcalc.ops.keeping import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded
 from tfcalc.ops.products import grouped_linear, linear
 from tfcalc.ops.rows import inverse_rms
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score
 from tfcalc.ops.shapes import cat, reshape, transpose
+from tfcalc.ops.work import OVERLAP, SHARED, SUMMARY, WAITING, by_token, decoded
 from tfcalc.printable import quoted
 from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.workload import Sequences

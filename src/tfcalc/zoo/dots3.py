@@ -20,8 +20,8 @@ from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.nn.stack import Stack
-from tfcalc.ops.keeping import FP32
 from tfcalc.ops.shapes import contiguous, permute, reshape
+from tfcalc.ops.work import FP32
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, native_resolution
 from tfcalc.zoo.blocks.experts import DENSE_OR_SPARSE, mlp_types, routed, shared, sparse_after

@@ -18,8 +18,8 @@ from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import each_turn
 from tfcalc.ops.elementwise import add
-from tfcalc.ops.keeping import by_token
 from tfcalc.ops.shapes import beside, cat, copied, reshape
+from tfcalc.ops.work import by_token
 from tfcalc.tape.tensor import Tensor, Trace
 from tfcalc.zoo.blocks import encoders
 from tfcalc.zoo.blocks.attention import Masked

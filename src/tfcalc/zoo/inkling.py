@@ -22,13 +22,13 @@ from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import attend
 from tfcalc.ops.elementwise import activation, add, filled, mul, pointwise, residual, scaled, shifted
-from tfcalc.ops.keeping import CONVOLUTION, FP32, by_sequence
 from tfcalc.ops.products import matmul
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.rows import mean, row_norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import cat, contiguous, expand, pad, part, reshape, split, stack, transpose, unsqueeze
+from tfcalc.ops.work import CONVOLUTION, FP32, by_sequence
 from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import routed

@@ -16,11 +16,11 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import activation, mul, pointwise
-from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.linear_attention import delta_rule
 from tfcalc.ops.recurrences import States
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import cat, reshape, split, transpose
+from tfcalc.ops.work import FP32, STATE, by_sequence
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.experts import dense_first, mlp_types, routed, shared

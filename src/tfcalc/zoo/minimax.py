@@ -13,11 +13,11 @@ from tfcalc.nn.basic import Buffer, Linear, Norm, buffer
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual, scaled
-from tfcalc.ops.keeping import STATE, by_sequence
 from tfcalc.ops.linear_attention import lightning
 from tfcalc.ops.recurrences import States
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose
+from tfcalc.ops.work import STATE, by_sequence
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import MIXTRAL_HEADS

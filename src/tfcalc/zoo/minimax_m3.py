@@ -11,12 +11,12 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
-from tfcalc.ops.keeping import INDEX, by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score
 from tfcalc.ops.select import masked_fill
 from tfcalc.ops.shapes import copied, reshape, transpose
+from tfcalc.ops.work import INDEX, by_token
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import ClippedFeedForward, mlp_types

@@ -20,7 +20,6 @@ from tfcalc.nn.stack import Stack, each_turn
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, scaled
-from tfcalc.ops.keeping import by_token
 from tfcalc.ops.rows import position, softmax
 from tfcalc.ops.select import gathered
 from tfcalc.ops.shapes import (
@@ -37,6 +36,7 @@ from tfcalc.ops.shapes import (
     transpose,
     unsqueeze,
 )
+from tfcalc.ops.work import by_token
 from tfcalc.tape.tensor import Shape, Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import layers as layer_blocks

@@ -11,10 +11,10 @@ from tfcalc.nn.basic import BlockDiagonal, Linear, Parameter, parameter
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul
-from tfcalc.ops.keeping import FP32, STATE, by_sequence
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, transpose
+from tfcalc.ops.work import FP32, STATE, by_sequence
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.gemma import CODE

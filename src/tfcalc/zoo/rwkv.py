@@ -13,10 +13,10 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import add, mul
 from tfcalc.ops.elementwise import shifted as plus
-from tfcalc.ops.keeping import FP32, STATE, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.recurrences import gated_sum
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import copied
+from tfcalc.ops.work import FP32, STATE, TOKEN_BEFORE, by_sequence
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 

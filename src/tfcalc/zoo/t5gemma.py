@@ -20,9 +20,9 @@ from tfcalc.nn.model import Decoder, ModelWithHead, Predictions
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.attention import rotary
-from tfcalc.ops.keeping import by_token
 from tfcalc.ops.select import put_in_place
 from tfcalc.ops.shapes import beside, cat, merge_heads, narrow, reshape, transpose
+from tfcalc.ops.work import by_token
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
 from tfcalc.zoo.blocks import decoders

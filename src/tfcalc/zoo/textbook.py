@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Component, Cost, Elementwise, Product, Tensor
 from tfcalc.core.number import Num
-from tfcalc.ops.keeping import by_token
-from tfcalc.ops.work import ACTIVATIONS, CROSS_ENTROPY, KEYS, NORMS, SCALE, SOFTMAX
+from tfcalc.ops.work import ACTIVATIONS, CROSS_ENTROPY, KEYS, NORMS, SCALE, SOFTMAX, by_token
 from tfcalc.workload import Sequences, Workload
 
 if TYPE_CHECKING:

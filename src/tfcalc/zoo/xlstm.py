@@ -13,12 +13,12 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
-from tfcalc.ops.keeping import STATE, by_sequence
 from tfcalc.ops.linear_attention import matrix_memory
 from tfcalc.ops.recurrences import States
 from tfcalc.ops.rows import norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import reshape, split, transpose
+from tfcalc.ops.work import STATE, by_sequence
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks.layers import gated, stack
 from tfcalc.zoo.blocks.state_space import Channels

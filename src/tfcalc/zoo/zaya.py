@@ -18,10 +18,10 @@ from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual, scaled
-from tfcalc.ops.keeping import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.ops.rows import row_norm, softmax
 from tfcalc.ops.select import gather
 from tfcalc.ops.shapes import cat, copied, pad, part, reshape, split, transpose
+from tfcalc.ops.work import CONVOLUTION, TOKEN_BEFORE, by_sequence
 from tfcalc.tape.tensor import Call, Tensor
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import Borrowed

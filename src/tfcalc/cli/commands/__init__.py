@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
-    from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answer
 
 OVERVIEW = "overview"
@@ -58,28 +57,19 @@ class Command(NamedTuple):
     object for those who read few of its entries, if there is a shorter way to these. ``most`` is what it may spend.
     """
 
-    answer: Callable[[Settings], Answer]
+    answer: Callable[[Any], Answer]
+    """Of the settings (:class:`~tfcalc.cli.settings.Settings`), which know all commands."""
     options: tuple[Option, ...]
     examples: tuple[str, ...]
     code: Callable[[Answer], int] = _success
-    write: Callable[[Any, Settings], None] | None = None
+    write: Callable[[Any, Any], None] | None = None
     by_words: Callable[[Sequence[str]], Command] | None = None
-    entries: Callable[[Settings], Mapping[str, Any]] | None = None
+    entries: Callable[[Any], Mapping[str, Any]] | None = None
     most: float = MOST_UNITS
 
     def meant(self, words: Sequence[str]) -> Command:
         """The command that these words mean: this one, or another one that it opens the answer of."""
         return self if self.by_words is None else self.by_words(words)
-
-    def run(self, settings: Settings) -> int:
-        """Answer it, write the answer, and return the exit code."""
-        from tfcalc.cli.output import show
-        from tfcalc.core.traced import at_most
-
-        with at_most(self.most, "this takes too many runs of layers", "give fewer layers, or ask for less at once"):
-            found = self.answer(settings)
-            (self.write or show)(found, settings)
-        return self.code(found)
 
 
 def command(name: str) -> Command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.effects import OF_FLOPS
+from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.answers.flops import flops
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.answers.memory import Memory, memory_of
+from tfcalc.answers.memory import memory_of
+from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.analysis.effects import TRAINING as STEP
+from tfcalc.analysis.common import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.effects import OF_FLOPS
+from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS

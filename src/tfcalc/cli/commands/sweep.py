@@ -30,8 +30,7 @@ from tfcalc.cli.options import (
 )
 from tfcalc.cli.output import ascii_only, deliver, show
 from tfcalc.cli.ranges import FORMS
-from tfcalc.cli.settings import Settings
-from tfcalc.cli.values import read
+from tfcalc.cli.settings import Settings, read
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.render.progress import progress_bar

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, scaled
-from tfcalc.nn.attention import Attention
+from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Embedding, Norm, Parameter, buffer, parameter
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
@@ -109,8 +109,6 @@ def attention(
 
 def sinks(c: Config, code: str = "scale") -> Sinks:
     """A trained score for each head."""
-    from tfcalc.nn.attention import Sinks  # few families have them
-
     return Sinks("sinks", Weight("sinks", (c.size("num_attention_heads"),), minor=True, key=""), code)
 
 

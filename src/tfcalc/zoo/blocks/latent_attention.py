@@ -14,11 +14,11 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import add, mul, pointwise, scaled
-from tfcalc.ops.keeping import INDEX, by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score
 from tfcalc.ops.shapes import cat, merge_heads, reshape, split, transpose
+from tfcalc.ops.work import INDEX, by_token
 from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.experts import mixture, routed, shared

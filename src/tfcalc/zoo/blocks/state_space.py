@@ -15,12 +15,12 @@ from tfcalc.nn.module import Context, Module
 from tfcalc.ops import recurrences
 from tfcalc.ops.convolution import causal_convolution, convolution, summed_step
 from tfcalc.ops.elementwise import activation, mul
-from tfcalc.ops.keeping import CONVOLUTION, FP32, STATE, by_sequence
 from tfcalc.ops.linear_attention import delta_rule
 from tfcalc.ops.recurrences import States, state_space
 from tfcalc.ops.rows import norm
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.shapes import cat, reshape, split, transpose
+from tfcalc.ops.work import CONVOLUTION, FP32, STATE, by_sequence
 from tfcalc.tape.tensor import Tensor
 
 

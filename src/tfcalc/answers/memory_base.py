@@ -1,0 +1,546 @@
+"""Memory as an answer: the keys that it has at rest, in training, in serving, and where it is held against a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from tfcalc.conventions import Conventions
+from tfcalc.core.component import Component
+from tfcalc.core.measure import bytes_held, of_formulas, of_numbers
+from tfcalc.core.traced import value_of
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.report import Entry, Report, Summary, breakdown
+from tfcalc.report.declared import (
+    TOGETHER,
+    Record,
+    When,
+    boolean,
+    integer,
+    number,
+    optional,
+    record,
+    records,
+    text,
+    texts,
+)
+from tfcalc.report.derivation import Derivation
+from tfcalc.report.derivation import Term as Operand
+from tfcalc.report.opening import found, given, total
+from tfcalc.report.sheet import Bytes, Cell, Column, Share
+from tfcalc.training.measured import Figure, OnCard, bands
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.analysis.itemized import Tree
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
+    from tfcalc.report.opening import Way
+    from tfcalc.report.paths import Step
+    from tfcalc.report.sheet import Sheet
+    from tfcalc.workload import Workload
+
+
+TERMS = {
+    "weights": "weights",
+    "master weights": "master weights",
+    "optimizer": "optimizer states",
+    "gradients": "gradients",
+    "activations": "activations",
+    "gathered": "gathered weights",
+    "communication": "DDP buckets",
+    "cache": "KV cache",
+    "buffers": "buffers",
+    "buffers and inputs": "inputs and buffers",
+    "workspaces": "cuBLAS workspaces",
+    "outputs": "logits not freed",
+    "temporary": "temporary buffers",
+}
+"""What the terms are called, in the order of the table."""
+KINDS = {"ffn": "MLP", "norm": "norms", "experts": "experts", "embedding": "embeddings"}
+OF_NO_PART = {"activations": "others"}
+"""What a layer saves outside of its parts, which is not called activations once more."""
+OPTIMIZERS = {
+    "none": "no optimizer",
+    "sgd": "SGD",
+    "momentum": "SGD with momentum",
+    "adam": "Adam (foreach)",
+    "adamw": "AdamW (foreach)",
+    "adamw-fused": "AdamW",
+    "adamw-forloop": "AdamW (for-loop)",
+    "adamw-8bit": "8-bit AdamW",
+    "adamw-8bit-2048": "8-bit AdamW (blocks of 2,048)",
+    "adamw-8bit-trainer": "8-bit AdamW (Trainer)",
+    "adamw-32bit": "32-bit AdamW",
+    "paged-adamw-8bit": "paged 8-bit AdamW",
+    "paged-adamw-8bit-trainer": "paged 8-bit AdamW (Trainer)",
+    "paged-adamw-32bit": "paged 32-bit AdamW",
+    "adamw-torchao-8bit": "8-bit AdamW (torchao)",
+    "adamw-torchao-4bit": "4-bit AdamW (torchao)",
+    "adafactor": "Adafactor",
+    "adafactor-trainer": "Adafactor (Trainer)",
+    "adafactor-momentum": "Adafactor with momentum",
+    "lion": "Lion",
+    "lion-8bit": "8-bit Lion",
+    "lion-8bit-trainer": "8-bit Lion (Trainer)",
+    "lion-32bit": "32-bit Lion",
+    "paged-lion-8bit": "paged 8-bit Lion",
+    "paged-lion-8bit-trainer": "paged 8-bit Lion (Trainer)",
+    "paged-lion-32bit": "paged 32-bit Lion",
+    "ademamix-8bit-trainer": "8-bit AdEMAMix (Trainer)",
+    "ademamix-32bit": "32-bit AdEMAMix",
+    "paged-ademamix-8bit-trainer": "paged 8-bit AdEMAMix (Trainer)",
+    "paged-ademamix-32bit": "paged 32-bit AdEMAMix",
+    "muon": "Muon",
+}
+LEAST = 0.0005
+"""Of the peak: what rounds to 0.1 % or more stands in the table."""
+COLUMNS = (
+    Column("", numeric=False),
+    Column("", spare=1),
+    Column(""),
+    Column("", spare=2),
+    Column("", numeric=False, folds=True, spare=3),
+)
+
+
+def training_summary(
+    whole: Entry, totals: dict[str, int | str], params: int, subtitle: str, units: str, *, stepped: bool = False
+) -> Summary:
+    """The terms of a training step at its peak, each with its bytes per parameter, or with what it is spent on.
+
+    Where parameters are ``stepped`` in backward there are gradients of one tensor at a time.
+    """
+    live = {entry.name: entry for entry in whole.parts}
+    rows: list[tuple[Cell, ...]] = []
+    for name, called in TERMS.items():
+        size = live[name].value if name in live else 0
+        stored = totals.get(STORED.get(name, ""), 0)
+        if name == "gradients" and stepped:
+            told = f"one tensor at a time, the largest of {short_bytes(int(stored), units)}"
+            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+        elif name in PER_PARAMETER and stored:
+            later = f"({short_bytes(int(stored), units)} in the optimizer step)" if size != stored else ""
+            rows.append((called, f"{int(stored) / params:.3g} B/param", Bytes(size), Share(size, whole.value), later))
+        elif name == "activations" and stored:
+            released = int(stored) - size
+            parts = f"of {short_bytes(int(stored), units)} saved for backward"
+            told = parts if released * 100 > int(stored) else _spent_on(live[name], units)
+            rows.append((called, "", Bytes(size), Share(size, whole.value), told))
+        elif size >= LEAST * whole.value and size:
+            rows.append((called, "", Bytes(size), Share(size, whole.value), _largest(live[name])))
+    return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+STORED = {
+    "weights": "weights_bytes",
+    "master weights": "master_weights_bytes",
+    "optimizer": "optimizer_bytes",
+    "gradients": "gradients_bytes",
+    "activations": "activations_bytes",
+}
+PER_PARAMETER = ("weights", "master weights", "optimizer", "gradients")
+
+
+def serving_summary(whole: Entry, told: dict[str, str], subtitle: str) -> Summary:
+    """The terms of serving at its peak, each with what it is stored in."""
+    live = {entry.name: entry for entry in whole.parts}
+    rows = [
+        (called, "", Bytes(live[name].value), Share(live[name].value, whole.value), told.get(name, ""))
+        for name, called in TERMS.items()
+        if name in live and live[name].value >= LEAST * whole.value
+    ]
+    return Summary(COLUMNS, tuple(rows), subtitle)
+
+
+def _spent_on(entry: Entry, units: str) -> str:
+    """``MLP 15.0 GiB, norms 6.09 GiB, attention 3.52 GiB``: the kinds of modules that saved most."""
+    sums: dict[str, int] = {}
+    for part in _ends(entry):
+        sums[part.kind] = sums.get(part.kind, 0) + part.value
+    largest = sorted(sums.items(), key=lambda item: -item[1])
+    return ", ".join(
+        f"{(KINDS | OF_NO_PART).get(kind, kind)} {short_bytes(size, units)}"
+        for kind, size in largest[:MOST]
+        if size >= entry.value // 100
+    )
+
+
+MOST = 4
+"""Kinds that are told apart."""
+
+
+def _largest(entry: Entry) -> str:
+    """What a term mostly is, where it has parts."""
+    return max(entry.parts, key=lambda part: part.value).name if entry.parts else ""
+
+
+def _ends(entry: Entry) -> Iterator[Entry]:
+    if entry.parts and entry.kind not in KINDS and entry.kind != "attention":
+        for part in entry.parts:
+            yield from _ends(part)
+    else:
+        yield entry
+
+
+def called(model: Model) -> str:
+    """What people call a model: its name, or what it is."""
+    return getattr(model, "name", "") or model.summary
+
+
+def of_training(model: Model, workload: Workload, plan: Training) -> str:
+    """``llama-3-8b, full fine-tuning, bf16, AdamW, batch 1 x 4,096 tokens``; ``plan`` is resolved."""
+    if plan.lora is None:
+        kind = "partly frozen" if plan.freeze else "full fine-tuning" if getattr(model, "name", "") else "training"
+    else:
+        kind = f"{'Q' if plan.base_weights else ''}{'DoRA' if plan.dora else 'LoRA'} r={plan.lora}"
+    micro = f", {plan.grad_accum:,} micro-batches" if plan.grad_accum != 1 else ""
+    gpus = ""
+    if plan.gpus != 1:
+        sharing = f"ZeRO-{plan.zero}" if plan.zero != "0" else "DDP"
+        gpus = f" per GPU, {plan.gpus:,} GPUs, {'FSDP' if plan.layout.startswith('fsdp') else sharing}"
+    if plan.tensor_parallel != 1:
+        gpus += f" x {plan.tensor_parallel:,} (tensor parallel)"
+    size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
+    steps = f"{OPTIMIZERS[plan.optimizer]}{' in backward' if plan.optimizer_in_backward else ''}"
+    return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"
+
+
+def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:
+    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``."""
+    count = workload.batch_size
+    requests = "1 request" if count == 1 else f"{count:,} requests"
+    context = f"{requests} of {workload.size('cached'):,} tokens"
+    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}"
+
+
+def of_text_alone(model: Model) -> Iterator[str]:
+    """A sentence on the parts of a model that read images or sounds: what they make is not counted."""
+    parts = [part.name for part in model.module().beside_text]
+    if parts:
+        yield f"text only: the outputs of {' and '.join(parts)} are not counted"
+
+
+def card_line(found: OnCard, units: str) -> str:
+    """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``."""
+    told = [_band(figure, units) for figure in found]
+    unit = told[-1].split(" ")[1]
+    short = (text.removesuffix(f" {unit}") for text in told)
+    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(FIGURES, short, strict=True))} {unit}"
+
+
+FIGURES = ("allocated", "reserved", "nvidia-smi")
+
+
+def card_lines(found: OnCard, units: str) -> list[str]:
+    """Each with its number and its band: ``reserved 2.72 GiB (2.64-3.27 GiB): caching allocator, simulated``."""
+    return [
+        f"{called} {short_bytes(figure.bytes, units)} ({_band(figure, units)}): {what}"
+        for called, what, figure in zip(FIGURES, MEASURED_AS, found, strict=True)
+    ]
+
+
+MEASURED_AS = (
+    "torch.cuda.max_memory_allocated",
+    "the caching allocator, simulated",
+    "and the CUDA context with its libraries",
+)
+
+
+def card_assumptions() -> list[str]:
+    """What the bands rest on."""
+    by = bands()
+    told = {name: f"{by[name].low - 1:+.0%} to {by[name].high - 1:+.0%}" for name in ("allocated", "reserved")}
+    now, before = by["context"], by["old context"]
+    return [
+        f"allocated {told['allocated']}: the error of published peaks; reserved {told['reserved']}: measured over "
+        "simulated, of two sources, the extremes of both (PyTorch's default allocator, without a limit)",
+        f"nvidia-smi: CUDA context and libraries {now.low:,.0f} to {now.high:,.0f} MiB since CUDA 11.7, "
+        f"{before.low:,.0f} to {before.high:,.0f} MiB before; by the sources in card_memory.csv",
+    ]
+
+
+def _band(figure: Figure, units: str) -> str:
+    low, high = (short_bytes(size, units) for size in (figure.low, figure.high))
+    number, unit = low.split(" ")
+    return f"{number if unit == high.split(' ')[1] else low}-{high}"
+
+
+def memory_breakdown(tree: Component, depth: int | None) -> tuple[Entry, frozenset[str]]:
+    """The entries of a tree whose sizes remember their formulas, and the letters of these.
+
+    ``depth`` is how deep the answer goes; with None layers and what is like them stay whole.
+    """
+    numbers, formulas = of_numbers(tree).root(), of_formulas(tree).root()
+    whole = breakdown(numbers, formulas, bytes_held, {"bytes": bytes_held}, inside_blocks=depth is not None)
+    return whole, frozenset[str]().union(*(part.formula.free_symbols for part in whole.walk()))
+
+
+PARTS = total("components[].bytes")
+LONGEST = "search: the largest round length that fits"
+LONGEST_EXACT = "search: it fits, and one more token does not"
+JUDGED = When(lambda memory: memory.judge is not None, "fits")
+"""What an answer has where there is so much memory."""
+
+
+def may_grow(name: str, anchor: str = "") -> When:
+    """Where the largest size of this name is looked for."""
+    return When(lambda memory: memory.judge is not None and name in memory.judge.sizes, anchor)
+
+
+def largest(name: str) -> Any:
+    """The largest value of a size to take."""
+    return lambda memory: memory.judge.sizes[name].value
+
+
+def exactly(name: str) -> Any:
+    """The largest value of a length, to the token."""
+    return lambda memory: memory.judge.sizes[name].exact
+
+
+class Term(NamedTuple):
+    """The bytes of a term of a training step, or of serving, which are those of its tensors."""
+
+    name: str
+
+    def __call__(self, memory: Any) -> int:
+        """The bytes of its component."""
+        return value_of(memory.term(self.name).total(bytes_held))
+
+    def of(self, memory: Any) -> TermOpened:
+        """Its tensors."""
+        return TermOpened(self.name, memory)
+
+
+class TermOpened(NamedTuple):
+    """A term of an answer, tensor by tensor."""
+
+    name: str
+    memory: Any
+    sums: bool = True
+
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Any:
+        """The tensors. Raises UsageError, as nothing lies behind them."""
+        from tfcalc.analysis.itemized import laid_out
+
+        if further:
+            raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
+        tree = self.memory.terms()
+        both = zip(tree.node.below(), tree.twin.below(), strict=True)
+        node, twin = next(pair for pair in both if pair[0].component.name == self.name)
+        return laid_out(prefix, "memory", tree, node, twin, 0, together=True)
+
+
+class WithChange(Record):
+    """What would make it fit."""
+
+    change = text("in words", lambda one: one.remedy.change.name)
+    flags = text("options to add", lambda one: " ".join(one.flags))
+    total_bytes = integer("bytes with it", lambda one: one.remedy.total)
+    headroom_bytes = integer("bytes to spare with it", total("budget_bytes", less=".total_bytes"))
+    fits = boolean("whether it fits then", lambda one: one.fits)
+    tight = boolean("whether it leaves less than the margin", lambda one: one.tight)
+
+    def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
+        """The bytes are those of the same question with the change."""
+        if steps == ("total_bytes",):
+            yield OtherQuestion(f"the same question with {self.flags}", self.total_bytes, self.within)
+        yield from super().origins(steps)
+
+
+class OtherQuestion(NamedTuple):
+    """The answer of the same command to another question, of which the words say enough."""
+
+    what: str
+    value: int
+    memory: Any
+
+    def opened(self, prefix: str, _: tuple[str, ...]) -> Derivation:
+        """Its answer, as a term."""
+        return Derivation(
+            heading=self.memory.heading,
+            path=prefix,
+            of="memory",
+            value=self.value,
+            how="answer",
+            terms=(Operand("memory.total_bytes", self.value, self.what),),
+            formula="",
+            substituted="",
+            note=f"total_bytes of {self.what}",
+            model=dict(self.memory.model),
+            conventions=dict(self.memory.conventions),
+        )
+
+
+class PagedRoom(Record):
+    """The room for a paged cache, as vLLM's log has it."""
+
+    context = integer("tokens of a request", lambda room: room.context)
+    block_bytes = integer("bytes of a block", lambda room: room.block_bytes)
+    blocks = integer("blocks that there is room for", lambda room: room.blocks)
+    tokens = integer("tokens that these hold", lambda room: room.tokens)
+    concurrency = number("requests of this context that these hold", lambda room: room.concurrency)
+
+
+class Judge(Protocol):
+    """Verdict on the memory, held against a budget: a :class:`~tfcalc.answers.fits.Fit`."""
+
+    in_a_line: bool
+
+    def sheet(self) -> Sheet:
+        """Return it as people see it."""
+        ...
+
+
+class Memory(Report):
+    """What every answer about memory has; and the verdict, where there is so much."""
+
+    command, unit = "memory", "bytes"
+    about = "Bytes of a model at rest, at the peak of a training step (--train), or of serving (--serve)."
+    stated: ClassVar[Sequence[str]] = ("phase", "units", "not_counted")
+
+    total_bytes = integer(
+        "all bytes that are counted; of training and serving the peak", lambda memory: memory.whole.value
+    )
+    weights_bytes = integer("weights", lambda _: 0)
+    gradients_bytes = integer("gradients", lambda _: 0)
+    optimizer_bytes = integer("optimizer states", lambda _: 0)
+    activations_bytes = integer("tensors saved for backward", lambda _: 0)
+    kv_cache_bytes = integer("KV cache, or state", lambda _: 0)
+    buffers_bytes = integer("buffers", lambda _: 0)
+    temporary_bytes = integer("temporary tensors at the peak", lambda _: 0)
+
+    verdict = text("the verdict in words", lambda memory: memory.judge.verdict, when=JUDGED)
+    budget_bytes = integer(
+        "bytes that may be used: of a card, what is left beside the driver's context",
+        lambda memory: memory.judge.budget.bytes,
+        given("given by --budget, or the memory of --gpu"),
+        when=JUDGED,
+    )
+    budget = text(
+        "the budget as it was given, or the card's name", lambda memory: memory.judge.budget.stated, when=JUDGED
+    )
+    budget_notes = texts("what is assumed of the card", lambda memory: memory.judge.budget.notes, when=JUDGED)
+    fits = boolean("whether it fits", lambda memory: memory.judge is None or memory.judge.fits, when=JUDGED)
+    tight = boolean("whether it fits, but leaves less than the margin", lambda memory: memory.judge.tight, when=JUDGED)
+    margin_percent = integer(
+        "per cent of the budget that should stay free",
+        lambda memory: memory.judge.margin,
+        given("given by --margin"),
+        when=JUDGED,
+    )
+    headroom_bytes = integer(
+        "bytes to spare; below 0 the bytes that are short", total("budget_bytes", less="total_bytes"), when=JUDGED
+    )
+    allocatable_bytes = integer(
+        "bytes that may be allocated so that it fits, beside what fragments take",
+        lambda memory: memory.judge.room,
+        found("what PyTorch can use of the card: its memory less margin, context and rounding"),
+        when=JUDGED,
+    )
+    largest_batch_size = optional(
+        "largest batch that fits; null where there is no limit, or it is not known",
+        largest("batch_size"),
+        found("search: it fits, and one more does not"),
+        when=may_grow("batch_size"),
+        place=TOGETHER,
+    )
+    largest_seq_len = optional(
+        "longest sequence that fits, in tokens, rounded down, at most what the model was made for",
+        largest("seq_len"),
+        found(LONGEST),
+        when=may_grow("seq_len", "largest_seq_len"),
+    )
+    largest_seq_len_exact = optional(
+        "longest sequence that fits, in tokens",
+        exactly("seq_len"),
+        found(LONGEST_EXACT),
+        when=may_grow("seq_len", "largest_seq_len"),
+    )
+    largest_context = optional(
+        "longest context that fits, in tokens, rounded down, at most what the model was made for",
+        largest("context"),
+        found(LONGEST),
+        when=may_grow("context", "largest_context"),
+    )
+    largest_context_exact = optional(
+        "longest context that fits, in tokens",
+        exactly("context"),
+        found(LONGEST_EXACT),
+        when=may_grow("context", "largest_context"),
+    )
+    largest_concurrency = optional(
+        "most requests that fit",
+        largest("concurrency"),
+        found("search: it fits, and one more request does not"),
+        when=may_grow("concurrency"),
+        place=TOGETHER,
+    )
+    paged_cache = record(
+        PagedRoom,
+        "the room for a paged cache, as vLLM's log has it",
+        lambda memory: memory.judge.paged,
+        found("vLLM's arithmetic of blocks, in the memory that is left"),
+        when=When(lambda memory: memory.judge is not None and memory.judge.paged is not None),
+        place=TOGETHER,
+    )
+    changes = records(
+        WithChange,
+        "what would make it fit, the smallest change first; empty where it fits",
+        lambda memory: memory.judge.changes,
+        when=JUDGED,
+    )
+
+    judge: Judge | None = None
+    """The verdict, where there is so much memory."""
+    over_time: bool = False
+    """Whether people are shown the phases of a step."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The JSON object that ``--json`` prints: exact integers, the unit of each in its key."""
+        assert self.whole  # all other numbers come out of what finds it
+        return super().to_dict()
+
+    @property
+    def model_(self) -> Model:
+        """The model that is asked about."""
+        raise NotImplementedError
+
+    @property
+    def by(self) -> Conventions:
+        """The definitions: number format at rest, unit of bytes."""
+        raise NotImplementedError
+
+    @property
+    def dtype_asked(self) -> str:
+        """The number format that was asked for, or auto."""
+        return self.by.dtype
+
+    def terms(self) -> Tree:
+        """What a step or serving holds, term by term, each tensor by tensor."""
+        raise NotImplementedError
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """The model, as in the JSON."""
+        return self.model_.described()
+
+    @property
+    def heading(self) -> str:
+        """The model."""
+        return self.model_.summary
+
+    @property
+    def subtitle(self) -> str:
+        """What was asked, in a line."""
+        return self.heading
+
+    @property
+    def answer(self) -> int:
+        """All bytes."""
+        return self.total_bytes
+
+    def sheet(self) -> Sheet:
+        """The verdict, where there is so much memory; else the terms."""
+        return super().sheet() if self.judge is None else self.judge.sheet()
