@@ -99,7 +99,7 @@ class RowOfModels(InOneRow):
     reasons = texts("why a value is not known; empty where it is", lambda row: row.reasons)
 
 
-TWO_OF_A_FAMILY = When(lambda found: found.of_a_family)
+TWO_OF_A_FAMILY = When(lambda found: found.of_a_family, "fields")
 """Of two models with the same fields: which of them differ, and what each of these moves by itself."""
 
 
