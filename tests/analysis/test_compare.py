@@ -73,6 +73,23 @@ def test_each_may_have_a_plan_of_its_own() -> None:
     )
 
 
+def test_two_of_a_family_name_the_fields_that_move_something() -> None:
+    """24 key and value heads more, and half of the layers: each alone in the first model."""
+    found = compare("llama-3-8b", Operand("other", tfcalc.load("llama-3-8b").replaced(n_kv_heads=32, n_layers=16)))
+    moved = {one.fields[0]: {row.key: row.difference for row in one.rows} for one in found.moved}
+    assert [field.field for field in found.fields] == ["num_hidden_layers", "num_key_value_heads"]
+    assert moved["num_key_value_heads"]["total_params"] == 32 * 2 * 4096 * (32 - 8) * 128
+    assert moved["num_hidden_layers"]["kv_cache_bytes_per_token"] == -16 * 2 * 8 * 128 * 2
+    assert "num_hidden_layers 32 -> 16, alone: parameters -3.49B" in str(found)
+    opened = tfcalc.explain("compare.moved.0.rows.total_params.new", found)
+    assert opened.answer == found.moved[0].rows[0].new
+
+
+@pytest.mark.parametrize("names", [("llama-3-8b", "qwen3-8b"), ("gpt2", "gpt2-medium", "gpt2-large")])
+def test_others_have_no_fields_to_compare(names: tuple[str, ...]) -> None:
+    assert not {"fields", "moved", "not_attributed"} & set(compare(*names).to_dict())
+
+
 def test_what_one_of_them_has_not_is_said() -> None:
     found = compare("bert-base-uncased", "gpt2")
     cache = found.row("kv_cache_bytes").values[0]

@@ -1,7 +1,8 @@
 """A number costs a line: declared in one place, every part of the program knows it.
 
 A copy of the package gets four lines: in ``params`` an expression of other numbers and a new measure, in ``memory
---train`` the same. JSON, JSON Schema, the text below the table, ``explain``, ``budget`` and the reference know them.
+--train`` the same. JSON, JSON Schema, the text below the table, ``explain``, ``budget`` and the reference know them;
+``compare`` those of ``params``.
 """
 
 from __future__ import annotations
@@ -108,6 +109,15 @@ def test_budgets_hold_it(copy: Path) -> None:
         ("params.matrix_params", "failed"),
         ("memory.states_bytes", "failed"),
     ]
+
+
+def test_compare_shows_it(copy: Path) -> None:
+    first, second = answer(copy, "compare", "gpt2", "mixtral-8x7b")["models"]
+    assert first["matrix_params"] == MATRICES
+    assert second["idle_params"] == second["total_params"] - second["active_params"]
+    assert "matrix_params" in json.loads(run(copy, "schema", "compare"))["properties"]["models"]["items"]["properties"]
+    opened = answer(copy, "explain", "compare.models.1.idle_params", "gpt2", "mixtral-8x7b")
+    assert opened["value"] == second["idle_params"]
 
 
 def test_the_reference_has_it(copy: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from tfcalc.analysis.changed_fields import ABSENT, Field, with_fields
+from tfcalc.analysis.changed_fields import ABSENT, Field, changed_fields, same_family, with_fields
 from tfcalc.answers.compared import (
     ACTIVE,
     CACHE,
@@ -13,6 +14,7 @@ from tfcalc.answers.compared import (
     FORWARD,
     TOTAL,
     WEIGHTS,
+    ComparedModels,
     InOneRow,
     ModelNumbers,
     Row,
@@ -36,6 +38,10 @@ TRAINED = asked(
     "training_peak_bytes",
     unknown="not known",
 )
+FOLLOWS = {WEIGHTS.key: TOTAL.key, CACHE.key: CACHE_PER_TOKEN.key}
+"""What has no line of its own where what it follows from has one."""
+LISTED = 12
+"""Fields that are listed for people; programs get all."""
 QUANTITIES = (TOTAL, ACTIVE, FORWARD, TRAINED, CACHE_PER_TOKEN, WEIGHTS, CACHE)
 """The numbers that a change of a field may move."""
 EFFECTS = ("moves", "nothing", "only together", "not attributed")
@@ -60,7 +66,8 @@ class Moved(NamedTuple):
 
 def rows_of(old: ModelNumbers, new: ModelNumbers) -> tuple[Row, ...]:
     """The numbers of two models beside each other. Raises InvalidModel."""
-    return tuple(Row.of(each, (old, new)) for each in QUANTITIES)
+    rows = (Row.of(each, (old, new)) for each in QUANTITIES)
+    return tuple(row for row in rows if any(value is not None for value in row.values))
 
 
 class Attribution:
@@ -69,17 +76,24 @@ class Attribution:
     Fields that nobody reads are changed at once: where nothing moves, none of them moves anything.
     """
 
-    def __init__(self, first: ModelNumbers, fields: Sequence[Field]) -> None:
-        self.first, self.fields = first, fields
+    def __init__(self, first: ModelNumbers, second: ModelNumbers) -> None:
+        self.first = first
+        self.fields = fields = changed_fields(first.model, second.model)
+        self.moved: tuple[Moved, ...] = ()
+        self.unsaid = ""
+        if not fields:
+            return
+        if not same_family(first.model, second.model):
+            self.unsaid = OTHER_TYPE
+            return
         unread = [field for field in fields if not field.read]
         together = self.changing(*unread)
         idle = [] if together.moves or together.reason else unread
         if len(fields) - len(idle) > MOST:
-            self.moved: tuple[Moved, ...] = ()
             self.unsaid = MANY
             return
         alone = [self._idle(field, together) if field in idle else self.changing(field) for field in fields]
-        self.moved, self.unsaid = tuple(self._joined(alone)), ""
+        self.moved = tuple(self._joined(alone))
 
     def changing(self, *some: Field) -> Moved:
         """These fields of the first model changed, and no others."""
@@ -118,6 +132,26 @@ class Attribution:
         """The field with the first other one with which it makes a model; itself where there is none."""
         pairs = (self.changing(*one.fields, *other.fields) for other in others if other.fields[0].read)
         return next((pair for pair in pairs if not pair.reason), one)
+
+
+class WithEffect(NamedTuple):
+    """A field, and its effect."""
+
+    field: Field
+    effect: str
+
+
+def with_effects(attribution: Attribution) -> list[WithEffect]:
+    """Each field, and whether it moves a number by itself."""
+    return [WithEffect(field, _effect(field, attribution.moved)) for field in attribution.fields]
+
+
+def _effect(field: Field, moved: Sequence[Moved]) -> str:
+    of = next((one for one in moved if field in one.fields), None)
+    moves, nothing, only_together, not_attributed = EFFECTS
+    if of is None:
+        return not_attributed
+    return only_together if of.reason or len(of.fields) > 1 else moves if of.moves else nothing
 
 
 # --- keys
@@ -210,27 +244,97 @@ class MovedFields(Record):
         return bool(self.source.moves)
 
 
-class WithEffect(NamedTuple):
-    """A field, and its effect."""
-
-    field: Field
-    effect: str
-
-
-def with_effects(fields: Sequence[Field], moved: Sequence[Moved]) -> list[WithEffect]:
-    """Each field, and whether it moves a number by itself."""
-    return [WithEffect(field, _effect(field, moved)) for field in fields]
-
-
-def _effect(field: Field, moved: Sequence[Moved]) -> str:
-    of = next((one for one in moved if field in one.fields), None)
-    moves, nothing, only_together, not_attributed = EFFECTS
-    if of is None:
-        return not_attributed
-    return only_together if of.reason or len(of.fields) > 1 else moves if of.moves else nothing
-
-
 def per_cent(row: Row) -> float | None:
     """By how many per cent of the first the second is more; None where they are no numbers, or the first is 0."""
     difference, first = row.difference(1), row.values[0]
     return 100 * difference / first if difference is not None and isinstance(first, int | float) and first else None
+
+
+class FieldsThatDiffer(ComparedModels):
+    """Models of which the first differs from the second in some fields: what each of them moves by itself."""
+
+    fields = records(
+        ChangedField,
+        "the fields of the config that differ",
+        lambda found: with_effects(found.attribution),
+    )
+    moved = records(
+        MovedFields,
+        "what each field moves that is changed alone in the first model, or several that make a model only together",
+        lambda found: found.attribution.moved,
+    )
+    not_attributed = text(
+        "why no number was attributed to single fields; empty where they were", lambda found: found.attribution.unsaid
+    )
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """The fields, and what each moves. Raises UsageError."""
+        first, second, *_ = self.columns
+        return Attribution(first, second)
+
+    def moved_notes(self) -> Iterator[str]:
+        """A line for what each field moves."""
+        moving = [one for one in self.attribution.moved if one.moves]
+        if len(moving) == 1 and all(row.values == self.row(row.key).values for row in moving[0].rows):
+            together = ", only together" if len(moving[0].fields) > 1 else ""
+            yield f"Changed: {_listed(moving[0].fields)}{together}"
+        else:
+            for one in moving:
+                how = "alone" if len(one.fields) == 1 else "only together"
+                yield f"{_listed(one.fields)}, {how}: {self._moves(one)}"
+        for one in self.attribution.moved:
+            if one.reason:
+                yield f"{_listed(one.fields)}: only together with the others, for alone {one.reason}"
+        idle = [field for one in self.attribution.moved if not one.moves and not one.reason for field in one.fields]
+        if idle:
+            yield f"Changes nothing that is counted: {_listed(idle)}"
+        if self.attribution.unsaid:
+            fields = counted(len(self.attribution.fields), "field")
+            yield f"{fields} changed, not attributed ({self.attribution.unsaid}): {_listed(self.attribution.fields)}"
+
+    def _moves(self, one: Moved) -> str:
+        return ", ".join(f"{row.quantity.called} {self.change(row)}{in_brackets(row)}" for row in telling(one.rows))
+
+    def change(self, row: Row) -> str:
+        """``+268M``; empty where one side has no number."""
+        difference = row.difference(1)
+        return "" if difference is None else f"{'+' * (difference > 0)}{row.written(difference, self.units)}"
+
+
+def telling(rows: Sequence[Row]) -> list[Row]:
+    """Those that differ, without what only follows from another of them."""
+    by = {row.key: row for row in rows}
+    return [
+        row
+        for row in rows
+        if row.differs
+        and not (row.key in FOLLOWS and by[FOLLOWS[row.key]].differs)
+        and not (row.quantity == ACTIVE and row.values == by[TOTAL.key].values)
+    ]
+
+
+def percent(row: Row) -> str:
+    """``+13.4 %``; two figures of what is less than 0.05 %."""
+    share = per_cent(row)
+    if share is None:
+        return ""
+    rounded = f"{share:+,.1f}"
+    return f"{share:+.2g} %" if share and float(rounded.replace(",", "")) == 0 else f"{rounded} %"
+
+
+def in_brackets(row: Row) -> str:
+    """The same, if there is one."""
+    written = percent(row)
+    return f" ({written})" if written else ""
+
+
+def _listed(fields: Sequence[Field]) -> str:
+    more = f", and {len(fields) - LISTED} more (--json lists all)" if len(fields) > LISTED else ""
+    given_in_both_first = sorted(fields, key=lambda field: field.old is ABSENT or field.new is ABSENT)
+    return ", ".join(field.said for field in given_in_both_first[:LISTED]) + more
+
+
+def counted(count: int, what: str) -> str:
+    """``1 field``, ``12 fields``."""
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.analysis.changed_fields import same_family
 from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.answers.attribution import FieldsThatDiffer
 from tfcalc.answers.compared import (
     ACTIVE,
     COUNTS,
@@ -29,7 +31,7 @@ from tfcalc.answers.compared import (
 from tfcalc.answers.overview import SizesOfModel
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
-from tfcalc.report.declared import Key, Told, plain, record, records, text, texts
+from tfcalc.report.declared import Key, Told, When, plain, record, records, text, texts
 from tfcalc.report.opening import Same, ratio, total
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.workload import Workload
@@ -97,7 +99,11 @@ class RowOfModels(InOneRow):
     reasons = texts("why a value is not known; empty where it is", lambda row: row.reasons)
 
 
-class Comparison(ComparedModels):
+TWO_OF_A_FAMILY = When(lambda found: found.of_a_family, "fields")
+"""Of two models with the same fields: which of them differ, and what each of these moves by itself."""
+
+
+class Comparison(FieldsThatDiffer, in_order=True):
     """Models side by side: a row for each quantity, in exact numbers, each beside the same of the first model."""
 
     command, about = "compare", "Models side by side."
@@ -111,6 +117,9 @@ class Comparison(ComparedModels):
         "a row for each quantity; with --only-differences those that differ",
         lambda found: [row for row in found.table if row.differs or not found.only_differences],
     )
+    fields = FieldsThatDiffer.fields.only(TWO_OF_A_FAMILY)
+    moved = FieldsThatDiffer.moved.only(TWO_OF_A_FAMILY)
+    not_attributed = FieldsThatDiffer.not_attributed.only(TWO_OF_A_FAMILY)
 
     def __init__(
         self, columns: Sequence[ModelNumbers], table: Sequence[Row], units: str, *, only_differences: bool
@@ -127,6 +136,12 @@ class Comparison(ComparedModels):
     def workloads(self) -> tuple[Workload, ...]:
         """How each is run."""
         return tuple(column.workload for column in self.columns)
+
+    @property
+    def of_a_family(self) -> bool:
+        """Whether they are two models with the same fields."""
+        models = [operand.model for operand in self.operands]
+        return len(models) == LEAST and same_family(*models)
 
     def sheet(self) -> Sheet:
         """A row for each quantity that differs; equal ones are listed in one line."""
@@ -151,7 +166,10 @@ class Comparison(ComparedModels):
             rows=[self._row(row, two=two) for row in shown],
             depths=[int(row.quantity.part) for row in shown],
             quiet="\n".join(str(value) for value in self.row(TOTAL.key).values),
-            notes=[] if self.only_differences else list(self._same()),
+            notes=[
+                *(self.moved_notes() if self.of_a_family else ()),
+                *(() if self.only_differences else self._same()),
+            ],
             assumes=tuple(self._assumes()),
             see_also=("--only-differences", "--format markdown", "--json"),
             detailed=self._detailed(),

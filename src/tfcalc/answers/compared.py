@@ -230,10 +230,12 @@ def _read(question: Question, key: str) -> Any:
 
 
 def marked(of: type[Keyed]) -> Iterator[tuple[Key[Any], str, str]]:
-    """The keys that a class marks as compared: each with its name in tables, and its meaning."""
+    """The keys that a class marks as compared, or gives a label: each with its name in tables, and its meaning."""
     for key in of.keys.values():
         if key.comparison is not None:
             yield key, key.comparison.called, key.comparison.meaning
+        elif key.label:
+            yield key, key.label.lower(), str(key.schema["description"])
 
 
 def size(key: Key[Any], called: str, meaning: str) -> Quantity:

@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-from tfcalc.analysis.changed_fields import ABSENT, changed_fields, same_family
 from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.answers.attribution import (
-    OTHER_TYPE,
     QUANTITIES,
     TRAINED,
-    Attribution,
-    ChangedField,
-    Moved,
-    MovedFields,
+    FieldsThatDiffer,
     RowOfTwo,
+    counted,
+    in_brackets,
     per_cent,
+    percent,
     rows_of,
-    with_effects,
+    telling,
 )
 from tfcalc.answers.compared import (
-    ACTIVE,
-    CACHE,
     CACHE_PER_TOKEN,
     FORWARD,
     TOTAL,
-    WEIGHTS,
     ComparedModel,
     ComparedModels,
     Definitions,
@@ -46,16 +41,11 @@ from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.changed_fields import Field
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
 
 ASKED = (TOTAL, FORWARD, TRAINED, CACHE_PER_TOKEN)
 """What is said also where it stays the same."""
-FOLLOWS = {WEIGHTS.key: TOTAL.key, CACHE.key: CACHE_PER_TOKEN.key}
-"""What has no line of its own where what it follows from has one."""
-LISTED = 12
-"""Fields that are listed for people; programs get all."""
 
 
 class BetweenTwo(Definitions):
@@ -73,10 +63,10 @@ class ModelOfTwo(ComparedModel):
     numbers = numbers_of(QUANTITIES, {})
 
 
-class Diff(ComparedModels):
+class Diff(FieldsThatDiffer, in_order=True):
     """Two models: a row for each number, in exact values; the fields that differ; and what each of them moved alone.
 
-    ``unsaid`` is why nothing was attributed to single fields, where nothing was. ``trained`` says what is trained how.
+    ``trained`` says what is trained how.
     """
 
     command, about = "diff", "What changed between two models, and what each change moves."
@@ -85,29 +75,11 @@ class Diff(ComparedModels):
     conventions = record(BetweenTwo, "the definitions that the numbers were made by", lambda found: found)
     models = records(ModelOfTwo, "both models", ComparedModels.in_columns)
     rows = records(RowOfTwo, "both models' numbers", lambda found: found.table)
-    fields = records(
-        ChangedField,
-        "the fields of the config that differ",
-        lambda found: with_effects(found.changes, found.attributed),
-    )
-    moved = records(
-        MovedFields,
-        "what each field moves that is changed alone in the first model, or several that make a model only together",
-        lambda found: found.attributed,
-    )
-    not_attributed = text(
-        "why no number was attributed to single fields; empty where they were", lambda found: found.unsaid
-    )
 
     def __init__(self, columns: Sequence[ModelNumbers], units: str) -> None:
         old, new = columns
         super().__init__(columns, rows_of(old, new), units)
-        self.changes = changed_fields(old.model, new.model)
-        self.attributed: tuple[Moved, ...] = ()
-        self.unsaid = OTHER_TYPE if self.changes else ""
-        if self.changes and same_family(old.model, new.model):
-            attribution = Attribution(old, self.changes)
-            self.attributed, self.unsaid = attribution.moved, attribution.unsaid
+        assert self.attribution  # what cannot be asked is refused here
         self.trained = _trained(old)
 
     @property
@@ -123,7 +95,7 @@ class Diff(ComparedModels):
     @property
     def differs(self) -> bool:
         """Whether anything differs: a field, or a number."""
-        return bool(self.changes) or any(row.differs for row in self.table)
+        return bool(self.attribution.fields) or any(row.differs for row in self.table)
 
     @property
     def path(self) -> str:
@@ -154,7 +126,7 @@ class Diff(ComparedModels):
         )
 
     def _shown(self) -> list[Row]:
-        return _telling(self.table)
+        return telling(self.table)
 
     def _sentence(self) -> str:
         """``configs/model.json: parameters 8.03B -> 9.1B (+13.4 %)``: the first number that moved."""
@@ -162,47 +134,23 @@ class Diff(ComparedModels):
         if not self.differs:
             return f"{path}nothing changed"
         if not shown:
-            return f"{path}{_count(len(self.changes), 'field')} changed, and nothing that is counted"
+            return f"{path}{counted(len(self.attribution.fields), 'field')} changed, and nothing that is counted"
         row = shown[0]
         old, new = (row.written(value, self.units) for value in row.values)
-        return f"{path}{row.quantity.called} {old} -> {new}{_in_brackets(row)}"
+        return f"{path}{row.quantity.called} {old} -> {new}{in_brackets(row)}"
 
     def _cells(self, row: Row) -> list[Cell]:
         old, new = (row.written(value, self.units) for value in row.values)
-        return [row.quantity.called, old, new, self._change(row), _percent(row)]
-
-    def _change(self, row: Row) -> str:
-        """``+268M``; empty where one side has no number."""
-        difference = row.difference(1)
-        return "" if difference is None else f"{'+' * (difference > 0)}{row.written(difference, self.units)}"
+        return [row.quantity.called, old, new, self.change(row), percent(row)]
 
     def _notes(self) -> Iterator[str]:
-        moving = [one for one in self.attributed if one.moves]
-        if len(moving) == 1 and all(row.values == self.row(row.key).values for row in moving[0].rows):
-            together = ", only together" if len(moving[0].fields) > 1 else ""
-            yield f"Changed: {_listed(moving[0].fields)}{together}"
-        else:
-            for one in moving:
-                how = "alone" if len(one.fields) == 1 else "only together"
-                yield f"{_listed(one.fields)}, {how}: {self._moves(one)}"
-        for one in self.attributed:
-            if one.reason:
-                yield f"{_listed(one.fields)}: only together with the others, for alone {one.reason}"
-        idle = [field for one in self.attributed if not one.moves and not one.reason for field in one.fields]
-        if idle:
-            yield f"Changes nothing that is counted: {_listed(idle)}"
-        if self.unsaid:
-            count = _count(len(self.changes), "field")
-            yield f"{count} changed, not attributed ({self.unsaid}): {_listed(self.changes)}"
+        yield from self.moved_notes()
         yield from self._unknown()
         same = [row for row in self.table if row.quantity in ASKED and not row.differs]
         numbers = [row for row in same if isinstance(row.values[0], int | float)]
         if numbers:
             listed = (f"{row.quantity.called} {row.written(row.values[0], self.units)}" for row in numbers)
             yield f"Same: {', '.join(listed)}"
-
-    def _moves(self, one: Moved) -> str:
-        return ", ".join(f"{row.quantity.called} {self._change(row)}{_in_brackets(row)}" for row in _telling(one.rows))
 
     def _unknown(self) -> Iterator[str]:
         """A line for what cannot be said of a model."""
@@ -221,7 +169,7 @@ class Diff(ComparedModels):
     def _detailed(self) -> Sheet:
         """The same for programs: all numbers in full, and those of each field alone."""
         rows: list[list[Cell]] = [["", *_exactly(row)] for row in self.table]
-        for one in self.attributed:
+        for one in self.attribution.moved:
             name = "; ".join(field.path for field in one.fields)
             rows += [[name, *_exactly(row)] for row in one.rows if row.differs]
         return Sheet(
@@ -296,18 +244,6 @@ def _trained(numbers: ModelNumbers) -> tuple[str, ...]:
     return (said, *step.footer.assumes)
 
 
-def _telling(rows: Sequence[Row]) -> list[Row]:
-    """Those that differ, without what only follows from another of them."""
-    by = {row.key: row for row in rows}
-    return [
-        row
-        for row in rows
-        if row.differs
-        and not (row.key in FOLLOWS and by[FOLLOWS[row.key]].differs)
-        and not (row.quantity == ACTIVE and row.values == by[TOTAL.key].values)
-    ]
-
-
 def _exactly(row: Row) -> list[Cell]:
     return [row.key, row.unit, *plain(row.values), row.difference(1), per_cent(row)]
 
@@ -316,27 +252,3 @@ def _number(row: Row) -> int:
     difference = row.difference(1)
     assert isinstance(difference, int)
     return difference
-
-
-def _percent(row: Row) -> str:
-    """``+13.4 %``; two figures of what is less than 0.05 %."""
-    share = per_cent(row)
-    if share is None:
-        return ""
-    rounded = f"{share:+,.1f}"
-    return f"{share:+.2g} %" if share and float(rounded.replace(",", "")) == 0 else f"{rounded} %"
-
-
-def _in_brackets(row: Row) -> str:
-    percent = _percent(row)
-    return f" ({percent})" if percent else ""
-
-
-def _listed(fields: Sequence[Field]) -> str:
-    more = f", and {len(fields) - LISTED} more (--json lists all)" if len(fields) > LISTED else ""
-    given_in_both_first = sorted(fields, key=lambda field: field.old is ABSENT or field.new is ABSENT)
-    return ", ".join(field.said for field in given_in_both_first[:LISTED]) + more
-
-
-def _count(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"

@@ -15,6 +15,7 @@ A key that Python has another use for ends with an underscore there, and without
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from tfcalc.core.notation import write
@@ -168,6 +169,12 @@ class Key(Generic[T]):
         """The same key, which ``compare`` shows of each model under this name."""
         self.comparison = Compared(called, part, meaning or str(self.schema["description"]))
         return self
+
+    def only(self, when: When) -> Key[T]:
+        """The same key, which a subclass has under a condition."""
+        found = copy(self)
+        found.when = when
+        return found
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
         """The same key, made in another way: that of a subclass."""
