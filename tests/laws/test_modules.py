@@ -48,9 +48,11 @@ CLASSES: dict[str, str] = {
 FIELDS: dict[str, str] = {"PreNorm.sublayers": "subs"}
 """Of a field that was renamed, ``Class.field`` of today and the field's recorded name; derived classes have it, too."""
 
-CODE = "angles by_window by_layer by_sequence in_float32 copies repeats halves pairs"
-JOINED: dict[str, tuple[str, list[str]]] = {"Rope": ("code", ["width", *CODE.split(), "partial", "behind", "last"])}
-"""Of a class some of whose fields are now those of a value in one field: this field, and all fields as recorded."""
+JOINED = {"RopeCode", "RouterCode"}
+"""Classes whose fields were recorded as those of their owner, in their place."""
+ROPE = "width angles by_window by_layer by_sequence in_float32 copies repeats halves pairs partial behind last"
+ORDER = {"Rope": ROPE.split()}
+"""Order in which the fields of a class were recorded, where it is another today."""
 
 
 def configs(model_type: str) -> list[dict[str, Any]]:
@@ -69,13 +71,11 @@ def recorded_as(kind: type, field: str) -> str:
 
 def fields(value: Frozen) -> Iterator[tuple[str, object]]:
     """The fields of a value, by their recorded names and in their recorded order."""
-    kind = type(value)
-    own = dict(value.__dict__)
-    if kind.__name__ in JOINED:
-        field, order = JOINED[kind.__name__]
-        own |= own.pop(field).__dict__
-        own = {name: own[name] for name in order}
-    return ((recorded_as(kind, name), of) for name, of in own.items())
+    own: dict[str, object] = {}
+    for name, of in value.__dict__.items():
+        own |= of.__dict__ if type(of).__name__ in JOINED else {name: of}
+    order = ORDER.get(type(value).__name__)
+    return ((recorded_as(type(value), name), own[name]) for name in (order or own))
 
 
 def written(value: object, seen: dict[int, tuple[object, str]]) -> str:

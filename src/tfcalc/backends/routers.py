@@ -26,14 +26,14 @@ def routed(router: Router, x: Tensor) -> Routing:
     if isinstance(router, RouterOfShared):
         with trace.no_autocast():
             return _with_shared(router, x)
-    if router.exact:
+    if router.code.exact:
         with trace.no_autocast():
             routing = _of_best(router, x) if router.best_first else _of_scores(router, x)
     else:
         routing = _of_best(router, x) if router.best_first else _of_scores(router, x)
     assert routing.logits is not None
     formats = {"": routing.weights.dtype, "logits": routing.logits.dtype, "stream": x.dtype}
-    return routing._replace(weights=trace.to(routing.weights, formats[router.result]))
+    return routing._replace(weights=trace.to(routing.weights, formats[router.code.result]))
 
 
 def _of_scores(router: Router, x: Tensor) -> Routing:
@@ -53,27 +53,31 @@ def _of_best(router: Router, x: Tensor) -> Routing:
     logits = _logits(router, x)
     best, chosen = (gather if router.corrected else topk)(logits, router.chosen)
     formats = {"": None, "own": best.dtype, "float32": "float32"}
-    weights = softmax(best, formats[router.softmax_in]) if router.scores == "softmax" else pointwise("sigmoid", best)
+    weights = (
+        softmax(best, formats[router.code.softmax_in]) if router.scores == "softmax" else pointwise("sigmoid", best)
+    )
     return Routing(_normalized(router, weights) if router.normalized else weights, chosen, logits)
 
 
 def _logits(router: Router, x: Tensor) -> Tensor:
     """Compute the logits, in the format of the family's code."""
     trace = x.trace
-    if router.logits != "copies":
+    if router.code.logits != "copies":
         logits = router.forward(x)
-        logits = trace.to(logits, "float32") if router.logits == "float32" else logits
-        return scaled(pointwise("tanh", scaled(logits, "div"))) if router.capped else logits
-    weights = [trace.to(trace.weight(tensor, dtype=router.format), "float32") for tensor in router.own_params().weights]
+        logits = trace.to(logits, "float32") if router.code.logits == "float32" else logits
+        return scaled(pointwise("tanh", scaled(logits, "div"))) if router.code.capped else logits
+    weights = [
+        trace.to(trace.weight(tensor, dtype=router.code.format), "float32") for tensor in router.own_params().weights
+    ]
     return linear(trace.to(x, "float32"), *weights)
 
 
 def _normalized(router: Router, x: Tensor) -> Tensor:
     """Divide weights by their sum: saves both; in place, with a copy of ``x`` before."""
     trace, total = x.trace, row_sums(x)
-    if router.least:
+    if router.code.least:
         return _divided(x, pointwise("clamp", total))
-    if not router.in_place:
+    if not router.code.in_place:
         return _divided(x, scaled(total))
     before = trace.new(x.shape, x.dtype, "before div_")
     return trace.call(Call("div_", (x, total), x.shape, x.dtype, saves=(before, total), shares=x.storage))

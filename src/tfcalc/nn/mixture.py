@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, combined, jittered
 from tfcalc.ops.shapes import reshape
@@ -42,6 +42,26 @@ class Routing(NamedTuple):
     logits: Tensor | None = None
 
 
+class RouterCode(Frozen):
+    """How a program routes, which decides on what is saved, not on what is counted.
+
+    ``logits`` are in the format of the stream, brought to ``float32``, or a product of ``copies`` in fp32, and perhaps
+    kept under a cap by a tanh (``capped``); ``format`` is that of W, where it is not that of all weights. Autocast may
+    be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in ``float32``
+    (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is smaller, and
+    then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
+    """
+
+    logits: str = ""
+    format: str = ""
+    exact: bool = False
+    softmax_in: str = ""
+    in_place: bool = True
+    least: bool = False
+    result: str = ""
+    capped: bool = False
+
+
 class Router(Linear):
     """A number for each expert, of which the best say where a token goes: to so many as are ``chosen``.
 
@@ -49,14 +69,7 @@ class Router(Linear):
     are found first, and their softmax is that of them alone. ``corrected``: what is added to the scores (and, perhaps,
     groups of experts) decides on who is chosen, but not on the weights. ``grouped``: experts that are not in the best
     groups are left out. The weights may be ``normalized``, so that they add up to 1, and multiplied by a number
-    (``scales``).
-
-    What follows decides on what is kept, not on what is counted. ``logits`` are in the format of the stream, brought to
-    ``float32``, or a product of ``copies`` in fp32, and perhaps kept under a cap by a tanh (``capped``); ``format`` is
-    that of W, where it is not that of all weights.
-    Autocast may be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in
-    ``float32`` (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is
-    smaller, and then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
+    (``scales``). ``code`` is how a program does it.
 
     Source: Shazeer et al. 2017 (arXiv 1701.06538), section 2.1; DeepSeek-V3 (arXiv 2412.19437), section 2.1.2.
     """
@@ -70,14 +83,7 @@ class Router(Linear):
     grouped: bool = False
     normalized: bool = False
     scales: bool = False
-    logits: str = ""
-    format: str = ""
-    exact: bool = False
-    softmax_in: str = ""
-    in_place: bool = True
-    least: bool = False
-    result: str = ""
-    capped: bool = False
+    code: RouterCode = RouterCode()
 
     def route(self, x: Tensor, ctx: Context) -> Routing:
         """Where each token goes."""

@@ -8,7 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, parameter
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import dense_or_sparse, routed
@@ -46,7 +46,11 @@ def afmoe(c: Config) -> Module:
         beside = decoders.gated(c, name="shared_experts", width=experts.shared(c, "num_shared_experts"))
         made = experts.mixture(c, beside, experts="num_experts", width="moe_intermediate_size", router="router.gate")
         made = made.routed(
-            scores="sigmoid", corrected=True, normalized=True, scales=True, logits="float32", in_place=False
+            scores="sigmoid",
+            corrected=True,
+            normalized=True,
+            scales=True,
+            code=RouterCode(logits="float32", in_place=False),
         )
         return made.replace(stored=(experts.frozen(c, "expert_bias", "num_experts"),), shared_first=True)
 

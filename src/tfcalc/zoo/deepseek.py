@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.errors import InvalidModel
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.printable import quoted
@@ -21,7 +21,9 @@ def deepseek_v2(c: Config) -> Module:
 
     def mixed() -> Mixture:
         grouped = c.get("topk_method") == "group_limited_greedy"
-        return shared_and_routed(c, bias=bias, corrected=False, logits="copies", grouped=grouped, scales=True)
+        return shared_and_routed(
+            c, bias=bias, corrected=False, code=RouterCode(logits="copies"), grouped=grouped, scales=True
+        )
 
     mixer = latent_module(c).replace(
         rope=Rope(c.size("qk_rope_head_dim", least=0), RopeCode("complex", in_float32=True))

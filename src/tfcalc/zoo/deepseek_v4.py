@@ -14,7 +14,7 @@ from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Linear, Norm, Parameter, buffer, parameter
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.attention import attend
@@ -321,8 +321,8 @@ def mixed(kind: str, c: Config) -> Mixture:
         scores=c.word("scoring_func"),
         corrected=True,
         normalized=True,
-        in_place=False,
         scales=True,
+        code=RouterCode(in_place=False),
     )
     stored = experts.correction(c)
     if kind == HASHED:

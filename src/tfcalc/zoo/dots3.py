@@ -15,7 +15,7 @@ from tfcalc.core.number import Num, ceil_div
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.latent import LatentAttention, LatentGate
-from tfcalc.nn.mixture import Experts, Mixture, Router
+from tfcalc.nn.mixture import Experts, Mixture, Router, RouterCode
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
@@ -166,9 +166,8 @@ def mixture(count: int, c: Config) -> Mixture:
         scores="sigmoid",
         corrected=True,
         normalized=True,
-        in_place=False,
         scales=True,
-        logits="copies",
+        code=RouterCode(in_place=False, logits="copies"),
     )
     up, down = Linear(FUSED[0], h, 2 * f, "1"), Linear(FUSED[1], f, h, "2")
     many = Experts("experts", None, up, down, c.word("hidden_act"), count=count, chosen=active)

@@ -9,7 +9,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.layers import Parallel, PreNorm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.layers import LAYERS, full_and_sliding, windows
@@ -42,7 +42,9 @@ def ernie_experts(c: Config, bias: bool) -> Mixture:
     some, width = c.number("moe_num_shared_experts", least=0), experts.shared(c, "moe_num_shared_experts")
     beside = (decoders.gated(c, name="shared_experts", width=width, bias=bias),) if some else ()
     made = experts.mixture(c, *beside, experts="moe_num_experts", each="moe_k", width="moe_intermediate_size").routed(
-        corrected=True, normalized=True, least=True, logits="copies", format="float32", exact=True, result="stream"
+        corrected=True,
+        normalized=True,
+        code=RouterCode(least=True, logits="copies", format="float32", exact=True, result="stream"),
     )
     stored = experts.frozen(c, "gate.moe_statics.e_score_correction_bias", "moe_num_experts")
     return made.replace(stored=(stored,), shared_first=True)
@@ -59,7 +61,7 @@ def hunyuan_v1_moe(c: Config) -> Module:
 
     def one(each: int | str) -> PreNorm:
         mixed = experts.mixture(c, beside, experts="num_experts", each=each, router="gate.wg")
-        mixed = mixed.routed(normalized=True, logits="copies", format="float32", result="logits")
+        mixed = mixed.routed(normalized=True, code=RouterCode(logits="copies", format="float32", result="logits"))
         return decoders.layer(c, mixer, mixed.replace(shared_first=True))
 
     count, listed = c.number(LAYERS), isinstance(c.get("moe_topk"), list)
@@ -110,9 +112,7 @@ def cohere_experts(c: Config) -> Mixture:
         best_first=True,
         scores=scores,
         normalized=normalized,
-        softmax_in="float32",
-        in_place=False,
-        result="stream",
+        code=RouterCode(softmax_in="float32", in_place=False, result="stream"),
     )
 
 

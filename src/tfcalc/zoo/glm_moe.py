@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import BOTH_SIDES
@@ -90,7 +90,7 @@ def hy_v3(c: Config) -> Module:
         some = c.number("num_shared_experts", least=0) > 0
         common = shared(c, "num_shared_experts") if some else c.size("intermediate_size")
         beside = decoders.gated(c, name="shared_experts", width=common, bias=bias)
-        made = routed(c, "num_experts", normalized=True, in_place=False)
+        made = routed(c, "num_experts", normalized=True, code=RouterCode(logits="copies", in_place=False))
         return made.replace(shared=(beside,), stored=(experts.correction(c, "e_score_correction_bias", "num_experts"),))
 
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
@@ -107,7 +107,14 @@ def kolibri1(c: Config) -> Module:
     seen = windows(c, lambda place: (place + 1) % 5 > 0)
 
     def mixed() -> Mixture:
-        return routed(c, "num_experts", common=common, scales=False, best_first=True, in_place=False)
+        return routed(
+            c,
+            "num_experts",
+            common=common,
+            scales=False,
+            best_first=True,
+            code=RouterCode(logits="copies", in_place=False),
+        )
 
     kinds = sparse_after(c, 0)
     mixer, full = decoders.attention(c, qk_norms="rmsnorm"), no_rope_if_global(c)

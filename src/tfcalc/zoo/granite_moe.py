@@ -7,6 +7,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, PreNormSharedNorm
+from tfcalc.nn.mixture import RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.layers import full_and_sliding, windows
@@ -25,7 +26,7 @@ def shared_mlp(c: Config) -> tuple[GatedFeedForward, ...]:
 def layer(c: Config, mixer: Module, *shared: GatedFeedForward) -> PreNorm:
     """A layer of a mixer, experts, and what is ``shared`` by all tokens."""
     mixed = experts.mixture(
-        c, name="block_sparse_moe", router="router", best_first=True, logits="float32", result="stream"
+        c, name="block_sparse_moe", router="router", best_first=True, code=RouterCode(logits="float32", result="stream")
     )
     return decoders.layer(c, mixer, mixed, *shared, of=PreNormSharedNorm if shared else PreNorm).replace(scales=True)
 

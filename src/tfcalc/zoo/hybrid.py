@@ -13,7 +13,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import LatentMixture, PlainExperts
+from tfcalc.nn.mixture import LatentMixture, PlainExperts, RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul, residual, scaled
 from tfcalc.printable import quoted
@@ -121,7 +121,7 @@ def jamba_mixer(c: Config) -> Module:
 
 def jamba_experts(c: Config) -> Module:
     """Experts, the sum of whose weights is whatever it is."""
-    return mixture(c, name="feed_forward", experts="num_experts", router="router", result="stream")
+    return mixture(c, name="feed_forward", experts="num_experts", router="router", code=RouterCode(result="stream"))
 
 
 @family("granitemoehybrid", heads={"Model": tops.bare, "ForCausalLM": tops.lm_head(scales=True)})

@@ -17,7 +17,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import CappedExperts, Mixture, Router
+from tfcalc.nn.mixture import CappedExperts, Mixture, Router, RouterCode
 from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.attention import attend
@@ -451,7 +451,7 @@ def feed_forward(c: Config, kind: str) -> Module:
     h, chosen = c.size("hidden_size"), made.experts.chosen
     return WeighedShared(
         "mlp",
-        RouterOfShared("gate", h, many + common, chosen=chosen, shared=common, logits="copies"),
+        RouterOfShared("gate", h, many + common, chosen=chosen, shared=common, code=RouterCode(logits="copies")),
         made.experts,
         stored=(experts.correction(c),),
         beside=shared.as_type(SharedExperts, count=common),
@@ -538,7 +538,7 @@ def clipped_attention(c: Config, kind: str) -> ClippedAttention:
 
 def mixture(c: Config) -> Mixture:
     """Routed experts, none shared."""
-    made = routed(c, normalized=True, in_place=False)
+    made = routed(c, normalized=True, code=RouterCode(logits="copies", in_place=False))
     return made.replace(experts=made.experts.as_type(CappedExperts))
 
 

@@ -10,7 +10,7 @@ from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Experts, Mixture, Replicated, Router
+from tfcalc.nn.mixture import Experts, Mixture, Replicated, Router, RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual
@@ -203,8 +203,7 @@ def with_idle(c: Config) -> Mixture:
         chosen=chosen,
         corrected=True,
         scales=True,
-        logits="copies",
-        result="logits",
+        code=RouterCode(logits="copies", result="logits"),
     )
     up = OfSome(FUSED[0], h, 2 * f, "1", count=every, chosen=chosen)
     down = OfSome(FUSED[1], f, h, "2", count=real, chosen=chosen)

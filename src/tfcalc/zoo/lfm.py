@@ -10,7 +10,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm, Sandwich
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.recurrences import gated_sum
@@ -119,7 +119,9 @@ def lfm2_moe(c: Config) -> Module:
 def lfm2_experts(c: Config) -> Mixture:
     """The experts of LFM2."""
     biased = c.flag("use_expert_bias")
-    made = routed(c, "num_experts", name="feed_forward", act="silu", corrected=biased, in_place=False, logits="")
+    made = routed(
+        c, "num_experts", name="feed_forward", act="silu", corrected=biased, code=RouterCode(in_place=False, logits="")
+    )
     bias = buffer("expert_bias", c.size("num_experts"))
     return made.replace(stored=(bias,) if biased else ())
 

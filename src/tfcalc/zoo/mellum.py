@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
+from tfcalc.nn.mixture import RouterCode
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.experts import dense_or_sparse
@@ -15,7 +16,7 @@ def mellum(c: Config) -> Module:
     """Mellum 2 (transformers' MellumDecoderLayer); a layer is sparse unless ``mlp_layer_types`` calls it dense."""
     kinds = experts.mlp_types(c, experts.sparse_after(c, 0))
     routed = experts.mixture(
-        c, width="moe_intermediate_size", normalized=bool(c.get("norm_topk_prob")), result="logits"
+        c, width="moe_intermediate_size", normalized=bool(c.get("norm_topk_prob")), code=RouterCode(result="logits")
     )
 
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")

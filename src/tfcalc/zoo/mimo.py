@@ -10,7 +10,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import scaled
@@ -97,7 +97,12 @@ def laguna_experts(c: Config) -> Mixture:
     """Experts and shared ones, which run first; logits of the router may have a cap."""
     beside = decoders.gated(c, name="shared_experts", width=c.size("shared_expert_intermediate_size", least=0))
     capped, stored = bool(c.get("moe_router_logit_softcapping")), experts.frozen(c, BALANCE, "num_experts")
-    made = routed(c, "num_experts", normalized=True, in_place=False, logits="float32", result="stream", capped=capped)
+    made = routed(
+        c,
+        "num_experts",
+        normalized=True,
+        code=RouterCode(in_place=False, logits="float32", result="stream", capped=capped),
+    )
     return made.replace(shared=(beside,), stored=(stored,), shared_first=True)
 
 

@@ -11,6 +11,7 @@ from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, buffer
 from tfcalc.nn.layers import PreNorm
+from tfcalc.nn.mixture import RouterCode
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import activation, mul, pointwise, residual, scaled
 from tfcalc.ops.linear_attention import lightning
@@ -118,7 +119,9 @@ def minimax(c: Config) -> Module:
 
     def one(kind: str) -> Module:
         mixer: Module = lightning_attention(c) if kind == LINEAR else full
-        return decoders.layer(c, mixer, experts.mixture(c, normalized=True, logits="float32"), of=NormedStream)
+        return decoders.layer(
+            c, mixer, experts.mixture(c, normalized=True, code=RouterCode(logits="float32")), of=NormedStream
+        )
 
     in_turns = layer_types(c, lambda place: LINEAR if place % 2 else FULL, (LINEAR, FULL))
     return decoders.decoder(c, one, in_turns, masks=(seen,))

@@ -9,8 +9,9 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Context, Module
+from tfcalc.ops.keeping import by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score
@@ -129,7 +130,7 @@ def mixed(c: Config) -> Mixture:
     """Experts and shared ones, which run first."""
     beside = dense("shared_experts", "shared_intermediate_size", c)
     made = experts.mixture(
-        c, beside, act=ACTIVATION, scores="sigmoid", corrected=True, normalized=True, logits="float32"
+        c, beside, act=ACTIVATION, scores="sigmoid", corrected=True, normalized=True, code=RouterCode(logits="float32")
     )
     stored = experts.correction(c, experts="num_local_experts")
     return made.replace(experts=made.experts.replace(clipped=True), stored=(stored,), shared_first=True, scales=True)

@@ -8,7 +8,7 @@ from tfcalc.configs.family import family
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.layers import NormAfterSublayer
-from tfcalc.nn.mixture import Mixture, SparseMixer
+from tfcalc.nn.mixture import Mixture, RouterCode, SparseMixer
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders, experts
 from tfcalc.zoo.blocks.decoders import POST_NORM
@@ -42,7 +42,7 @@ def flex_olmo(c: Config) -> Module:
 def of_topk(c: Config) -> Mixture:
     """Experts whose weights may add up to 1, in the format of the logits."""
     normalized = bool(c.get("norm_topk_prob"))
-    return experts.mixture(c, experts="num_experts", normalized=normalized, result="logits")
+    return experts.mixture(c, experts="num_experts", normalized=normalized, code=RouterCode(result="logits"))
 
 
 def whole_norms(c: Config, *, width: Num | None = None, code: str = "") -> Attention:
@@ -57,7 +57,7 @@ def whole_norms(c: Config, *, width: Num | None = None, code: str = "") -> Atten
 @family("minimax_m2")
 def minimax_m2(c: Config) -> Module:
     """MiniMax-M2 (transformers' MiniMaxM2Model): norms of whole queries and keys, a correction of the router."""
-    mixed = experts.mixture(c, scores="sigmoid", corrected=True, normalized=True, logits="float32")
+    mixed = experts.mixture(c, scores="sigmoid", corrected=True, normalized=True, code=RouterCode(logits="float32"))
     mixed = mixed.replace(stored=(experts.correction(c, "e_score_correction_bias", "num_local_experts"),))
     mixer = whole_norms(c).replace(rope=decoders.rope(c, copies=True))
     return decoders.decoder(c, decoders.layer(c, mixer, mixed))
@@ -77,7 +77,7 @@ def gpt_oss(c: Config) -> Module:
 
     Every other layer sees a window.
     """
-    mixed = experts.mixture(c, router="router", bias=True, best_first=True, softmax_in="own")
+    mixed = experts.mixture(c, router="router", bias=True, best_first=True, code=RouterCode(softmax_in="own"))
     mixed = mixed.replace(experts=mixed.experts.replace(clipped=True))
     mixer = decoders.attention(c, bias=c.flag("attention_bias"))
     mixer = mixer.replace(sinks=decoders.sinks(c, "highest"), rope=decoders.rope(c, halves=True))

@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.nn.attention import Attention, EagerCode
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Mixture
+from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks import decoders
@@ -68,7 +68,13 @@ def flint(c: Config) -> Module:
     shared = decoders.gated(c, name="shared_expert", width=c.size("shared_expert_intermediate_size", least=0))
 
     def mixed() -> Mixture:
-        made = routed(c, "num_experts", corrected=False, scales=False, in_place=False, exact=True)
+        made = routed(
+            c,
+            "num_experts",
+            corrected=False,
+            scales=False,
+            code=RouterCode(logits="copies", in_place=False, exact=True),
+        )
         return made.replace(shared=(shared,), stored=())
 
     def mixer(width: int | None) -> Attention:

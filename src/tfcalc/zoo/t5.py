@@ -15,7 +15,7 @@ from tfcalc.nn.basic import Embedding, Norm
 from tfcalc.nn.encoder_decoder import EncoderAlone, EncoderDecoder, EncoderStack, Open
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Networks, Router, Switch
+from tfcalc.nn.mixture import Networks, Router, RouterCode, Switch
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.positions import RelativeBias
@@ -394,8 +394,9 @@ def _sometimes_experts(c: Config, side: str) -> list[Module]:
     """The second layer has experts, and each that is ``step`` after it."""
     dense, h, count = plain("mlp", c, c.word("dense_act_fn")), c.size("d_model"), c.size("num_experts")
     experts = dense.as_type(Networks, name="experts", count=count)
-    router = Router("router.classifier", h, count, bias=c.flag("router_bias"), logits="copies", format="float32")
-    switch = Switch("mlp", router.replace(result="stream"), experts, bool(c.get("router_jitter_noise")))
+    code = RouterCode(logits="copies", format="float32", result="stream")
+    router = Router("router.classifier", h, count, bias=c.flag("router_bias"), code=code)
+    switch = Switch("mlp", router, experts, bool(c.get("router_jitter_noise")))
     layers, some = c.number(depth(c, side)), c.number(f"num_sparse_{side}_layers", least=0)
     step = (
         c.number(f"{side}_sparse_step", least=0) if c.has(f"{side}_sparse_step") else layers // some if some else layers

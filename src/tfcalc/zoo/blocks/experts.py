@@ -14,7 +14,7 @@ from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Experts, Mixture, Router
+from tfcalc.nn.mixture import Experts, Mixture, Router, RouterCode
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context
 from tfcalc.ops.elementwise import mul, pointwise, scaled, shifted
@@ -185,7 +185,7 @@ def mlp_types(c: Config, otherwise: Sequence[str]) -> list[str]:
     return c.words("mlp_layer_types", len(otherwise), DENSE_OR_SPARSE) if given else list(otherwise)
 
 
-COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "logits": "copies"}
+COPIES: dict[str, Any] = {"scores": "sigmoid", "corrected": True, "code": RouterCode(logits="copies")}
 """DeepSeek-V3's router: sigmoids of logits that are made in fp32, and a correction of who is chosen."""
 
 
@@ -250,7 +250,7 @@ def sparse_steps(c: Config) -> list[bool]:
 def of_topk(c: Config, *, normalized: bool = False) -> Mixture:
     """Experts whose weights add up to 1 where a flag says so, or always (``normalized``), in the logits' format."""
     sums_to_1, width = normalized or bool(c.get("norm_topk_prob")), "moe_intermediate_size"
-    return mixture(c, experts="num_experts", width=width, normalized=sums_to_1, result="logits")
+    return mixture(c, experts="num_experts", width=width, normalized=sums_to_1, code=RouterCode(result="logits"))
 
 
 def with_shared(c: Config, mixed: Mixture) -> Mixture:
