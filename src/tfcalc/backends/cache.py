@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from tfcalc.core.component import Cached, Component
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.shapes import cat, copied, narrow
 from tfcalc.ops.work import LATENT, ROTATED
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 CACHE = "cache"

@@ -11,10 +11,10 @@ from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.embeddings import GIVEN, Positions, numbered
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.elementwise import add, dropout, mul, pointwise, scaled
 from tfcalc.ops.rows import cross_entropy
 from tfcalc.ops.shapes import narrow
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Tensor
 
 if TYPE_CHECKING:

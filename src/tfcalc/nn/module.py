@@ -243,7 +243,7 @@ class Backend(Protocol):
         ...
 
 
-class Counted:
+class CountingBackend:
     """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
 
     fuses = False
@@ -290,7 +290,7 @@ class Counted:
         raise AttributeError(f"operations that are counted run no kernels: {name}")
 
 
-COUNTED: Any = Counted()
+COUNTED: Any = CountingBackend()
 
 
 class Cache(Protocol):

@@ -8,9 +8,9 @@ from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, product, same, total
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.work import ACTIVATIONS, FURTHER_ACTIVATIONS
 from tfcalc.printable import quoted
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Call, Leaf, Shape, Tensor, preserved
 
 OF_RESULT = ("relu", "sigmoid", "tanh", "exp", "expm1", "sqrt", "rsqrt", "log_softmax")

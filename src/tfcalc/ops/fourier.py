@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.tape.memory_tracker import WIDTHS
+from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.tensor import Call, Tensor
 
 

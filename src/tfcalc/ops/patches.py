@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tfcalc.core.component import Elementwise
 from tfcalc.core.number import product
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.elementwise import mul
 from tfcalc.ops.rows import position
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 

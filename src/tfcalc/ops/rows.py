@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.elementwise import pointwise, power, shifted
 from tfcalc.ops.work import CROSS_ENTROPY, FURTHER_NORMS, NORMS
-from tfcalc.tape.memory_tracker import WIDTHS
 from tfcalc.tape.tensor import Call, Leaf, Tensor
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.traced import known
-from tfcalc.tape.memory_tracker import WIDTHS
+from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.tensor import Call, Shape, Strides, Tensor, channels_last, has_channels_last, preserved, viewed
 
 

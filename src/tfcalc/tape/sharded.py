@@ -25,7 +25,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from tfcalc.core.number import Num
-from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, WIDTHS, Callback, LeafNode, Storage
+from tfcalc.number_formats import WIDTHS
+from tfcalc.tape.memory_tracker import GATHER, PIECE, REDUCE, WEIGHTS, Callback, LeafNode, Storage
 from tfcalc.tape.tape import Tape
 
 
