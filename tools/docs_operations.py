@@ -19,11 +19,9 @@ from tfcalc.ops import (
     elementwise,
     frames,
     gru,
-    loss,
     products,
     relative,
     rows,
-    tables,
 )
 from tfcalc.ops.linear_attention import delta_rule, lightning, matrix_memory
 from tfcalc.ops.recurrences import GATED_SUMS, States, gated_sum, selective_scan, state_space
@@ -77,9 +75,9 @@ def operations() -> Iterator[tuple[str, Callable[..., Any], list[Elementwise]]]:
     dropped = ran(lambda x, _: elementwise.dropout(x, "dropout"))
     yield "what it is applied to, in training only", elementwise.dropping, dropped
     words = "the embedded tokens"
-    yield words, tables.embedding, ran(lambda x, w: tables.embedding(w, x))
-    yield words, tables.position, ran(lambda x, w: tables.position(w, x, 1))
-    yield words, tables.sines, ran(lambda x, _: tables.sines(x, 1, 1, "float32"))
+    yield words, rows.embedding, ran(lambda x, w: rows.embedding(w, x))
+    yield words, rows.position, ran(lambda x, w: rows.position(w, x, 1))
+    yield words, rows.sines, ran(lambda x, _: rows.sines(x, 1, 1, "float32"))
     yield words, gru.gru, ran(lambda x, w: gru.gru(x, (w, w), 1))
     yield scores, relative.relative_scores, ran(lambda x, _: relative.relative_scores("relative", x, x, 1), heads)
     pairs = "rows looked up for the pairs of a sequence"
@@ -102,7 +100,7 @@ def operations() -> Iterator[tuple[str, Callable[..., Any], list[Elementwise]]]:
     stepped = ran(lambda x, w: convolution.summed_step(x, w, None))
     yield "the taps of the channels, in decode", convolution.causal_convolution, stepped
     yield scores, score, _of(score("score", 1, 1, PAIRS))
-    yield "the logits", loss.cross_entropy, ran(lambda x, _: loss.cross_entropy(x, "loss"))
+    yield "the logits", rows.cross_entropy, ran(lambda x, _: rows.cross_entropy(x, "loss"))
 
 
 def _normed(kind: str, x: Tensor, weight: Tensor) -> Tensor:

@@ -387,6 +387,8 @@ class PagedRoom(Record):
 class Judge(Protocol):
     """Verdict on the memory, held against a budget: a :class:`~tfcalc.answers.fits.Fit`."""
 
+    in_a_line: bool
+
     def sheet(self) -> Sheet:
         """Return it as people see it."""
         ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar, dataclass_transform
 
 from tfcalc.core.component import Component, Cost
 from tfcalc.core.number import Num, same
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from tfcalc.tape.tensor import Trace
 
 
-Attention = Norm = RelativeBias = Router = Routing = Experts = Networks = ModelWithHead = Any
+Attention: TypeAlias = Any
+Norm: TypeAlias = Any
+RelativeBias: TypeAlias = Any
+Router: TypeAlias = Any
+Routing: TypeAlias = Any
+Experts: TypeAlias = Any
+Networks: TypeAlias = Any
+ModelWithHead: TypeAlias = Any
 """Modules that a :class:`Backend` runs, and what they make: their files stand above this one, so any is taken here."""
 
 
@@ -263,7 +270,8 @@ class CountingBackend:
 
     def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
         """By its maps."""
-        return attention.by_maps(x, ctx)
+        made: Tensor = attention.by_maps(x, ctx)
+        return made
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
         """Nothing: of an activation that counts, the operation is."""
@@ -275,15 +283,18 @@ class CountingBackend:
 
     def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Those of each token."""
-        return experts.counted(x, sent, ctx)
+        made: Tensor = experts.counted(x, sent, ctx)
+        return made
 
     def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Likewise."""
-        return experts.counted(x, sent, ctx)
+        made: Tensor = experts.counted(x, sent, ctx)
+        return made
 
     def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, and their loss."""
-        return model.counted_loss(x, ctx)
+        made: Tensor = model.counted_loss(x, ctx)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError: no operation asks for the rest, where it is counted itself."""
