@@ -21,7 +21,7 @@ from tfcalc.defaults import resolve_plan
 from tfcalc.model import Model
 from tfcalc.plans import Serving, Training
 from tfcalc.search.gpus import Capacity, of_card, stated
-from tfcalc.search.remedies import Change, Options, Storage, at_rest, of_serving, of_training
+from tfcalc.search.remedies import Change, Options, StoredFormat, at_rest, of_serving, of_training
 from tfcalc.training.peaks import Peaks, training_peak
 
 ROWS = [
@@ -195,8 +195,10 @@ def test_changes_come_in_the_order_that_people_try_them() -> None:
         "context 1,024",
         "1 request",
     ]
-    assert order(at_rest(Storage())) == [f"weights in {name}" for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k")]
-    assert order(at_rest(Storage(dtype="fp32"))) == [f"weights in {name}" for name in ("bf16", "int8", "int4")]
+    assert order(at_rest(StoredFormat())) == [
+        f"weights in {name}" for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k")
+    ]
+    assert order(at_rest(StoredFormat(dtype="fp32"))) == [f"weights in {name}" for name in ("bf16", "int8", "int4")]
 
 
 def test_what_is_done_already_is_no_change() -> None:

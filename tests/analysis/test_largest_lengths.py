@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tfcalc.search.largest import Size, largest_of
+from tfcalc.search.largest import GrowingSize, largest_of
 
 Need = Callable[[int], int]
 Roughly = Callable[[int], int | None]
@@ -22,7 +22,7 @@ def test_a_longer_multiple_is_found_behind_a_length_that_does_not_fit() -> None:
 
     64 · 252 = 16,128 is tried first and fits, 16,129 is tried then and does not.
     """
-    found = largest_of(Size("seq_len", "--seq", 252, _padded, length=True), 16_300_000)
+    found = largest_of(GrowingSize("seq_len", "--seq", 252, _padded, length=True), 16_300_000)
     assert found.value == 16_256
     assert found.total == 16_256_000
     assert found.exact == 16_296, "8 · 2,037; 8 · 2,038 are more than 16,300"
@@ -56,7 +56,7 @@ def test_no_longer_one_is_within_the_budget(need: Need, roughly: Callable[[Need]
         assert within[-1] < 3000, "or more would have to be looked at"
         for asked in (1, 3, 252, 2900):
             for longest in (None, 100, 1000, 2950):
-                size = Size("seq_len", "--seq", asked, need, length=True, longest=longest, roughly=roughly(need))
+                size = GrowingSize("seq_len", "--seq", asked, need, length=True, longest=longest, roughly=roughly(need))
                 found, limit = largest_of(size, budget), size.limit
                 assert found.exact == within[-1], (budget, asked, longest)
                 multiples = [n for n in within if n % 128 == 0 and (limit is None or n <= limit)]
@@ -76,17 +76,17 @@ def test_a_good_guess_takes_two_trials() -> None:
         asked.append(n)
         return 1000 * n + n * n
 
-    size = Size("seq_len", "--seq", 3, need, length=True, roughly=lambda n: 1000 * n + n * n)
+    size = GrowingSize("seq_len", "--seq", 3, need, length=True, roughly=lambda n: 1000 * n + n * n)
     assert largest_of(size, 30_000_000).value == 4992, "39 · 128: 4992² + 4,992,000 is 29.9 million, 5120² 31.3 million"
     assert set(asked) == {4992, 5120}
 
 
 def test_it_is_no_longer_than_what_the_model_was_made_for() -> None:
-    found = largest_of(Size("seq_len", "--seq", 512, _padded, length=True, longest=1400), 2_000_000)
+    found = largest_of(GrowingSize("seq_len", "--seq", 512, _padded, length=True, longest=1400), 2_000_000)
     assert found.value is not None
     assert found.value <= 1400
     assert _padded(found.value) <= 2_000_000
 
 
 def test_a_batch_is_not_rounded() -> None:
-    assert largest_of(Size("batch_size", "--batch", 1, lambda n: 7 * n), 1000).value == 142
+    assert largest_of(GrowingSize("batch_size", "--batch", 1, lambda n: 7 * n), 1000).value == 142

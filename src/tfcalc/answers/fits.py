@@ -26,7 +26,7 @@ from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
 from tfcalc.search.gpus import Capacity, of_card, stated
-from tfcalc.search.largest import Largest, Size, largest_of
+from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
     OF_SERVING,
     OF_TRAINING,
@@ -34,7 +34,7 @@ from tfcalc.search.remedies import (
     Options,
     Remedy,
     Room,
-    Storage,
+    StoredFormat,
     at_rest,
     of_serving,
     of_training,
@@ -237,18 +237,18 @@ class Fit:
             )
         )
 
-    def _told(self) -> Iterator[Line]:
+    def _told(self) -> Iterator[VerdictLine]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
-            yield Line("as asked", self.report.answer)
+            yield VerdictLine("as asked", self.report.answer)
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
-                yield Line(f"largest {each.of.words}: {each.number}", each.total, flags)
+                yield VerdictLine(f"largest {each.of.words}: {each.number}", each.total, flags)
         for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHT if self._room.tight(remedy.total) else ""
-            yield Line(remedy.change.name + tight, remedy.total, to_add)
+            yield VerdictLine(remedy.change.name + tight, remedy.total, to_add)
 
-    def _sizes(self, line: Line) -> tuple[int | None, int | None]:
+    def _sizes(self, line: VerdictLine) -> tuple[int | None, int | None]:
         """A row's peak, and what it leaves."""
         return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
 
@@ -326,7 +326,7 @@ class Fit:
 class LargestOf(Mapping[str, Largest]):
     """The largest values of sizes by their names, each found when it is read."""
 
-    def __init__(self, sizes: Mapping[str, Size], fit: Fit) -> None:
+    def __init__(self, sizes: Mapping[str, GrowingSize], fit: Fit) -> None:
         self._sizes, self._fit, self._found = sizes, fit, dict[str, Largest]()
 
     def __getitem__(self, name: str) -> Largest:
@@ -346,7 +346,7 @@ class LargestOf(Mapping[str, Largest]):
         return len(self._sizes)
 
 
-class Line(NamedTuple):
+class VerdictLine(NamedTuple):
     """A row: what it is, its bytes, and what to add to the command line for it."""
 
     name: str
@@ -354,7 +354,7 @@ class Line(NamedTuple):
     flags: Sequence[str] = ()
 
 
-def _shown(told: Sequence[Line], room: int) -> list[Line]:
+def _shown(told: Sequence[VerdictLine], room: int) -> list[VerdictLine]:
     """As many rows as there is room for at 80 columns, one of them at least; programs get all."""
     name = max((len(line.name) for line in told), default=0)
     width = WIDE - BESIDE_FLAGS - min(name, LONGEST_NAME)
@@ -491,7 +491,7 @@ def _case(
         return _Training(memory, budget, run, training)
     if serving is not None:
         return _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
-    return _AtRest(memory, budget, default_run(memory.model_), Storage(weights or "", memory.dtype_asked))
+    return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
 
 
 def _on_gpus(plan: Training, budget: Capacity) -> Training:
@@ -540,7 +540,7 @@ class Case(Generic[P]):
         """What could be otherwise."""
         raise NotImplementedError
 
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[GrowingSize]:
         """What may grow."""
         return []
 
@@ -578,7 +578,7 @@ class Case(Generic[P]):
         name = self.budget.card if " " not in self.budget.card else f"'{self.budget.card}'"
         return tuple(f"--gpu {flag.split()[1]}x{name}" if flag.startswith("--gpus ") else flag for flag in flags)
 
-    def _size(self, described: Described, name: str) -> Size:
+    def _size(self, described: Described, name: str) -> GrowingSize:
         """A size of the workload or of the plan, with what it needs."""
 
         @cache
@@ -592,7 +592,7 @@ class Case(Generic[P]):
         known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
         roughly = lambda value: self._roughly(*self._of_size(described, name, value))  # noqa: E731
-        return Size(name, known.flags[0], asked, need, known.length, limit, roughly=roughly)
+        return GrowingSize(name, known.flags[0], asked, need, known.length, limit, roughly=roughly)
 
     def _of_size(self, described: Described, name: str, value: int) -> tuple[Workload, P]:
         """The workload and the plan, one of which has this size."""
@@ -648,7 +648,7 @@ class _Training(Case["Training"]):
     def ways(self) -> Options:
         return of_training(self.model, self.run, self.memory.plan)
 
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[GrowingSize]:
         return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
 
 
@@ -686,13 +686,13 @@ class _Serving(Case["Serving"]):
     def ways(self) -> Options:
         return of_serving(self.run, self.plan)
 
-    def sizes(self) -> list[Size]:
+    def sizes(self) -> list[GrowingSize]:
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
         return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
 
 
-class _AtRest(Case[Storage]):
-    def _peak(self, _run: Workload, plan: Storage) -> int:
+class _AtRest(Case[StoredFormat]):
+    def _peak(self, _run: Workload, plan: StoredFormat) -> int:
         return memory_of(self.model, None, Conventions(dtype=plan.dtype), weights=plan.weights or None).answer
 
     def ways(self) -> Options:

@@ -299,7 +299,7 @@ def exactly(name: str) -> Any:
     return lambda memory: memory.judge.sizes[name].exact
 
 
-class Term(NamedTuple):
+class MemoryTerm(NamedTuple):
     """The bytes of a term of a training step, or of serving, which are those of its tensors."""
 
     name: str

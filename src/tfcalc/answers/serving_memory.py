@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.analysis.itemized import Tree, tree_of_terms
-from tfcalc.answers.memory_base import PARTS, Memory, Term, memory_breakdown, of_serving, of_text_alone, serving_summary
+from tfcalc.answers.memory_base import (
+    PARTS,
+    Memory,
+    MemoryTerm,
+    memory_breakdown,
+    of_serving,
+    of_text_alone,
+    serving_summary,
+)
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, resolve_serving
@@ -67,16 +75,18 @@ class ServingMemory(Memory, in_order=True):
         PARTS,
     )
     peak_phase = text("when that is: forward, backward, step; prefill, decode", lambda memory: memory.served.peak.phase)
-    weights_bytes = Memory.weights_bytes.made(Term("weights"))
+    weights_bytes = Memory.weights_bytes.made(MemoryTerm("weights"))
     gradients_bytes = Memory.gradients_bytes
     optimizer_bytes = Memory.optimizer_bytes
     activations_bytes = Memory.activations_bytes
-    kv_cache_bytes = Memory.kv_cache_bytes.made(Term("cache"))
+    kv_cache_bytes = Memory.kv_cache_bytes.made(MemoryTerm("cache"))
     buffers_bytes = Memory.buffers_bytes.made(
-        Term("buffers"),
+        MemoryTerm("buffers"),
         found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
     )
-    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.served.peak.temporary or 0, Term("temporary"))
+    temporary_bytes = Memory.temporary_bytes.made(
+        lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")
+    )
     phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
 
     def __init__(self, model: Model, run: Workload, plan: Serving, by: Conventions, depth: int | None = None) -> None:

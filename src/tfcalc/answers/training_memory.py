@@ -13,7 +13,7 @@ from tfcalc.answers.conventions_text import recomputed
 from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
-    Term,
+    MemoryTerm,
     card_assumptions,
     card_lines,
     memory_breakdown,
@@ -242,25 +242,25 @@ class TrainingMemory(Memory, in_order=True):
         "when that is: forward, backward, step; prefill, decode",
         lambda memory: JSON_PHASE.get(memory.step.peak.name, memory.step.peak.name),
     )
-    weights_bytes = Memory.weights_bytes.made(Term("weights"))
-    master_weights_bytes = integer("fp32 master weights", Term("master weights"))
-    gradients_bytes = Memory.gradients_bytes.made(Term("gradients"))
-    optimizer_bytes = Memory.optimizer_bytes.made(Term("optimizer"))
-    activations_bytes = Memory.activations_bytes.made(Term("activations"))
+    weights_bytes = Memory.weights_bytes.made(MemoryTerm("weights"))
+    master_weights_bytes = integer("fp32 master weights", MemoryTerm("master weights"))
+    gradients_bytes = Memory.gradients_bytes.made(MemoryTerm("gradients"))
+    optimizer_bytes = Memory.optimizer_bytes.made(MemoryTerm("optimizer"))
+    activations_bytes = Memory.activations_bytes.made(MemoryTerm("activations"))
     kv_cache_bytes = Memory.kv_cache_bytes
     buffers_bytes = Memory.buffers_bytes.made(
-        Term("buffers and inputs"),
+        MemoryTerm("buffers and inputs"),
         found("the numbers that are stored with the model and are no parameters, in 16 bits or more each"),
     )
-    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", Term("workspaces"))
-    outputs_bytes = integer("outputs that the training loop holds", Term("outputs"))
+    workspaces_bytes = integer("workspaces of libraries (cuBLAS)", MemoryTerm("workspaces"))
+    outputs_bytes = integer("outputs that the training loop holds", MemoryTerm("outputs"))
     gathered_bytes = integer(
-        "weights gathered from other GPUs", lambda memory: memory.step.peak.gathered, Term("gathered")
+        "weights gathered from other GPUs", lambda memory: memory.step.peak.gathered, MemoryTerm("gathered")
     )
     communication_bytes = integer(
-        "buffers of communication", Term("communication"), total("components.communication.bytes")
+        "buffers of communication", MemoryTerm("communication"), total("components.communication.bytes")
     )
-    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, Term("temporary"))
+    temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, MemoryTerm("temporary"))
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes",
         lambda memory: sum(map(bytes_in, (*memory.step.placed.host, memory.step.saved_on_host))),

@@ -14,7 +14,7 @@ from tfcalc.ops.elementwise import IDENTITIES, add, mul, pointwise, power, quoti
 from tfcalc.ops.rows import layer_norm, mean
 from tfcalc.ops.shapes import cat, copied, part, reshape, split, stack, transpose
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import Place
+from tfcalc.tape.memory_tracker import ModulePlace
 from tfcalc.tape.tensor import Call, Tensor, preserved
 
 
@@ -304,12 +304,12 @@ def angles_of(rope: Rope, x: Tensor, ctx: Context) -> Angles:
     assert isinstance(trace, Interpreter)
     if rope.code.angles == "complex":
         both = trace.new(shape, "float32", "cos + i·sin")
-        both.storage.home = (*trace.module, Place("rotary"))
+        both.storage.home = (*trace.module, ModulePlace("rotary"))
         return both, both
     dtype = rope.code.angles or trace.weights_format
     cast = () if dtype == "float32" else ("_to_copy",)
     cos, sin = (trace.call(Call(name, (), shape, dtype, kernels=(*code, *cast))) for name, code in ANGLES.items())
-    cos.storage.home = sin.storage.home = (*trace.module, Place("rotary"))
+    cos.storage.home = sin.storage.home = (*trace.module, ModulePlace("rotary"))
     return cos, sin
 
 

@@ -6,7 +6,7 @@ from tfcalc.nn.module import Context
 from tfcalc.nn.positions import RelativeBias
 from tfcalc.ops.shapes import contiguous
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.memory_tracker import Node, Place
+from tfcalc.tape.memory_tracker import GraphNode, ModulePlace
 from tfcalc.tape.tensor import Call, Tensor, preserved
 
 
@@ -21,9 +21,9 @@ def shared(table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
     bias = trace.checkpoint(lambda x: table(x, ctx), ids) if ctx.run.every else table(ids, ctx)
     zeros = no_bias(table, ctx, ids)
     if zeros is not None:
-        zeros.storage.home = (*trace.module, Place("position_bias"))
+        zeros.storage.home = (*trace.module, ModulePlace("position_bias"))
         if ctx.run.every:
-            zeros.node = Node("zeros", (), (), False, 0, 1)  # it never runs
+            zeros.node = GraphNode("zeros", (), (), False, 0, 1)  # it never runs
             trace.until_end(zeros)
     return ctx._replace(bias=bias, memory=ctx.memory and ctx.memory._replace(bias=zeros))
 

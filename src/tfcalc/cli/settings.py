@@ -112,14 +112,14 @@ def _switch(raw: object, called: str) -> bool:
 VERSION = 1
 
 
-class Written(NamedTuple):
+class FileValue(NamedTuple):
     """A value as it stands in a settings file, and by which key: ``d-model``, ``conventions.units``."""
 
     key: str
     value: object
 
 
-def filed(options: Iterable[Option]) -> tuple[Mapping[str, Written], Path | None]:
+def filed(options: Iterable[Option]) -> tuple[Mapping[str, FileValue], Path | None]:
     """What the nearest settings file says of these options, by their names; and the file, if there is one.
 
     Keys of other commands' options are passed over, unread. Raises BadFile for a key that no command has or that is
@@ -130,11 +130,11 @@ def filed(options: Iterable[Option]) -> tuple[Mapping[str, Written], Path | None
     return (_by_option(file, options), file.path) if file else ({}, None)
 
 
-def _by_option(file: SettingsFile, options: Iterable[Option]) -> dict[str, Written]:
+def _by_option(file: SettingsFile, options: Iterable[Option]) -> dict[str, FileValue]:
     version = file.table.get("version", VERSION)
     if version != VERSION or isinstance(version, bool | float):
         raise BadFile(f"{file.path}: version {quoted(version)} is not known", f"write version = {VERSION}")
-    known, found = keyed((*CONVENTIONS, *options)), dict[str, Written]()
+    known, found = keyed((*CONVENTIONS, *options)), dict[str, FileValue]()
     others: dict[str, str] = {}
     for key, written in _entries(file):
         option = known.get(key)
@@ -150,11 +150,11 @@ def _by_option(file: SettingsFile, options: Iterable[Option]) -> dict[str, Writt
         if option is None:
             hint = nearest(key, [*keys_of_all(), *RESERVED])
             raise BadFile(f"{file.path}: key {quoted(others[key])} is not known", hint)
-        _check_not_typed(option, Written(others[key], file.options[others[key]]), file)
+        _check_not_typed(option, FileValue(others[key], file.options[others[key]]), file)
     return found
 
 
-def _check_not_typed(option: Option, written: Written, file: SettingsFile) -> None:
+def _check_not_typed(option: Option, written: FileValue, file: SettingsFile) -> None:
     """Raise BadFile, with the line, for an option that decides on what is written or run."""
     if not option.typed:
         return
@@ -169,7 +169,7 @@ def _check_not_typed(option: Option, written: Written, file: SettingsFile) -> No
     )
 
 
-def _entries(file: SettingsFile) -> Iterator[tuple[str, Written]]:
+def _entries(file: SettingsFile) -> Iterator[tuple[str, FileValue]]:
     """The keys of options, with ``_``: the pinned conventions first, then those at the top."""
     pinned = file.table.get("conventions", {})
     if not isinstance(pinned, dict):
@@ -179,9 +179,9 @@ def _entries(file: SettingsFile) -> Iterator[tuple[str, Written]]:
         name = key.replace("-", "_")
         if name not in known:
             raise BadFile(f"{file.path}: conventions: key {quoted(key)} is not known", nearest(name, known))
-        yield name, Written(f"conventions.{key}", value)
+        yield name, FileValue(f"conventions.{key}", value)
     for key, value in file.options.items():
-        yield key.replace("-", "_"), Written(key, value)
+        yield key.replace("-", "_"), FileValue(key, value)
 
 
 def _same(value: object, other: object) -> bool:

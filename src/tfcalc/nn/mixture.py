@@ -88,7 +88,8 @@ class Router(Linear):
     def route(self, x: Tensor, ctx: Context) -> Routing:
         """Where each token goes."""
         with x.trace.inside(self):
-            return ctx.backend.route(self, x)
+            found: Routing = ctx.backend.route(self, x)
+            return found
 
     def counted(self, x: Tensor) -> Routing:
         """The scores of all experts, where operations are counted."""

@@ -244,7 +244,7 @@ class Backend(Protocol):
         ...
 
 
-class Counted:
+class CountingBackend:
     """The backend where operations are only counted: each module does what its mathematics says, and makes no masks."""
 
     fuses = False
@@ -264,7 +264,8 @@ class Counted:
 
     def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
         """By its maps."""
-        return attention.by_maps(x, ctx)
+        made: Tensor = attention.by_maps(x, ctx)
+        return made
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
         """Nothing: of an activation that counts, the operation is."""
@@ -276,22 +277,25 @@ class Counted:
 
     def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Those of each token."""
-        return experts.counted(x, sent, ctx)
+        made: Tensor = experts.counted(x, sent, ctx)
+        return made
 
     def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Likewise."""
-        return experts.counted(x, sent, ctx)
+        made: Tensor = experts.counted(x, sent, ctx)
+        return made
 
     def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, and their loss."""
-        return model.counted_loss(x, ctx)
+        made: Tensor = model.counted_loss(x, ctx)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError: no operation asks for the rest, where it is counted itself."""
         raise AttributeError(f"operations that are counted run no kernels: {name}")
 
 
-COUNTED: Any = Counted()
+COUNTED: Any = CountingBackend()
 
 
 class Cache(Protocol):

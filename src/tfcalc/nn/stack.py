@@ -66,7 +66,7 @@ def bounded_kinds(count: int) -> int:
     return count
 
 
-class Group(NamedTuple):
+class EqualLayers(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
     ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
@@ -118,15 +118,15 @@ class Stack(Module):
         return iter({id(layer): layer for layer in self.layers}.values())
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[EqualLayers]:
         """Those that are alike together, in the order of the first of each."""
         found: dict[int, list[int]] = {}
         for place, kind in enumerate(_equal(self.layers)):
             found.setdefault(kind, []).append(place)
         if len(found) == 1:
-            return [Group(self.name, self.layers[0], self.count, self.count)]
+            return [EqualLayers(self.name, self.layers[0], self.count, self.count)]
         each = [(self.layers[places[0]], places) for places in found.values()]
-        return [Group(self.name, layer, len(places), self.count, tuple(places)) for layer, places in each]
+        return [EqualLayers(self.name, layer, len(places), self.count, tuple(places)) for layer, places in each]
 
     def components(self) -> Iterator[Component]:
         """What its layers hold; they stand in the module that has the stack."""
@@ -146,13 +146,13 @@ class Stack(Module):
                 x = self._one(group, x, ctx)
         return x
 
-    def running(self, x: Tensor, ctx: Context) -> list[Group]:
+    def running(self, x: Tensor, ctx: Context) -> list[EqualLayers]:
         """Those that run, where ``x`` is what the first reads."""
         trace, every = x.trace, ctx.run.every
         if trace.every_layer:
             layers = self.layers if len(self.layers) > 1 else self.layers * in_a_row(self.count)
             groups = [
-                Group(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
+                EqualLayers(self.name, layer, 1, self.count, mark=f".{place}", again=bool(every) and place % every == 0)
                 for place, layer in enumerate(layers)
             ]
             ends = WITH_BACKWARD if trace.gradients else FORWARD_ALONE
@@ -161,7 +161,7 @@ class Stack(Module):
         alike = trace.like_others(x) or not (ctx.run.training and trace.gradients)
         return groups if alike else [*_first(groups[0]), *groups[1:]]
 
-    def _one(self, group: Group, x: Tensor, ctx: Context) -> Tensor:
+    def _one(self, group: EqualLayers, x: Tensor, ctx: Context) -> Tensor:
         if group.again:  # what backward computes again is given the layer's own masks alone
             windows = {each.mask for each in attentions(group.layer)}
             ctx = ctx._replace(masks={window: mask for window, mask in ctx.masks.items() if window in windows})
@@ -184,7 +184,7 @@ class Stack(Module):
         return x.trace.checkpoint(layer, x, *beside, **how)
 
 
-def _at_ends(groups: list[Group], ends: Ends) -> Iterator[Group]:
+def _at_ends(groups: list[EqualLayers], ends: Ends) -> Iterator[EqualLayers]:
     """Of each row of equal periods those at its ends, and between them one for all others."""
     for row, period in _rows(groups, ends):
         between = len(row) // period - ends.below - ends.above
@@ -197,7 +197,7 @@ def _at_ends(groups: list[Group], ends: Ends) -> Iterator[Group]:
                 yield each._replace(stands_for=between if turn == ends.below else 1, place=(at, period), turn=turn)
 
 
-def _rows(groups: list[Group], ends: Ends) -> Iterator[tuple[list[Group], int]]:
+def _rows(groups: list[EqualLayers], ends: Ends) -> Iterator[tuple[list[EqualLayers], int]]:
     """Layers that repeat as a row, each with the length of its period, so that the fewest run; or a layer alone."""
     kinds, start = _kinds(groups), 0
     while start < len(groups):
@@ -244,12 +244,12 @@ def _equal(layers: Sequence[Module]) -> Iterator[int]:
         yield numbers[id(layer)]
 
 
-def _kinds(groups: list[Group]) -> list[int]:
+def _kinds(groups: list[EqualLayers]) -> list[int]:
     """The same of groups; those that backward computes again are another kind."""
     return [2 * kind + group.again for kind, group in zip(_equal([each.layer for each in groups]), groups, strict=True)]
 
 
-def _unlike(group: Group, every: int) -> Iterator[Group]:
+def _unlike(group: EqualLayers, every: int) -> Iterator[EqualLayers]:
     """The layers that backward computes again, one of so many, and the others."""
     if every < 2:
         yield group._replace(again=bool(every))
@@ -259,7 +259,7 @@ def _unlike(group: Group, every: int) -> Iterator[Group]:
     yield group._replace(mark="[not recomputed]", copies=group.copies - again)
 
 
-def _first_of_each(group: Group, every: int) -> Num:
+def _first_of_each(group: EqualLayers, every: int) -> Num:
     """How many of these layers are the first of so many, counted from the bottom of their stack."""
     if group.places is not None:
         return sum(place % every == 0 for place in group.places)
@@ -267,7 +267,7 @@ def _first_of_each(group: Group, every: int) -> Num:
     return copies
 
 
-def _first(group: Group) -> Iterator[Group]:
+def _first(group: EqualLayers) -> Iterator[EqualLayers]:
     """The first layer by itself, and the others: what it reads needs no gradient, or is kept anyway."""
     yield group._replace(mark="[first]", copies=1, places=None)
     yield group._replace(mark="[others]", copies=group.copies - 1, under=1)

@@ -150,7 +150,7 @@ LESS = (64, 8, 1)
 WORDS = {"batch_size": "batch", "seq_len": "sequence"}
 
 
-class Size(NamedTuple):
+class GrowingSize(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
@@ -197,7 +197,7 @@ class Largest:
     where ``reason`` says why it is not known.
     """
 
-    of: Size
+    of: GrowingSize
     budget: int
     value: int | None
     total: int | None = None
@@ -236,7 +236,7 @@ class Largest:
         return {self.of.key: self.value, **exact}
 
 
-def largest_of(size: Size, budget: int) -> Largest:
+def largest_of(size: GrowingSize, budget: int) -> Largest:
     """The largest value within the budget, from the one that was asked for on."""
     try:
         value = _length(size, budget) if size.length else _any(size, budget)
@@ -245,13 +245,13 @@ def largest_of(size: Size, budget: int) -> Largest:
         return Largest(size, budget, None, reason=str(error))
 
 
-def _any(size: Size, budget: int) -> int | None:
+def _any(size: GrowingSize, budget: int) -> int | None:
     """The largest value; None where it has no limit."""
     found = largest(size.need, budget, start=size.asked, step=size.step)
     return None if found == MOST else found
 
 
-def _length(size: Size, budget: int) -> int | None:
+def _length(size: GrowingSize, budget: int) -> int | None:
     """What the model was made for, if it is within the budget; else the largest multiple of 128 tokens that is.
 
     A multiple may be larger than the largest length before one that is not within: kernels that want multiples of 8
@@ -264,7 +264,7 @@ def _length(size: Size, budget: int) -> int | None:
     return _any(size, budget) if found == 0 else found
 
 
-def _exact(size: Size, budget: int, value: int) -> int | None:
+def _exact(size: GrowingSize, budget: int, value: int) -> int | None:
     """The largest length where the largest ``value`` to take is known; None where it has no limit.
 
     It is behind the largest multiple, and not as far behind it as the next. There it may be a multiple again, of less.
@@ -282,7 +282,7 @@ def _exact(size: Size, budget: int, value: int) -> int | None:
     return value
 
 
-def _multiple(size: Size, budget: int, of: int, *, most: int = MOST, then: int = 0) -> int | None:
+def _multiple(size: GrowingSize, budget: int, of: int, *, most: int = MOST, then: int = 0) -> int | None:
     """The largest multiple of so many tokens; None where it has no limit."""
     near = size.near(budget) // of
     found = largest(

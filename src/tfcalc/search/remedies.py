@@ -43,7 +43,7 @@ D = TypeVar("D", bound=Described)
 
 
 @described()
-class Storage(Described):
+class StoredFormat(Described):
     """How a model at rest is stored: a format of ``weights``, or ``dtype``, one for all tensors."""
 
     weights: str = text("format of the weights", "--weights")
@@ -221,7 +221,7 @@ def of_serving(run: Workload, plan: Serving) -> Options:
     )
 
 
-def at_rest(storage: Storage) -> Options:
+def at_rest(storage: StoredFormat) -> Options:
     """Formats of fewer bits; where one for all tensors was asked for, others of that kind."""
     if storage.dtype != AUTO:
         others = (name for name in ("bf16", "int8", "int4") if name != storage.dtype)

@@ -27,10 +27,10 @@ from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import (
     Callback,
     Found,
+    GraphNode,
     LeafNode,
     MemoryTracker,
-    Node,
-    Place,
+    ModulePlace,
     Storage,
     Turn,
     TurnListener,
@@ -136,7 +136,7 @@ class Selected:
         self.results: list[SavedResult] = []
         self.products = 0
         self.chosen = False
-        self.node: Node | None = None
+        self.node: GraphNode | None = None
         """The checkpoint that saves them, once the layer reruns."""
 
     def of(self, call: Call) -> Storage | None:
@@ -155,7 +155,7 @@ class Selected:
         """All saved tensors."""
         return [tensor for result in self.results for tensor in (result.made, *result.beside)]
 
-    def begins_again(self, node: Node) -> None:
+    def begins_again(self, node: GraphNode) -> None:
         """Begin the rerun of the layer in backward."""
         self.node, self.products = node, 0
 
@@ -165,7 +165,7 @@ class Selected:
             return self.products % 2 == 1
         return call.name in WHOLE
 
-    def _read(self, node: Node) -> Storage:
+    def _read(self, node: GraphNode) -> Storage:
         """Return the next saved result, and hand its ownership from the checkpoint to the operations that read it.
 
         The checkpoint itself keeps the last one: recomputation stops before it, as nothing behind it is saved.
@@ -478,7 +478,7 @@ class Interpreter(Trace):
         """Return an input tensor that needs a gradient."""
         return self._existing(shape, self.weights_format, label, LeafNode(label))
 
-    def _existing(self, shape: Shape, dtype: str, label: str, node: Node | None = None) -> Tensor:
+    def _existing(self, shape: Shape, dtype: str, label: str, node: GraphNode | None = None) -> Tensor:
         return Tensor(self, self.tape.given(shape, dtype, label), shape, dtype, dense(shape), node=node)
 
     def split(self, x: Tensor, shapes: list[Shape], strides: Strides) -> list[Tensor]:
@@ -532,7 +532,7 @@ class Interpreter(Trace):
         return self.numerics.weights
 
     @property
-    def module(self) -> tuple[Place, ...]:
+    def module(self) -> tuple[ModulePlace, ...]:
         """Running modules, from the outermost."""
         return tuple(self.tape.module)
 

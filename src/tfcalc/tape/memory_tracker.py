@@ -19,7 +19,7 @@ PIECE = "reduced gradients"
 """Label of a GPU's shard of the reduced gradients."""
 
 
-class Place(NamedTuple):
+class ModulePlace(NamedTuple):
     """A module inside another: its name, the number of equal modules that it represents, and the passes of each."""
 
     name: str
@@ -329,7 +329,7 @@ class Storage:
         self.dtype = dtype
         self.bytes = _bytes(shape, dtype) if tracker.watch else 0
         self.label = label
-        self.home: tuple[Place, ...] = ()  # module that it is listed under, if not the one that saves it
+        self.home: tuple[ModulePlace, ...] = ()  # module that it is listed under, if not the one that saves it
         self.counts = counts  # False for parameters, buffers and inputs, which are counted elsewhere
         self.keepers = 0
         self.is_gradient = False
@@ -389,7 +389,7 @@ class Value:
     __slots__ = ("dtype", "node", "output", "shape", "storage")
 
     def __init__(
-        self, storage: Storage, shape: tuple[Num, ...], dtype: str, node: Node | None = None, output: int = 0
+        self, storage: Storage, shape: tuple[Num, ...], dtype: str, node: GraphNode | None = None, output: int = 0
     ) -> None:
         self.storage = storage
         self.shape = shape
@@ -408,7 +408,7 @@ class Value:
         return self.node is not None
 
 
-class Node:
+class GraphNode:
     """An operation that has run: what it saved, and where the gradients of its inputs go (autograd's grad_fn).
 
     ``passes``: the gradient of each input is the output's own (a sum, a view) rather than a new tensor.
@@ -468,7 +468,7 @@ def _not_awaited(gradient: Storage) -> None:
         gradient.tracker.left(gradient)
 
 
-class Callback(Node):
+class Callback(GraphNode):
     """A callback in the order of nodes, called when backward gets to it."""
 
     __slots__ = ("crossed",)
@@ -478,7 +478,7 @@ class Callback(Node):
         self.crossed = crossed
 
 
-class LeafNode(Node):
+class LeafNode(GraphNode):
     """A leaf tensor of the graph: a parameter, or an input that needs a gradient (which has no ``shape``).
 
     Its gradient is complete when each of its ``uses`` has added to it; it stays, unless the parameter is updated then.
@@ -500,7 +500,7 @@ class Kept(NamedTuple):
     """
 
     storage: Storage
-    module: tuple[Place, ...]
+    module: tuple[ModulePlace, ...]
     operation: str
     keeper: str
     on_host: bool = False

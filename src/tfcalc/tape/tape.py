@@ -9,7 +9,17 @@ from typing import Protocol
 from tfcalc.core.component import Held
 from tfcalc.core.number import Num
 from tfcalc.number_formats import BF16, FP32
-from tfcalc.tape.memory_tracker import Callback, Found, Kept, LeafNode, MemoryTracker, Node, Place, Storage, Value
+from tfcalc.tape.memory_tracker import (
+    Callback,
+    Found,
+    GraphNode,
+    Kept,
+    LeafNode,
+    MemoryTracker,
+    ModulePlace,
+    Storage,
+    Value,
+)
 
 STEPPED_IN = {32: FP32.torch, 16: BF16.torch, 8: "uint8"}
 """Formats of an optimizer's temporary tensors, by bits per number."""
@@ -46,7 +56,7 @@ class _Inside:
 
     __slots__ = ("modules", "place")
 
-    def __init__(self, modules: list[Place], place: Place) -> None:
+    def __init__(self, modules: list[ModulePlace], place: ModulePlace) -> None:
         self.modules, self.place = modules, place
 
     def __enter__(self) -> None:
@@ -71,8 +81,8 @@ class Tape:
 
     def __init__(self, tracker: MemoryTracker) -> None:
         self.tracker = tracker
-        self.nodes: list[Node] = []
-        self.module: list[Place] = []
+        self.nodes: list[GraphNode] = []
+        self.module: list[ModulePlace] = []
         self.gradients = True
         self.first_run = True
         self.repeats = False
@@ -101,7 +111,7 @@ class Tape:
 
     def inside(self, module: str, copies: Num = 1, passes: Num = 1) -> AbstractContextManager[None]:
         """Run the block inside a module, which represents ``copies`` equal ones that each run ``passes`` times."""
-        return _Inside(self.module, Place(module, copies, passes))
+        return _Inside(self.module, ModulePlace(module, copies, passes))
 
     def unit(self) -> AbstractContextManager[None]:
         """Run the block with its weights gathered, if the module at this path is a unit."""
@@ -149,9 +159,9 @@ class Tape:
         passes: bool = False,
         scratch: Num = 0,
         outputs: int = 1,
-    ) -> Node:
+    ) -> GraphNode:
         """Append a node to the graph, with the tensors that it saves."""
-        node = Node(name, inputs, saves, passes, scratch, outputs)
+        node = GraphNode(name, inputs, saves, passes, scratch, outputs)
         if self.first_run:
             self.uses(inputs)
             for storage in node.saved if self.lists else ():
@@ -195,7 +205,7 @@ class Tape:
         if self.sharded is not None:
             self.sharded.ends()
 
-    def run_backward(self, node: Node) -> None:
+    def run_backward(self, node: GraphNode) -> None:
         """Run one node: make the gradients of its inputs from those of its outputs, and free what it saved.
 
         References are liveness: a gradient is freed, as in PyTorch, when the last variable or list entry with it goes.
@@ -236,7 +246,7 @@ class Tape:
         gradient = None
         self._step()
 
-    def seed(self, node: Node, output: int, gradient: Storage) -> None:
+    def seed(self, node: GraphNode, output: int, gradient: Storage) -> None:
         """Add a gradient to those that have reached a node's output so far."""
         if isinstance(node, LeafNode):
             if self.sharded is not None:
@@ -289,7 +299,7 @@ class Tape:
                 self.tracker.replaced(leaf.gradient)
                 leaf.gradient = None
 
-    def repeated(self, node: Node) -> None:
+    def repeated(self, node: GraphNode) -> None:
         """Run a checkpointed function forward again, now with nodes, and backward through these.
 
         An output that nothing read gets a gradient of zeros.

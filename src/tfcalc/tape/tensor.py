@@ -17,7 +17,7 @@ from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message
 from tfcalc.core.component import Tensor as Weight
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
-from tfcalc.tape.memory_tracker import Node, Storage, Value
+from tfcalc.tape.memory_tracker import GraphNode, Storage, Value
 
 Shape = tuple[Num, ...]
 Strides = tuple[int, ...] | None
@@ -43,7 +43,7 @@ class Tensor(Value):
         dtype: str,
         strides: Strides = None,
         *,
-        node: Node | None = None,
+        node: GraphNode | None = None,
         output: int = 0,
         reached: bool = False,
     ) -> None:

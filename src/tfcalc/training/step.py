@@ -12,7 +12,7 @@ from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.interpreter import Numerics
-from tfcalc.tape.memory_tracker import Found, Kept, MemorySnapshot, MemoryTracker, Place
+from tfcalc.tape.memory_tracker import Found, Kept, MemorySnapshot, MemoryTracker, ModulePlace
 from tfcalc.tape.moments import Envelope
 from tfcalc.tape.tape import Stepped, Tape
 
@@ -142,10 +142,10 @@ def kept(
 class _Module:
     """A module while its tree is put together."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ModulePlace) -> None:
         self.place = place
         self.held: list[Held] = []
-        self.inside: dict[Place, _Module] = {}
+        self.inside: dict[ModulePlace, _Module] = {}
 
     def tree(self, kinds: Mapping[str, str]) -> Component:
         parts = tuple(module.tree(kinds) for module in self.inside.values())
@@ -164,7 +164,7 @@ def activations(kept: Iterable[Kept], kinds: Mapping[str, str]) -> Component:
 
     Source: torch.autograd.graph.saved_tensors_hooks sees the same, each storage once.
     """
-    whole = _Module(Place("activations"))
+    whole = _Module(ModulePlace("activations"))
     for one in kept:
         module = whole
         for place in one.module[1:]:  # without the model's own name

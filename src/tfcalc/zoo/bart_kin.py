@@ -19,7 +19,7 @@ from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Networks, Router, Switch
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.stack import Group, Stack
+from tfcalc.nn.stack import EqualLayers, Stack
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, residual, scaled
@@ -55,7 +55,7 @@ class PairStack(Stack):
                 made = self._pair(group, made, ctx)
         return made
 
-    def _pair(self, group: Group, given: list[Tensor], ctx: Context) -> list[Tensor]:
+    def _pair(self, group: EqualLayers, given: list[Tensor], ctx: Context) -> list[Tensor]:
         trace, one = given[0].trace, group.layer
         assert isinstance(one, PairLayer)
 

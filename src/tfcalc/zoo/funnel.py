@@ -15,7 +15,7 @@ from tfcalc.nn.embeddings import Embeddings
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.heads import TOKENS
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.stack import Group, each_turn, turns_to_run
+from tfcalc.nn.stack import EqualLayers, each_turn, turns_to_run
 from tfcalc.ops.attention import attend
 from tfcalc.ops.einsum import einsum
 from tfcalc.ops.elementwise import add, dropout, dropping, mul, residual, scaled
@@ -221,7 +221,7 @@ class Rows(Module):
         assert isinstance(ctx, Context)
         assert isinstance(around, Around)
         turns, trace = LayerTurns(self.name, self.layer, self.times), x.trace
-        whole = Group(self.name, turns, self.count, self.count)
+        whole = EqualLayers(self.name, turns, self.count, self.count)
         groups = [whole]
         if trace.emits_kernels:  # the distances that a layer reads live until all have run
             turns_alone = each_turn(self.depth, "layers that run by themselves")

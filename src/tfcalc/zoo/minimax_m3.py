@@ -11,7 +11,6 @@ from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.mixture import Mixture, RouterCode
 from tfcalc.nn.module import Context, Module
-from tfcalc.ops.keeping import by_token
 from tfcalc.ops.products import matmul
 from tfcalc.ops.scan import recurrence
 from tfcalc.ops.scores import score

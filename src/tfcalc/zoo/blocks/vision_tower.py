@@ -21,7 +21,7 @@ from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
 from tfcalc.nn.heads import Headed
 from tfcalc.nn.layers import PreNorm
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.stack import Group, Stack
+from tfcalc.nn.stack import EqualLayers, Stack
 from tfcalc.ops.convolution import convolution
 from tfcalc.ops.elementwise import add, dropout, mul, residual
 from tfcalc.ops.rows import mean_of_rows, position
@@ -237,10 +237,10 @@ class ReadEarly(Stack):
         if not ctx.run.training:
             return super().run(given, ctx)
         x, layer = given.pop(), self.layers[0]
-        read = Group(self.name, layer, self.count - self.late, self.count, mark="[read]")
+        read = EqualLayers(self.name, layer, self.count - self.late, self.count, mark="[read]")
         with x.trace.group(read):
             x = layer.forward(x, ctx)
-        late = Group(self.name, Unread(layer.name, layer), self.late, self.count, mark="[unread]")
+        late = EqualLayers(self.name, Unread(layer.name, layer), self.late, self.count, mark="[unread]")
         with x.trace.group(late), x.trace.without_gradients():
             layer.forward(x, ctx)
         return x
