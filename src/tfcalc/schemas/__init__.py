@@ -1,6 +1,6 @@
-"""JSON Schemas of the answers: what ``--json`` prints, a file for each command, and what they share in shared.json.
+"""JSON Schemas of the answers: what ``--json`` prints, by declared keys or in a file; shared.json has what they share.
 
-A file refers to definitions in shared.json. Who asks for a schema gets it with these definitions inside.
+These refer to definitions in shared.json. Who asks for a schema gets it with these definitions inside.
 """
 
 from __future__ import annotations
