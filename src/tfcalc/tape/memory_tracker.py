@@ -104,7 +104,7 @@ class MemoryTracker:
     def new_phase(self) -> MemorySnapshot:
         """Return the peak so far, and start a new one."""
         before, self.most, self.most_apart = self.most, MemorySnapshot(), MemorySnapshot()
-        self._look()
+        self.look()
         return before
 
     def made(self, storage: Storage) -> None:
@@ -114,7 +114,7 @@ class MemoryTracker:
             if self.since is not None:
                 self.since.append(ref(storage))
             if self.live > self.most.total or self.live - self.alone > self.most_apart.total:
-                self._look()
+                self.look()
 
     def gone(self, storage: Storage) -> None:
         """Count a free."""
@@ -164,7 +164,7 @@ class MemoryTracker:
         """Allocate and free a temporary buffer of ``size`` bytes."""
         if self.watch:
             self.live += value_of(size)
-            self._look()
+            self.look()
             self.live -= value_of(size)
 
     def multiplied(self, storage: Storage, times: int) -> None:
@@ -178,7 +178,8 @@ class MemoryTracker:
             self.alone += more
             self.apart = self.apart and not storage.waiting
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Note what is live if it is more than at any moment before."""
         if self.live > self.most.total:
             self.most.total, self.most.saved, self.most.gradients = self.live, self.saved, self.gradients
             self.most.gathered = self.gathered
@@ -282,9 +283,10 @@ class PeakRecorder(MemoryTracker):
         shape = (*storage.shape, self._copies.get(id(storage), 1))
         self._events.append((id(storage), Found(storage.label, storage.dtype, shape), purpose))
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Note what is live, tensor by tensor, if it is more than at any moment before."""
         before = self.most.total
-        super()._look()
+        super().look()
         if self.most.total > before:
             self._at = len(self._events)
 

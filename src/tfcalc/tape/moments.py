@@ -435,7 +435,8 @@ class Envelope(MemoryTracker):
         """Allocate and free a temporary buffer of ``size`` bytes."""
         self.found[formula_of(size + self.live)] = None
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Note that what is live rises: the moment before it falls may be the peak."""
         self.rising = True
 
     def _top(self) -> None:
