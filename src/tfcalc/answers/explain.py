@@ -19,6 +19,7 @@ from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.opened import open_answer
+from tfcalc.report.opening import Openable
 from tfcalc.report.paths import dotted
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -26,9 +27,7 @@ from tfcalc.zoo.transformer import Transformer
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
-    from tfcalc.report.declared import Answer
     from tfcalc.report.derivation import Derivation
-    from tfcalc.report.opening import Openable
 
 COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED, "time": RUN}
 """What can be opened, and which copies it counts."""
@@ -36,7 +35,7 @@ COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED,
 
 def explain(
     target: str,
-    model: Model | Openable | Answer | None = None,
+    model: Model | Openable | None = None,
     of: str = "params",
     workload: Workload | None = None,
     conventions: Conventions | None = None,
@@ -78,7 +77,7 @@ def explain(
     >>> explain("flops_per_token", Transformer(d_model=768, n_heads=12)).substituted
     '115964116992 / 512'
     """
-    if model is not None and hasattr(model, "opener"):
+    if isinstance(model, Openable):
         return _of_answer(target, model)
     chosen = Transformer() if model is None else model
     if (path := number_path(target, of)) is not None:

@@ -189,8 +189,9 @@ class Fit:
         """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
         return self.report.to_dict()
 
-    def opener(self) -> Memory:
-        """Where its numbers come from: the report says it."""
+    @property
+    def declared(self) -> Memory:
+        """Where its numbers come from is said by the report."""
         return self.report
 
     def sheet(self) -> Sheet:

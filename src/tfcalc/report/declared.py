@@ -347,8 +347,9 @@ class Answer(Keyed):
         """The same object, of which each entry is found when it is read."""
         return Entries(self)
 
-    def opener(self) -> Self:
-        """Where its numbers come from: itself, by :meth:`origins`."""
+    @property
+    def declared(self) -> Self:
+        """Itself: where its numbers come from is said by :meth:`origins`."""
         return self
 
     def to_json(self) -> str:

@@ -12,7 +12,6 @@ from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, give
 from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
-    from tfcalc.report.declared import Answer
     from tfcalc.report.explanation import Explanation
     from tfcalc.report.opening import Elsewhere, Number, Openable
 
@@ -20,9 +19,7 @@ NOTHING: Mapping[str, str] = {}
 ZERO = given("0: the answer has nothing of it")
 
 
-def open_answer(
-    answer: Openable | Answer, keys: Sequence[str], by: Mapping[str, str] = NOTHING
-) -> Explanation | Derivation:
+def open_answer(answer: Openable, keys: Sequence[str], by: Mapping[str, str] = NOTHING) -> Explanation | Derivation:
     """The number of an ``answer`` at these keys of its JSON: what it is the sum of, or follows from, or who gave it.
 
     Args:
@@ -42,10 +39,10 @@ class Opened:
     Its numbers are called by paths that begin with ``prefix``: the command, if it is no number of another answer.
     """
 
-    def __init__(self, answer: Openable | Answer, by: Mapping[str, str] = NOTHING, prefix: str = "") -> None:
+    def __init__(self, answer: Openable, by: Mapping[str, str] = NOTHING, prefix: str = "") -> None:
         entries = getattr(answer, "entries", answer.to_dict)
         self.said: Mapping[str, Any] = entries()
-        self.opener, self.by, self.prefix = answer.opener(), by, prefix
+        self.answer, self.by, self.prefix = answer.declared, by, prefix
 
     @property
     def command(self) -> str:
@@ -61,8 +58,7 @@ class Opened:
         """The number at these keys. Raises as :func:`open_answer`."""
         place = locate(self.said, keys)
         value = number(keys, place.value)
-        typed = tuple(keys[: len(keys) - len(place.left)])
-        names = typed if hasattr(self.opener, "origins") else tuple(map(str, place.steps))
+        names = tuple(keys[: len(keys) - len(place.left)])
         for way in self._ways(place.steps):
             if (found := self._told(way, names, place, value)) is not None:
                 return found
@@ -70,17 +66,12 @@ class Opened:
 
     def _ways(self, steps: tuple[Step, ...]) -> Iterator[Rule | Stated | Elsewhere]:
         """What may be said of the number at these steps; what says the same of several is followed."""
-        if hasattr(self.opener, "origins"):
-            own: Iterator[Way | None] = self.opener.origins(steps)
-        else:
-            own = iter((self.opener.way(steps),))
-        for way in (*own, self._common(steps)):
+        for way in (*self.answer.origins(steps), self._common(steps)):
             if isinstance(way, Same):
                 yield from self._ways(locate(self.said, way.path.split(".")).steps)
             elif way is not None:
                 yield way
-        if hasattr(self.opener, "origins"):
-            yield ZERO
+        yield ZERO
 
     def _told(
         self, way: Rule | Stated | Elsewhere, names: tuple[str, ...], place: Place, value: Number
@@ -137,8 +128,6 @@ class Opened:
         except UsageError:
             return None
         if not way.gives(value, [each.value for each in terms], [each.value for each in others]):
-            if not hasattr(self.opener, "origins"):
-                raise AssertionError(f"{'.'.join(names)} is {value}, which {way} does not make")
             return None
         return self._derivation(
             names,
@@ -167,7 +156,7 @@ class Opened:
         model = self._model(locate(self.said, names).steps)
         conventions = self.said.get("conventions") if self._of_one_model else None
         return Derivation(
-            heading=getattr(self.opener, "subject", self.opener.heading),
+            heading=getattr(self.answer, "subject", self.answer.heading),
             path=self._path(*names),
             of=self.command,
             value=value,

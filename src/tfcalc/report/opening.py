@@ -1,4 +1,4 @@
-"""Where the numbers of an answer come from: each kind of answer has an opener, which says it of each path.
+"""Where a number of an answer comes from: its key is declared with it (:mod:`tfcalc.report.declared`).
 
 A number follows from others of the same answer by a :class:`Rule`, is the :class:`Same` as another, is
 :class:`Stated` (given, counted, found by a search), or is the answer to another question (:class:`Elsewhere`), whose
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isclose, prod
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from tfcalc.report.declared import Answer
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.paths import Step
 
 Number = int | float
 
@@ -156,34 +155,7 @@ class Elsewhere(Protocol):
 Way = Rule | Same | Stated | Elsewhere
 
 
-class Opener:
-    """Where the numbers of one answer come from; each kind of answer has its own, in ``opener()``.
-
-    ``heading`` is the model that it is about, or what else stands below a title.
-    """
-
-    heading = ""
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """Of the number at these steps of its JSON; None of what every answer has: fields of a model, definitions."""
-        raise NotImplementedError
-
-
-class OfTable(Opener):
-    """Of an answer in words, or of a list; ``stated`` says of each number, by its key, where it is from.
-
-    Without it there are only those numbers that every answer has: sizes of the model, and definitions.
-    """
-
-    def __init__(self, heading: str, stated: Mapping[str, Way] = MappingProxyType({})) -> None:
-        self.heading, self.stated = heading, stated
-
-    def way(self, steps: tuple[Step, ...]) -> Way | None:
-        """By the last key that leads to it."""
-        keys = [step for step in steps if isinstance(step, str)]
-        return self.stated.get(keys[-1])
-
-
+@runtime_checkable
 class Openable(Protocol):
     """An answer whose numbers can be opened."""
 
@@ -191,6 +163,7 @@ class Openable(Protocol):
         """The answer for programs."""
         ...
 
-    def opener(self) -> Opener:
-        """Where its numbers come from."""
+    @property
+    def declared(self) -> Answer:
+        """The answer whose keys these are: itself, or of a verdict the report."""
         ...
