@@ -185,7 +185,7 @@ def _plain(layer: Module, drops: bool) -> bool:
 
 def backend_for(model: Model, name: str) -> type[Transformers]:
     """Return the class of the backend of this name; "auto" is the first that runs the model. Raises InvalidModel."""
-    candidates = map(backend, BACKENDS if name == AUTO else [name])
+    candidates = (backend(known) for known in BACKENDS if name in (AUTO, known))
     code = next((code for code in candidates if code.runs(model)), None)
     if code is None:
         known = [AUTO, *(known for known in BACKENDS if backend(known).runs(model))]

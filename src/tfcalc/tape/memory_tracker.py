@@ -6,11 +6,12 @@ Values and nodes of the graph: tensors, the operations that made them, and what 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 from weakref import ref
 
 from tfcalc.core.number import Num, product
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import Spent, value_of
 from tfcalc.number_formats import WIDTHS
 
 LENT = WEIGHTS, GATHER, REDUCE = "gathered weights", "all-gather buffer", "reduce-scatter buffer"
@@ -375,7 +376,8 @@ class Storage:
 
     def __del__(self) -> None:
         if self.counts:
-            self.tracker.gone(self)
+            with suppress(Spent):  # nothing catches what a destructor raises; the next operation is refused
+                self.tracker.gone(self)
 
 
 def _bytes(shape: tuple[Num, ...], dtype: str) -> int:
