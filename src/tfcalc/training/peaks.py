@@ -5,6 +5,8 @@ A step is also told term by term: with closed forms, or in plain numbers, each f
 
 from __future__ import annotations
 
+from tfcalc.core.number import Num
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -139,7 +141,6 @@ class Peaks:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self._values = model.values()
         self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
@@ -156,6 +157,11 @@ class Peaks:
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
         self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
         """The kernel and the plan that auto stands for, where the same is decided."""
+
+    @cached_property
+    def _values(self) -> Mapping[str, Num]:
+        """The value of each letter of the model."""
+        return self.model.values()
 
     def peak(self, run: Workload, plan: Training, *, noting: bool = False) -> int:
         """The bytes of the peak; ``noting`` allocations, for who asks next what they reserve. Raises InvalidModel."""
