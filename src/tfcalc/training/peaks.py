@@ -5,8 +5,6 @@ A step is also told term by term: with closed forms, or in plain numbers, each f
 
 from __future__ import annotations
 
-from tfcalc.core.number import Num
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.backends.sdpa import chosen
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import params
+from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, formula_of, value_of
 from tfcalc.defaults import resolve_plan, resolve_run, resolve_training
