@@ -222,7 +222,7 @@ def test_a_model_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
         built.append(fields)
         return HFModel(fields, treated_as=named["treat_as"])
 
-    monkeypatch.setattr("tfcalc.catalog.from_config", counted)
+    monkeypatch.setattr("tfcalc.cli.asking.from_config", counted)
     ask, source = Asker(), Source(ModelEntry("chat", "chat.json", None, {}), CHAT, "chat.json")
     answers = [ask(name, source, {}, {}) for name in ("params", "flops", "memory")]
     assert built == [CHAT]
