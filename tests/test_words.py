@@ -29,7 +29,7 @@ OTHER_NAMES = SOURCE / "cli" / "other_names.py"
 RETURNED = (
     "report.report.Report",
     "report.explanation.Explanation",
-    "answers.verdict.Fit",
+    "answers.fits.Fit",
     "analysis.closed_form.Formula",
     "analysis.check.FormulaCheck",
 )
