@@ -534,7 +534,8 @@ def by_name(
     place: int | None = None,
 ) -> Key[Mapping[str, Any]]:
     """Values by names, of one or several types of JSON."""
-    schema = {"type": "object", "additionalProperties": {"type": kind}, "description": meaning}
+    types = kind if isinstance(kind, str) else list(kind)
+    schema = {"type": "object", "additionalProperties": {"type": types}, "description": meaning}
     return Key(schema, make, *origins, when=when, place=place)
 
 
