@@ -492,6 +492,8 @@ class Memory(Report):
         when=JUDGED,
     )
 
+    _model: Model
+    _by: Conventions
     judge: Judge | None = None
     """The verdict, where there is so much memory."""
     over_time: bool = False
@@ -505,12 +507,12 @@ class Memory(Report):
     @property
     def model_(self) -> Model:
         """The model that is asked about."""
-        raise NotImplementedError
+        return self._model
 
     @property
     def by(self) -> Conventions:
         """The definitions: number format at rest, unit of bytes."""
-        raise NotImplementedError
+        return self._by
 
     @property
     def dtype_asked(self) -> str:

@@ -96,16 +96,6 @@ class ServingMemory(Memory, in_order=True):
         self._quick = served(model, self.run, self.plan, by.dtype, formulas=False)
 
     @property
-    def model_(self) -> Model:
-        """The model that is asked about."""
-        return self._model
-
-    @property
-    def by(self) -> Conventions:
-        """The definitions."""
-        return self._by
-
-    @property
     def served(self) -> Served:
         """What is held, by whichever way it was found."""
         return self.__dict__.get("full", self._quick)  # type: ignore[no-any-return]

@@ -316,16 +316,6 @@ class TrainingMemory(Memory, in_order=True):
         self._quick = training_numbers(model, self.run, self.plan, self.peaks)
 
     @property
-    def model_(self) -> Model:
-        """The model that is asked about."""
-        return self._model
-
-    @property
-    def by(self) -> Conventions:
-        """The definitions."""
-        return self._by
-
-    @property
     def step(self) -> Step:
         """The step, by whichever way it has run."""
         return self.__dict__.get("full", self._quick)  # type: ignore[no-any-return]
