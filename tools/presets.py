@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Iterator
 
-from tfcalc.answers.params import parameter_count
+from tfcalc.answers.params import params
 from tfcalc.catalog import FOLDER, INDEX, ListedPreset, preset
 from tfcalc.serving.quantization_config import stated_format
 
@@ -21,7 +21,7 @@ def listed() -> Iterator[ListedPreset]:
         one = preset(name)
         model = one.model()
         longest = model.longest if isinstance(model.longest, int) else None
-        yield ListedPreset(name, one.family, parameter_count(model), longest, _format(model), one.repository)
+        yield ListedPreset(name, one.family, params(model).total_params, longest, _format(model), one.repository)
 
 
 def _format(model: object) -> str:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import tfcalc
-from tfcalc.answers.params import parameter_count
+from tfcalc.answers.params import params
 from tools.fuzz.configs import PRESETS, TYPES, mutated
 from tools.fuzz.findings import FOUND
 from tools.fuzz.material import JUNK, TARGETS, number_near
@@ -116,5 +116,5 @@ def configs(draw: random.Random) -> None:
     model = parsed("config", data, lambda: tfcalc.from_config(data), exits=(3,))
     if model is None:
         return
-    count = parsed("parameters", data, lambda: parameter_count(model), exits=(3,))
+    count = parsed("parameters", data, lambda: params(model).total_params, exits=(3,))
     holds("a model has parameters", count is None or (type(count) is int and count > 0), data, count)

@@ -289,11 +289,6 @@ def params(
     return TrainableParams(question, depth)
 
 
-def parameter_count(model: Model) -> int:
-    """The number alone."""
-    return params(model).total_params
-
-
 def sharing(root: Node) -> Iterator[str]:
     """What is stored once and used more than once, and what is stored but not always used, in words."""
     for node in root.walk():

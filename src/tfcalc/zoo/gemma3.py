@@ -8,8 +8,6 @@ from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.module import Module
 from tfcalc.zoo.blocks.vision_language import Projector, heads, patches_of, reader, text_of, tower
 
-IMAGE_TOKEN = {"image_token_id": "image_token_index"}
-
 
 def has_no_row(c: Config, text: Config) -> bool:
     """Whether the word that an image stands for is none of the vocabulary's."""

@@ -15,7 +15,6 @@ from tfcalc.tape.tensor import Tensor
 from tfcalc.zoo.blocks import decoders
 from tfcalc.zoo.blocks.layers import stack
 from tfcalc.zoo.blocks.sound import (
-    ALIASES,
     ALONE,
     AudioLanguageModel,
     SoundEncoder,
@@ -65,7 +64,6 @@ class Conditioned(PreNorm):
 HEADS: dict[str, Top] = {"Model": bare, "ForConditionalGeneration": writes(tied=True)}
 ADAPTED = 32
 """The inner width of Voxtral Realtime's adaptive norms, which no field says."""
-OWN_NAMES = {own: other for other, own in ALIASES.items()}
 
 
 def mixer(c: Config, rope: Rope, *, causal: bool) -> Attention:
