@@ -290,6 +290,7 @@ def flops(
         InvalidModel: the model, or the model on this workload, makes no sense.
         UsageError: an option of the workload has no effect on this model.
 
+    >>> from tfcalc.workload import Workload
     >>> from tfcalc.zoo.transformer import Transformer
     >>> flops(Transformer(), Workload(batch_size=32, seq_len=20, source_len=10)).answer
     42553835520

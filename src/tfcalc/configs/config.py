@@ -12,7 +12,7 @@ class that its Auto classes make, the other names of fields (``attribute_map``),
 are found by their beginning, and only those that are asked for are parsed.
 
 >>> module_of("granite")
-'llama'
+'decoders'
 >>> declared("llama")["intermediate_size"]
 11008
 >>> class_of("llama"), other_names("gpt2")["hidden_size"]
