@@ -31,9 +31,9 @@ BLOCK = 1 << 17
 """Points that are evaluated together, so that intermediate results take little memory."""
 MOST = (1 << 63) - 1
 """Largest 64-bit integer; beyond it Python's own are used."""
-RUNS, OF_A_RUN = 3_000, 40
-"""Limit of runs of one sweep, and the effort of each beside its operations: a millisecond (parameters) to some tenths
-of a second (training)."""
+RUNS, OF_A_RUN = 3_000, 120
+"""Limit of runs of one sweep, and the effort of each beside its operations (building the model from its config): some
+milliseconds (parameters) to some tenths of a second (training)."""
 FEW = 3
 """Numbers that a size may be compared with before each of its values gets a run of its own."""
 

@@ -86,7 +86,8 @@ class SweepQuestion:
         """The sizes of which each value has a run of its own: nothing remembers what is decided by them."""
         if self.by_itself:
             return frozenset(axis.name for axis in axes)
-        of = {MODEL, TRAINING} if self.training or self.serving else {TRAINING}
+        whole = self.of == "memory" and (self.training or self.serving)
+        of = {MODEL, TRAINING} if whole else {TRAINING}
         return frozenset(axis.name for axis in axes if axis.of in of or self._unseen(axis))
 
     def _unseen(self, axis: Axis) -> bool:

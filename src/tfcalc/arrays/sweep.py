@@ -79,7 +79,7 @@ def sweep(
     return answered(question, sizes, progress or (lambda _: None))
 
 
-MOST_UNITS = 240_000
+MOST_UNITS = 200_000
 """Limit of effort (:mod:`tfcalc.core.traced`) of the runs of one sweep: some seconds."""
 
 
