@@ -13,7 +13,7 @@ from tfcalc.core.measure import matmul_backward_flops, matmul_flops
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Linear, Norm
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.module import Context, Memory, Module
+from tfcalc.nn.module import Context, Encoded, Module
 from tfcalc.tape.counting import Counting
 from tfcalc.zoo.classic import Layer
 
@@ -73,7 +73,7 @@ def ran(module: Module, run: Workload, width: int, *, reached: bool) -> Componen
     trace, queries, keys = Counting(), run.target, run.source
     shapes = [(each.batch, each.length, width) for each in (queries, keys)]
     x, memory = (trace.reached(shape) if reached else trace.given(shape, "float32", "input") for shape in shapes)
-    module(x, Context(run, queries, memory=Memory(memory, keys)))
+    module(x, Context(run, queries, memory=Encoded(memory, keys)))
     (record,) = trace.record.inside.values()
     return record.component()
 

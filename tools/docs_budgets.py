@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from tfcalc.answers.metrics import WITHOUT_COMMAND, numbers
-from tfcalc.budgets.keys import BUDGET, LIST, MODEL, TABLE, TABLES, TOP, Key
+from tfcalc.budgets.keys import BUDGET, LIST, MODEL, TABLE, TABLES, TOP, BudgetKey
 from tfcalc.cli.budget_options import of_model, of_scenario
 from tfcalc.cli.options import Option
 
 
-def keys(of: Iterable[Key]) -> Iterator[str]:
+def keys(of: Iterable[BudgetKey]) -> Iterator[str]:
     """Each key, how one writes it, and what it means."""
     yield "| key | written | meaning |"
     yield "| --- | --- | --- |"
@@ -19,7 +19,7 @@ def keys(of: Iterable[Key]) -> Iterator[str]:
         yield f"| `{key.name}` | {_written(key)} | {key.meaning}{needed} |"
 
 
-def _written(key: Key) -> str:
+def _written(key: BudgetKey) -> str:
     if key.kind in (TABLE, TABLES):
         return f"`[{key.name}{'.NAME' * (key.kind == TABLES)}]`"
     if key.kind == LIST:

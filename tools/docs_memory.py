@@ -12,7 +12,7 @@ from tfcalc.serving.caches import FORMATS
 from tfcalc.serving.weight_formats import PLAIN, QUANTIZED
 from tfcalc.training.optimizers import OPTIMIZERS
 from tfcalc.training.precisions import PRECISIONS
-from tfcalc.training.sharding import Weight
+from tfcalc.training.sharding import StoredWeight
 
 SIDE = 4096
 """Of the square matrix by which bits per weight are stated."""
@@ -36,7 +36,7 @@ def optimizers() -> Iterator[str]:
     yield "| `--optimizer` | states of an o × i matrix in fp32 | bytes | its step needs |"
     yield "| --- | --- | --- | --- |"
     shape = traced("o", SIDE), traced("i", SIDE)
-    weight = Weight("W", shape, (SIDE, SIDE), hidden=True, frozen=False)
+    weight = StoredWeight("W", shape, (SIDE, SIDE), hidden=True, frozen=False)
     for one in OPTIMIZERS.values():
         kept, paged = one.state(weight, 32), one.paged(weight, 32) if one.paged else ()
         named = [*(f"{_called(item)} (paged)" for item in paged), *map(_called, kept)]

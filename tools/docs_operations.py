@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from tfcalc.core.component import Component, Elementwise
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Component, Elementwise, Weight
 from tfcalc.core.number import Pairs
 from tfcalc.nn.module import Module
 from tfcalc.ops import attention, convolution, distances, elementwise, frames, gru, products, relative, rows

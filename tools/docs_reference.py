@@ -11,7 +11,7 @@ from tfcalc.configs import config
 from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.schemas import definition, schema
-from tfcalc.schemas.keys import Key, keys
+from tfcalc.schemas.keys import ListedKey, keys
 
 SHARED = ("model.", "conventions.", "components[].")
 """Keys that have a table of their own, as many answers have them."""
@@ -82,7 +82,7 @@ def shared_keys(of: str) -> Iterator[str]:
     yield from _key_rows(keys(definition(of)), timed=of != "conventions")
 
 
-def _key_rows(rows: Iterable[Key], *, timed: bool = True) -> Iterator[str]:
+def _key_rows(rows: Iterable[ListedKey], *, timed: bool = True) -> Iterator[str]:
     yield _row("key", "type", *(["when"] if timed else []), "meaning")
     yield _row(*["---"] * (4 if timed else 3))
     for key in rows:

@@ -15,8 +15,7 @@ from tfcalc import HFModel, Serving, Workload, flops, formula, memory, params
 from tfcalc.backends.program import program
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Cost, Elementwise
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Elementwise, Weight
 from tfcalc.core.measure import tensors
 from tfcalc.core.number import Num
 from tfcalc.nn.layers import NormAfterSublayer

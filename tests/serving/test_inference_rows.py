@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import Workload, load
-from tfcalc.backends.cache import CACHE, Cache
+from tfcalc.backends.cache import CACHE, ModelCache
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import WIDTHS
@@ -91,9 +91,9 @@ DECODERS = [row for row in CACHES if row["model"] != "bart-base"]
 LATENT_AND_STATIC = [row for row in DECODERS if (row["model"], row["cache"]) == ("deepseek-v2-lite", "static")]
 
 
-def held(row: dict[str, Any]) -> Cache:
+def held(row: dict[str, Any]) -> ModelCache:
     run = Workload(phase="decode", batch_size=row["batch"], cached=row["seq"] + 1)
-    return Cache(model(row["model"], row["seq"] + 20).tree(run), row["cache"], row["seq"] + 20)
+    return ModelCache(model(row["model"], row["seq"] + 20).tree(run), row["cache"], row["seq"] + 20)
 
 
 @pytest.mark.parametrize("row", [row for row in DECODERS if row not in LATENT_AND_STATIC], ids=named)

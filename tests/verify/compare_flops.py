@@ -17,7 +17,7 @@ from typing import Any
 from tests.verify.compare import configs
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import TfcalcError, Unavailable
-from tfcalc.verify.flops import Flops, ours, theirs
+from tfcalc.verify.flops import CountedFlops, ours, theirs
 from tfcalc.workload import Workload
 
 DRAWS = 6
@@ -63,7 +63,9 @@ def _has_two_stacks(model: HFModel) -> bool:
     return forward != model.tree(Workload(source_len=11))
 
 
-def differences(config: dict[str, Any], more: Collection[str] = ()) -> Iterator[tuple[Workload, Flops, Flops]]:
+def differences(
+    config: dict[str, Any], more: Collection[str] = ()
+) -> Iterator[tuple[Workload, CountedFlops, CountedFlops]]:
     """Workloads on which the counts differ: tfcalc's and PyTorch's."""
     model = HFModel(config)
     for run in workloads(model, Random(json.dumps(config)), more):
@@ -72,7 +74,7 @@ def differences(config: dict[str, Any], more: Collection[str] = ()) -> Iterator[
             yield run, counted, reference
 
 
-def _line(config: dict[str, Any], run: Workload, counted: Flops, reference: Flops) -> str:
+def _line(config: dict[str, Any], run: Workload, counted: CountedFlops, reference: CountedFlops) -> str:
     forward, backward = counted.forward - reference.forward, counted.backward - reference.backward
     return f"  {run}: forward off by {forward:+}, backward by {backward:+}: {counted} {reference} {json.dumps(config)}"
 

@@ -22,7 +22,7 @@ LISTED = 24
 """Characters of a list that is shown entry by entry."""
 
 
-class Field(NamedTuple):
+class FieldChange(NamedTuple):
     """A field by its ``keys``, from the outermost, and its values in both models; ABSENT where one has none.
 
     ``default`` is what the first model takes instead of an absent value, ABSENT where that is not known; ``read`` says
@@ -71,21 +71,21 @@ def same_family(first: Model, second: Model) -> bool:
     return type(first) is type(second)
 
 
-def changed_fields(first: Model, second: Model) -> tuple[Field, ...]:
+def changed_fields(first: Model, second: Model) -> tuple[FieldChange, ...]:
     """The fields that differ, in the order of the first model's config, and what only the second has behind them."""
     if not same_family(first, second):
-        return (Field((MODEL_TYPE,), _type(first), _type(second)), *_of_configs(first, second))
+        return (FieldChange((MODEL_TYPE,), _type(first), _type(second)), *_of_configs(first, second))
     if isinstance(first, HFModel):
         return _of_configs(first, second)
-    return tuple(Field(*each) for each in _unlike(_sizes(first), _sizes(second)))
+    return tuple(FieldChange(*each) for each in _unlike(_sizes(first), _sizes(second)))
 
 
-def _of_configs(first: Model, second: Model) -> tuple[Field, ...]:
+def _of_configs(first: Model, second: Model) -> tuple[FieldChange, ...]:
     """The fields of two configs, but for their model_type as it is read."""
     if not isinstance(first, HFModel) or not isinstance(second, HFModel):
         return ()
     seen, defaults = first.reading.seen | second.reading.seen, first.reading.assumed
-    found = (Field(*each) for each in _unlike(first.data, second.data))
+    found = (FieldChange(*each) for each in _unlike(first.data, second.data))
     return tuple(
         each._replace(
             default=defaults.get(each.path, ABSENT) if each.old is ABSENT else ABSENT,
@@ -96,7 +96,7 @@ def _of_configs(first: Model, second: Model) -> tuple[Field, ...]:
     )
 
 
-def with_fields(model: Model, changed: Iterable[Field]) -> Model:
+def with_fields(model: Model, changed: Iterable[FieldChange]) -> Model:
     """The model with the new values of these fields in the place of its own. Raises InvalidModel."""
     if isinstance(model, HFModel):
         data = dict(model.data)

@@ -70,7 +70,7 @@ class Forms(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part(Keyed):
+class FormulaPart(Keyed):
     """One part: its ``forms``, and the values of those of parameters where every size of the model is known.
 
     ``number`` tells it from others of the same name: 1 for the first, 2 for the next one that has other forms.
@@ -126,15 +126,15 @@ class Formulas(ClosedForm):
     """
 
     heading: str = ""
-    parts: tuple[Part, ...]
+    parts: tuple[FormulaPart, ...]
     summary = records(
-        Part, "without a target: one copy of each part of the model", lambda found: found.parts, place=LAST
+        FormulaPart, "without a target: one copy of each part of the model", lambda found: found.parts, place=LAST
     )
     asked: tuple[Model, Workload]
     notes: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> Part:
+    def whole(self) -> FormulaPart:
         """The complete model."""
         return self.parts[-1]
 
@@ -248,7 +248,7 @@ def formulas(
     )
 
 
-def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterator[Part]:
+def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterator[FormulaPart]:
     """Each part once: of several by one name those with other forms, the first one first."""
     pairs = list(zip(numbers.walk(), forms.walk(), strict=True))
     taken: set[str] = set()
@@ -263,7 +263,7 @@ def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterato
             if own not in seen:
                 seen.append(own)
                 known = [_whole(node.component.each(each)) for each in (params, major_params)]
-                yield Part(
+                yield FormulaPart(
                     target=target,
                     path=node.path,
                     number=len(seen),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.backends.cache import Cache
+from tfcalc.backends.cache import ModelCache
 from tfcalc.backends.program import ModuleProgram
 from tfcalc.backends.sdpa import chosen
 from tfcalc.backends.transformers import Transformers
@@ -57,7 +57,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
             tokens = run.size("cached") if run.decoding else run.seq_len
             if not isinstance(tokens, int):
                 raise InvalidModel(f"the size {tokens}", "kernels are known for numbers, not for symbols")
-            program.cache = Cache(model.tree(run.replaced(phase="decode", cached=tokens)), "static", tokens)
+            program.cache = ModelCache(model.tree(run.replaced(phase="decode", cached=tokens)), "static", tokens)
             if run.decoding:
                 program.cache.filled(program.trace, tokens - 1)
         program.trace.kernels = found

@@ -14,7 +14,7 @@ from tfcalc.analysis.six_nd import MULTIPLY_ADD, PASSES
 from tfcalc.core.number import Num
 
 
-class Rule(NamedTuple):
+class PaperRule(NamedTuple):
     """A paper's count of a forward pass, and of what is computed ``again`` in backward by kind of recomputation.
 
     A training step is three forward passes, in all of these papers.
@@ -97,12 +97,12 @@ def megatron_selective(x: Shape) -> Num:
 
 
 ANY_LAYERS = (GROUPED, GATED, WIDTH, INNER, HEAD)
-SIX_ND = Rule("ND", two_nd, "arXiv 2203.15556", (STACK, *ANY_LAYERS))
+SIX_ND = PaperRule("ND", two_nd, "arXiv 2203.15556", (STACK, *ANY_LAYERS))
 SIX_ND_KAPLAN = SIX_ND._replace(name="ND, no embeddings", reference="arXiv 2001.08361")
-PALM = Rule("PaLM", palm, "arXiv 2204.02311, appendix B", ANY_LAYERS)
-KAPLAN = Rule("Kaplan", kaplan, "arXiv 2001.08361, table 1", (WIDTH, INNER, HEAD))
-CHINCHILLA = Rule("Chinchilla", chinchilla, "arXiv 2203.15556, appendix F", (WIDTH, INNER))
-MEGATRON = Rule(
+PALM = PaperRule("PaLM", palm, "arXiv 2204.02311, appendix B", ANY_LAYERS)
+KAPLAN = PaperRule("Kaplan", kaplan, "arXiv 2001.08361, table 1", (WIDTH, INNER, HEAD))
+CHINCHILLA = PaperRule("Chinchilla", chinchilla, "arXiv 2203.15556, appendix F", (WIDTH, INNER))
+MEGATRON = PaperRule(
     "Megatron-LM",
     megatron,
     "arXiv 2104.04473, 2205.05198",

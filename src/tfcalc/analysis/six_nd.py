@@ -52,7 +52,7 @@ class Size(NamedTuple):
         return MULTIPLY_ADD * (PASSES * self.params - self.frozen) * tokens
 
 
-class Term(NamedTuple):
+class Difference6ND(NamedTuple):
     """A part of the difference between the exact count and 6ND, in words."""
 
     what: str
@@ -83,7 +83,7 @@ def sized(root: Component, *, tuned: bool) -> tuple[Size, Size]:
     return every, without
 
 
-def difference(root: Node, tokens: int, n: Size, everything: bool, *, tuned: bool = False) -> list[Term]:
+def difference(root: Node, tokens: int, n: Size, everything: bool, *, tuned: bool = False) -> list[Difference6ND]:
     """What the exact count of a training step has beyond the rule of thumb for ``n``, by what it is spent on.
 
     The terms add up to the difference. What 6ND counts and nothing multiplies is negative: a row that is looked up, a
@@ -98,7 +98,7 @@ def difference(root: Node, tokens: int, n: Size, everything: bool, *, tuned: boo
             sums[what] = sums.get(what, 0) + flops
     if left_out:
         sums[LOOKED_UP] = sums.get(LOOKED_UP, 0) + left_out
-    return [Term(what, sums[what]) for what in ORDER if sums.get(what)]
+    return [Difference6ND(what, sums[what]) for what in ORDER if sums.get(what)]
 
 
 ATTENTION = "attention scores and values"

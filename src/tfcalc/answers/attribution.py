@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tfcalc.analysis.changed_fields import ABSENT, Field, changed_fields, same_family, with_fields
+from tfcalc.analysis.changed_fields import ABSENT, FieldChange, changed_fields, same_family, with_fields
 from tfcalc.answers.compared import (
     ACTIVE,
     CACHE,
@@ -54,7 +54,7 @@ class Moved(NamedTuple):
     Several fields are those that make a model only together.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[FieldChange, ...]
     rows: tuple[Row, ...] = ()
     reason: str = ""
 
@@ -95,19 +95,19 @@ class Attribution:
         alone = [self._idle(field, together) if field in idle else self.changing(field) for field in fields]
         self.moved = tuple(self._joined(alone))
 
-    def changing(self, *some: Field) -> Moved:
+    def changing(self, *some: FieldChange) -> Moved:
         """These fields of the first model changed, and no others."""
         try:
             return Moved(some, rows_of(self.first, self._changed(*some)))
         except InvalidModel as error:
             return Moved(some, reason=error.message)
 
-    def _changed(self, *some: Field) -> ModelNumbers:
+    def _changed(self, *some: FieldChange) -> ModelNumbers:
         first = self.first.operand
         name = f"{first.name} with {', '.join(field.said for field in some)}"
         return ModelNumbers(first._replace(name=name, model=with_fields(first.model, some)), self.first.workload)
 
-    def _idle(self, field: Field, together: Moved) -> Moved:
+    def _idle(self, field: FieldChange, together: Moved) -> Moved:
         """A field that moves nothing, as it does not with others together: that is not found once more."""
         models = self.first, self._changed(field)
         return Moved((field,), tuple(row._replace(columns=models) for row in together.rows))
@@ -137,7 +137,7 @@ class Attribution:
 class WithEffect(NamedTuple):
     """A field, and its effect."""
 
-    field: Field
+    field: FieldChange
     effect: str
 
 
@@ -146,7 +146,7 @@ def with_effects(attribution: Attribution) -> list[WithEffect]:
     return [WithEffect(field, _effect(field, attribution.moved)) for field in attribution.fields]
 
 
-def _effect(field: Field, moved: Sequence[Moved]) -> str:
+def _effect(field: FieldChange, moved: Sequence[Moved]) -> str:
     of = next((one for one in moved if field in one.fields), None)
     moves, nothing, only_together, not_attributed = EFFECTS
     if of is None:
@@ -329,7 +329,7 @@ def in_brackets(row: Row) -> str:
     return f" ({written})" if written else ""
 
 
-def _listed(fields: Sequence[Field]) -> str:
+def _listed(fields: Sequence[FieldChange]) -> str:
     more = f", and {len(fields) - LISTED} more (--json lists all)" if len(fields) > LISTED else ""
     given_in_both_first = sorted(fields, key=lambda field: field.old is ABSENT or field.new is ABSENT)
     return ", ".join(field.said for field in given_in_both_first[:LISTED]) + more

@@ -27,7 +27,7 @@ from tfcalc.model import default_run
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
-from tfcalc.report.declared import Answer, Key, Keyed, Record, Table, Unknown, integer, shared, text
+from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
 from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, serving_context, weights_bytes
 from tfcalc.units import short, short_bytes
@@ -459,9 +459,9 @@ class InColumn(NamedTuple):
     rows: Sequence[Row]
 
 
-def numbers_of(quantities: Sequence[Quantity], pattern: Mapping[str, Mapping[str, Any]]) -> Table:
+def numbers_of(quantities: Sequence[Quantity], pattern: Mapping[str, Mapping[str, Any]]) -> FurtherKeys:
     """The compared numbers of a model, as keys beside its name."""
-    return Table(
+    return FurtherKeys(
         {each.key: each.schema for each in quantities},
         [each.key for each in quantities if each.always],
         lambda column: {row.key: row.values[column.place] for row in column.rows},

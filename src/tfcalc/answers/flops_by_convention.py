@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import FLOPS, subject
-from tfcalc.analysis.papers import RULES, SIX_ND_KAPLAN, Rule
+from tfcalc.analysis.papers import RULES, SIX_ND_KAPLAN, PaperRule
 from tfcalc.analysis.shape import MEANINGS, SYMBOLS, Shape, shape_of
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, Counted, counted
 from tfcalc.answers.flops import Flops, flops
@@ -212,7 +212,7 @@ def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]
     yield Convention("all operations", "exact + elementwise", by(count="all"), "--count all")
 
 
-def _quoted(rule: Rule, sizes: Shape, unlike: dict[str, str], run: Workload) -> Convention:
+def _quoted(rule: PaperRule, sizes: Shape, unlike: dict[str, str], run: Workload) -> Convention:
     """A paper's formula, in numbers and in letters."""
     name = rule.called(run.training)
     formula = polynomial(rule.flops(SYMBOLS, run.training, run.recompute))

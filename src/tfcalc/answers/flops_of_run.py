@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.remarks import needs_tokens
-from tfcalc.analysis.six_nd import Size, Term, difference, sized
+from tfcalc.analysis.six_nd import Difference6ND, Size, difference, sized
 from tfcalc.answers.flops import Flops, check_tuning
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
@@ -49,7 +49,7 @@ class RuleOfThumb(NamedTuple):
     named: str
     size: Size
     flops: int
-    difference: tuple[Term, ...]
+    difference: tuple[Difference6ND, ...]
 
     @property
     def params(self) -> int:
@@ -170,7 +170,7 @@ class FlopsOfRun(Flops):
         terms, so_far = [], n.flops(self.tokens)
         for term in difference(self.question.node, self.tokens, n, self.everything, tuned=self.tuned):
             of_run = self.of_run(so_far + term.flops) - self.of_run(so_far)  # so that they add up exactly
-            terms.append(Term(term.what, of_run))
+            terms.append(Difference6ND(term.what, of_run))
             so_far += term.flops
         return RuleOfThumb(named, n, n.flops(self.run_tokens), tuple(terms))
 

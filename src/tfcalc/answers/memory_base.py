@@ -25,8 +25,7 @@ from tfcalc.report.declared import (
     text,
     texts,
 )
-from tfcalc.report.derivation import Derivation
-from tfcalc.report.derivation import Term as Operand
+from tfcalc.report.derivation import Derivation, Operand
 from tfcalc.report.opening import found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Share
 from tfcalc.training.measured import Figure, OnCard, bands

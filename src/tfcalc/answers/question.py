@@ -76,9 +76,9 @@ class Question:
     called: str = ""
     answers: dict[int | None, Answer] = field(default_factory=dict)
 
-    def number(self, *keys: str) -> Number:
+    def number(self, *keys: str) -> AskedNumber:
         """The number at these keys of its answer."""
-        return Number(self, keys)
+        return AskedNumber(self, keys)
 
     def answer(self, keys: Sequence[str] = ()) -> Answer:
         """The answer, as deep as these keys lead into it. Raises InvalidModel and UsageError, as the command does."""
@@ -119,7 +119,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class AskedNumber:
     """A number that is the answer to a question: the one at these ``keys``."""
 
     question: Question

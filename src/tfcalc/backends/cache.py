@@ -145,7 +145,7 @@ LAYERS: dict[str, tuple[type[CacheLayer], type[CacheLayer]]] = {
 """Kinds of cache: the class of a layer with full attention, and of one with a window."""
 
 
-class Cache:
+class ModelCache:
     """The cache of a model: its layers by the path of the module that they belong to.
 
     ``tree`` is the decoding model, whose attention states its cache entries. Raises InvalidModel for an unknown kind of

@@ -7,9 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends import BACKENDS, backend
-from tfcalc.backends.cache import Cache
-from tfcalc.core.component import Component
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.backends.cache import ModelCache
+from tfcalc.core.component import Component, Weight
 from tfcalc.core.measure import plain
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
@@ -105,7 +104,7 @@ class ModuleProgram:
         self.tape = Tape(MemoryTracker(watch=every_layer))
         self.tape.sums_in_place = not numerics.traced
         self.trace = AdapterInterpreter(self.tape, numerics, every_layer=every_layer)
-        self.cache: Cache | None = None
+        self.cache: ModelCache | None = None
 
     def autocast_ends(self) -> None:
         """Autocast's copies of weights are forgotten."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.backends.attention import EFFICIENT_STATE, FLASH_STATE, math
 from tfcalc.backends.elementwise import fused_rms_norm
 from tfcalc.backends.transformers import Transformers
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, divide, total
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tfcalc.backends import attention, elementwise
-from tfcalc.backends.cache import Cache, CacheLayer
+from tfcalc.backends.cache import CacheLayer, ModelCache
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known, value_of
@@ -46,7 +46,7 @@ def causal_masks(readers: Readers, x: Tensor, ctx: Context) -> Mapping[Num | Non
     if ctx.cache is None:
         by_window = {window: _of_sequence(window, reading, trace, ctx) for window, reading in readers.items()}
     else:
-        assert isinstance(ctx.cache, Cache)
+        assert isinstance(ctx.cache, ModelCache)
         by_window = {window: _of_cached(layer, trace, ctx) for window, layer in ctx.cache.kinds.items()}
     return {window: mask for window, mask in by_window.items() if mask is not None}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfcalc.budgets.limit_check import Value
     from tfcalc.budgets.lock import Lock
     from tfcalc.budgets.metric import Metric
-    from tfcalc.budgets.numbers import Number, Numbers
+    from tfcalc.budgets.numbers import JudgedNumber, Numbers
     from tfcalc.budgets.sources import Fields, Revision, Source
 
 
@@ -45,7 +45,7 @@ class Baseline(Protocol):
         """Notes on models, printed beside the checks."""
         ...
 
-    def of(self, source: Source, metric: Metric, scenario: str | None, now: Number, /) -> OldValue:
+    def of(self, source: Source, metric: Metric, scenario: str | None, now: JudgedNumber, /) -> OldValue:
         """Value of the model's ``metric`` in the baseline; ``now`` is its value today."""
         ...
 
@@ -78,7 +78,7 @@ class GitBaseline:
         new = (name for name, found in self._sources.items() if isinstance(found, OldValue) and found.status == NEW)
         return [*(f"{name} is new since {self.name}" for name in new), *self.revision.notes]
 
-    def of(self, source: Source, metric: Metric, scenario: str | None, now: Number) -> OldValue:
+    def of(self, source: Source, metric: Metric, scenario: str | None, now: JudgedNumber) -> OldValue:
         """Value with the model and the conventions of the revision."""
         found = self._source(source.entry)
         if isinstance(found, OldValue):
@@ -122,7 +122,7 @@ class LockBaseline:
         self.lock, self.name, self.today, self.version = lock, name, file, version
         self.notes: list[str] = []
 
-    def of(self, source: Source, metric: Metric, scenario: str | None, now: Number) -> OldValue:
+    def of(self, source: Source, metric: Metric, scenario: str | None, now: JudgedNumber) -> OldValue:
         """Recorded value."""
         key = (source.entry.name, scenario or "", str(metric))
         then = self.lock.records.get(key)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tfcalc.budgets import keys
-from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, TOP, Key
+from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, TOP, BudgetKey
 from tfcalc.budgets.limits import EQUALS, MAX, MIN, RELATIVE, RULES
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
@@ -62,7 +62,7 @@ def _named(value: Schema) -> Schema:
     return {"type": "object", "propertyNames": {"pattern": NAMES}, "additionalProperties": value, "maxProperties": MOST}
 
 
-def _described(key: Key) -> Schema:
+def _described(key: BudgetKey) -> Schema:
     return {"description": key.meaning, "examples": [key.example]}
 
 
@@ -102,7 +102,7 @@ def _having(names: Iterable[str]) -> list[Schema]:
     return [{"required": [name]} for name in names]
 
 
-def _value(key: Key) -> Schema:
+def _value(key: BudgetKey) -> Schema:
     """Schema of a key's value."""
     text: Schema = {"type": "string", "pattern": r"\S"}
     if key.known:

@@ -21,7 +21,7 @@ TEXT, TEXTS, AMOUNT, DATE, TABLE, TABLES, LIST = "text", "texts", "amount", "dat
 """What a key holds; ``texts`` are one or a list, ``tables`` one for each name."""
 
 
-class Key(NamedTuple):
+class BudgetKey(NamedTuple):
     """A key: what it holds, what that means, and how one writes it; ``known`` are all words that it may have."""
 
     name: str
@@ -44,27 +44,37 @@ class KnownOptions(NamedTuple):
 
 
 TOP = (
-    Key("version", "version", "version of the file's format", VERSION, known=(VERSION,)),
-    Key("conventions", TABLE, "definitions that hold for every budget, whatever variables say", {"dtype": "bf16"}),
-    Key("models", TABLES, "the models, by the names that budgets have for them", {"chat": {"preset": "llama-3-8b"}}),
-    Key("scenarios", TABLES, "what is run: options of params, flops and memory", {"tune": {"train": True}}),
-    Key("budget", LIST, "a limit for a metric of some models, or several", {"model": "*", "metric": "total_params"}),
+    BudgetKey("version", "version", "version of the file's format", VERSION, known=(VERSION,)),
+    BudgetKey(
+        "conventions", TABLE, "definitions that hold for every budget, whatever variables say", {"dtype": "bf16"}
+    ),
+    BudgetKey(
+        "models", TABLES, "the models, by the names that budgets have for them", {"chat": {"preset": "llama-3-8b"}}
+    ),
+    BudgetKey("scenarios", TABLES, "what is run: options of params, flops and memory", {"tune": {"train": True}}),
+    BudgetKey(
+        "budget", LIST, "a limit for a metric of some models, or several", {"model": "*", "metric": "total_params"}
+    ),
 )
 MODEL = (
-    Key("config", TEXT, "a config.json, or a folder with one, relative to this file", "configs/chat.json"),
-    Key("preset", TEXT, "the name of a preset (tfcalc models)", "llama-3-8b"),
+    BudgetKey("config", TEXT, "a config.json, or a folder with one, relative to this file", "configs/chat.json"),
+    BudgetKey("preset", TEXT, "the name of a preset (tfcalc models)", "llama-3-8b"),
 )
 BUDGET = (
-    Key("model", TEXTS, "names of [models], or patterns of them: chat*", "chat*", needed=True),
-    Key("scenario", TEXT, "one of [scenarios]; without one the commands' defaults hold", "finetune"),
-    Key("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes", needed=True),
-    Key(MAX, AMOUNT, "the most that is allowed", "24GiB"),
-    Key(MIN, AMOUNT, "the least that is allowed", "1.4B"),
-    Key(EQUALS, AMOUNT, "the only value that is allowed", 124439808),
-    Key(MAX_INCREASE, AMOUNT, "how much more than before is allowed: an amount or a percentage", "10%"),
-    Key(MAX_DECREASE, AMOUNT, "how much less than before is allowed: an amount or a percentage", "5M"),
-    Key("warn", AMOUNT, "beyond this there is a warning; written as the limit, of which there is one only", "20GiB"),
-    Key("severity", TEXT, "what it is to be over the budget: error (exit 1) or warning", WARNING, known=SEVERITIES),
-    Key("why", TEXT, "the reason, which is shown with the result", "one RTX 4090 per worker"),
-    Key("expires", DATE, "from this date on the budget has expired, and fails by its severity", "2027-01-31"),
+    BudgetKey("model", TEXTS, "names of [models], or patterns of them: chat*", "chat*", needed=True),
+    BudgetKey("scenario", TEXT, "one of [scenarios]; without one the commands' defaults hold", "finetune"),
+    BudgetKey("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes", needed=True),
+    BudgetKey(MAX, AMOUNT, "the most that is allowed", "24GiB"),
+    BudgetKey(MIN, AMOUNT, "the least that is allowed", "1.4B"),
+    BudgetKey(EQUALS, AMOUNT, "the only value that is allowed", 124439808),
+    BudgetKey(MAX_INCREASE, AMOUNT, "how much more than before is allowed: an amount or a percentage", "10%"),
+    BudgetKey(MAX_DECREASE, AMOUNT, "how much less than before is allowed: an amount or a percentage", "5M"),
+    BudgetKey(
+        "warn", AMOUNT, "beyond this there is a warning; written as the limit, of which there is one only", "20GiB"
+    ),
+    BudgetKey(
+        "severity", TEXT, "what it is to be over the budget: error (exit 1) or warning", WARNING, known=SEVERITIES
+    ),
+    BudgetKey("why", TEXT, "the reason, which is shown with the result", "one RTX 4090 per worker"),
+    BudgetKey("expires", DATE, "from this date on the budget has expired, and fails by its severity", "2027-01-31"),
 )

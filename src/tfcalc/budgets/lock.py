@@ -13,7 +13,7 @@ from tfcalc.printable import shortened
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limit_check import Value
-    from tfcalc.budgets.numbers import Number
+    from tfcalc.budgets.numbers import JudgedNumber
 
 NAME = "tfcalc.lock.json"
 SCHEMA_VERSION = 1
@@ -82,7 +82,7 @@ def digest(value: object) -> str:
     return sha256(text.encode()).hexdigest()[:DIGITS]
 
 
-def record(key: Key, number: Number, options: Mapping[str, object], reason: str = "") -> LockRecord:
+def record(key: Key, number: JudgedNumber, options: Mapping[str, object], reason: str = "") -> LockRecord:
     """Record of a number that was computed with these ``options`` of a scenario."""
     model, scenario, metric = key
     definitions = digest([number.conventions, dict(options)])

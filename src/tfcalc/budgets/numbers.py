@@ -20,7 +20,7 @@ UNITS = "units"
 """The convention that changes how bytes are written, and no number."""
 
 
-class Number(NamedTuple):
+class JudgedNumber(NamedTuple):
     """A value, and the answer that it is from."""
 
     value: Value
@@ -44,7 +44,7 @@ class Numbers:
         self.ask, self.scenarios = ask, scenarios
         self._answers: dict[str, Mapping[str, Any]] = {}
 
-    def of(self, source: Source, metric: Metric, scenario: str | None, conventions: Fields) -> Number:
+    def of(self, source: Source, metric: Metric, scenario: str | None, conventions: Fields) -> JudgedNumber:
         """The metric's number. Raises what the command raises, and UsageError where it has no such number."""
         answer = self._answer(source, metric.command, scenario, conventions)
         first = metric.keys[0]
@@ -52,7 +52,7 @@ class Numbers:
         found = look_up({first: answer[first]} if first in answer else answer, metric.keys)
         if isinstance(found, bool) or not isinstance(found, int | float):
             raise UsageError(f"{'.'.join(metric.keys)} is {quoted(found)}, which is no number", "name another metric")
-        return Number(found, answer)
+        return JudgedNumber(found, answer)
 
     def _answer(self, source: Source, command: str, scenario: str | None, conventions: Fields) -> Mapping[str, Any]:
         entry = source.entry

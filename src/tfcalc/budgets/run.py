@@ -24,7 +24,7 @@ from tfcalc.reader import LARGEST
 if TYPE_CHECKING:
     from tfcalc.budgets.baseline import Baseline
     from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry
-    from tfcalc.budgets.numbers import Number, Numbers
+    from tfcalc.budgets.numbers import JudgedNumber, Numbers
     from tfcalc.budgets.sources import Fields
 
 EXPIRES = "expires"
@@ -36,7 +36,7 @@ class BudgetCase(NamedTuple):
     budget: Budget
     source: Source
     metric: Metric
-    now: Number
+    now: JudgedNumber
     before: OldValue
 
 
@@ -55,7 +55,7 @@ class BudgetRun:
         self.models = {name: file.models[name] for name in NamePatterns(file.models).of_any([pattern])}
         self._names = NamePatterns(self.models)
         self._sources: dict[str, Source] = {}
-        self._found: dict[tuple[str, str, str | None], Number] = {}
+        self._found: dict[tuple[str, str, str | None], JudgedNumber] = {}
 
     def checked(self, today: date) -> BudgetReport:
         """Check every limit on this day."""
@@ -85,14 +85,14 @@ class BudgetRun:
                 raise BadFile(f"{self.name}: models.{entry.name}: {error.message}", error.hint) from None
         return self._sources[entry.name]
 
-    def number(self, budget: Budget, source: Source) -> Number:
+    def number(self, budget: Budget, source: Source) -> JudgedNumber:
         """Number of the model today. Raises BadFile, with the place of the budget, where it has none."""
         key = (source.entry.name, budget.metric, budget.scenario)
         if key not in self._found:
             self._found[key] = self._number(budget, source)
         return self._found[key]
 
-    def _number(self, budget: Budget, source: Source) -> Number:
+    def _number(self, budget: Budget, source: Source) -> JudgedNumber:
         try:
             return self.numbers.of(source, read(budget.metric), budget.scenario, self.file.conventions)
         except Unavailable:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tfcalc.core.number import Num, product, total
 
 
-class Tensor(NamedTuple):
+class Weight(NamedTuple):
     """A weight or a buffer of a module.
 
     ``name`` is the papers' (``W_Q``); ``shape`` is rows × columns as in ``y = xW``. ``minor`` marks biases and norms,
@@ -38,7 +38,7 @@ class Tensor(NamedTuple):
         return product(self.shape)
 
 
-class Product(NamedTuple):
+class MatrixProduct(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``.
 
     M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is the
@@ -150,9 +150,9 @@ class Cost(NamedTuple):
     that a query sees.
     """
 
-    weights: tuple[Tensor, ...] = ()
-    buffers: tuple[Tensor, ...] = ()
-    products: tuple[Product, ...] = ()
+    weights: tuple[Weight, ...] = ()
+    buffers: tuple[Weight, ...] = ()
+    products: tuple[MatrixProduct, ...] = ()
     elementwise: tuple[Elementwise, ...] = ()
     lookups: Num = 0
     last: bool = False

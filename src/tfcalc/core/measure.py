@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from math import gcd
 from typing import NamedTuple
 
-from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Cost, Measure, Node, Tensor
+from tfcalc.core.component import ACTIVE, RUN, STORED, Component, Cost, Measure, Node, Weight
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import formula_of, value_of
 
@@ -362,7 +362,7 @@ def tied(root: Component) -> list[str]:
     return [_name(node, weight) for node in root.walk() for weight in node.component.own.weights if weight.tied_to]
 
 
-def _name(node: Node, tensor: Tensor) -> str:
+def _name(node: Node, tensor: Weight) -> str:
     return plain(".".join((*_inside(node), *([tensor.key] if tensor.key else []))))
 
 

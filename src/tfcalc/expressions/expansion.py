@@ -10,7 +10,17 @@ from typing import NamedTuple
 from tfcalc.core import polynomial as core
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.errors import UsageError, nearest
-from tfcalc.expressions.nodes import MOST_BITS, Expression, Floor, Minimum, Name, Number, Power, Product, Sum
+from tfcalc.expressions.nodes import (
+    MOST_BITS,
+    Expression,
+    FloorNode,
+    MinimumNode,
+    Name,
+    NumberNode,
+    Power,
+    ProductNode,
+    SumNode,
+)
 
 MOST_PRODUCTS = 100_000
 """Limit of products of two terms, in all; a term with a floor or a minimum counts once for each letter inside."""
@@ -72,25 +82,25 @@ class _Expansion:
 
     def ratio(self, expression: Expression) -> Ratio:
         match expression:
-            case Number(value):
+            case NumberNode(value):
                 return Ratio(Polynomial({(): value.numerator}), value.denominator)
             case Name(name):
                 if name not in self.meaning:
                     raise UsageError(f"{name!r} is not known", nearest(name, self.meaning))
                 meant = self.meaning[name]
                 return Ratio(symbol(meant) if isinstance(meant, str) else meant)
-            case Sum(terms):
+            case SumNode(terms):
                 return self.sum([self.ratio(term) for term in terms])
-            case Product(factors):
+            case ProductNode(factors):
                 found = Ratio(Polynomial({(): 1}))
                 for factor in factors:
                     found = self.product(found, self.ratio(factor))
                 return found
             case Power(base, exponent):
                 return self.power(self.ratio(base), exponent)
-            case Floor(inside):
+            case FloorNode(inside):
                 return self.floor(inside)
-            case Minimum(one, other):
+            case MinimumNode(one, other):
                 return self.minimum(self.ratio(one), self.ratio(other))
 
     def sum(self, ratios: list[Ratio]) -> Ratio:
@@ -143,7 +153,7 @@ class _Expansion:
     def fraction(self, inside: Expression) -> tuple[Ratio, Ratio]:
         """Numerator and denominator of a product; the denominator may be a sum."""
         above = below = Ratio(Polynomial({(): 1}))
-        for factor in inside.factors if isinstance(inside, Product) else (inside,):
+        for factor in inside.factors if isinstance(inside, ProductNode) else (inside,):
             if isinstance(factor, Power) and factor.exponent < 0:
                 below = self.product(below, self.power(self.ratio(factor.base), -factor.exponent))
             else:

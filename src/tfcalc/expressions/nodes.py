@@ -16,7 +16,7 @@ LARGEST_EXPONENT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberNode:
     """A number as it was written; ``unit`` is ``bytes`` of an amount of memory such as 80GiB."""
 
     value: Fraction
@@ -33,14 +33,14 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class SumNode:
     """Terms that are added."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class ProductNode:
     """Factors that are multiplied; a divisor is a factor to the power of -1."""
 
     factors: tuple[Expression, ...]
@@ -55,33 +55,33 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class FloorNode:
     """``⌊h/2⌋``."""
 
     inside: Expression
 
 
 @dataclass(frozen=True, slots=True)
-class Minimum:
+class MinimumNode:
     """``min(l, w)``."""
 
     one: Expression
     other: Expression
 
 
-Expression = Number | Name | Sum | Product | Power | Floor | Minimum
+Expression = NumberNode | Name | SumNode | ProductNode | Power | FloorNode | MinimumNode
 
 
 def parts(expression: Expression) -> tuple[Expression, ...]:
     """Direct operands of a node."""
     match expression:
-        case Sum(inside) | Product(inside):
+        case SumNode(inside) | ProductNode(inside):
             return inside
         case Power(base, _):
             return (base,)
-        case Floor(inner):
+        case FloorNode(inner):
             return (inner,)
-        case Minimum(one, other):
+        case MinimumNode(one, other):
             return (one, other)
     return ()
 
@@ -110,25 +110,25 @@ def evaluate(expression: Expression, values: Mapping[str, int | Fraction]) -> in
     Fraction(1330, 3)
     """
     match expression:
-        case Number(value):
+        case NumberNode(value):
             found: int | Fraction = value
         case Name(name):
             if name not in values:
                 raise UsageError(f"{name!r} has no value", nearest(name, values))
             found = values[name]
-        case Sum(terms):
+        case SumNode(terms):
             found = 0
             for term in terms:
                 found = _bounded(found + evaluate(term, values))
-        case Product(factors):
+        case ProductNode(factors):
             found = 1
             for factor in factors:
                 found = _bounded(found * evaluate(factor, values))
         case Power(base, exponent):
             found = _power(evaluate(base, values), exponent)
-        case Floor(inside):
+        case FloorNode(inside):
             found = floor(evaluate(inside, values))
-        case Minimum(one, other):
+        case MinimumNode(one, other):
             found = min(evaluate(one, values), evaluate(other, values))
     return found.numerator if found.denominator == 1 else found
 

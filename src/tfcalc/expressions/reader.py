@@ -11,13 +11,13 @@ from tfcalc.expressions import tokens as kinds
 from tfcalc.expressions.nodes import (
     LARGEST_EXPONENT,
     Expression,
-    Floor,
-    Minimum,
+    FloorNode,
+    MinimumNode,
     Name,
-    Number,
+    NumberNode,
     Power,
-    Product,
-    Sum,
+    ProductNode,
+    SumNode,
     evaluate,
     names_of,
 )
@@ -122,7 +122,7 @@ class _Reader:
             negative = self.take().text == "-"
             term = self.product(depth)
             terms.append(_negative(term) if negative else term)
-        return terms[0] if len(terms) == 1 else Sum(tuple(terms))
+        return terms[0] if len(terms) == 1 else SumNode(tuple(terms))
 
     def product(self, depth: int, *, first: bool = False) -> Expression:
         negative = first and self.is_next("+", "-") and self.take().text == "-"
@@ -141,7 +141,7 @@ class _Reader:
                 factors.append(self.power(depth))
             else:
                 break
-        found = factors[0] if len(factors) == 1 else Product(tuple(factors))
+        found = factors[0] if len(factors) == 1 else ProductNode(tuple(factors))
         return _negative(found) if negative else found
 
     def _follows(self) -> bool:
@@ -182,14 +182,14 @@ class _Reader:
     def atom(self, depth: int) -> Expression:
         token = self.take()
         if token.kind in (kinds.NUMBER, kinds.QUANTITY):
-            return Number(token.value, token.text, token.unit)
+            return NumberNode(token.value, token.text, token.unit)
         if token.kind == kinds.NAME:
             return Name(token.text, token.at)
         if token.kind == kinds.SIGN:
             if token.text in CLOSING:
                 inside = self.sum(self.deeper(depth, token))
                 self.close(token, CLOSING[token.text])
-                return Floor(inside) if token.text == "⌊" else inside
+                return FloorNode(inside) if token.text == "⌊" else inside
             if token.text in ("floor", "min"):
                 return self.call(token, self.deeper(depth, token))
         raise self._wanting(token)
@@ -199,13 +199,13 @@ class _Reader:
         one = self.sum(depth)
         if name.text == "floor":
             self.close(opening, ")")
-            return Floor(one)
+            return FloorNode(one)
         if not self.is_next(","):
             raise self.fault(self.next, "'min' compares two", "write min(l, w)")
         self.take()
         other = self.sum(depth)
         self.close(opening, ")")
-        return Minimum(one, other)
+        return MinimumNode(one, other)
 
     def close(self, opening: Token, closing: str) -> None:
         if not self.is_next(closing):
@@ -234,7 +234,7 @@ class _Reader:
 
 def _negative(term: Expression) -> Expression:
     return (
-        Number(-term.value, f"-{term.text}", term.unit)
-        if isinstance(term, Number)
-        else Product((Number(Fraction(-1), "-1"), term))
+        NumberNode(-term.value, f"-{term.text}", term.unit)
+        if isinstance(term, NumberNode)
+        else ProductNode((NumberNode(Fraction(-1), "-1"), term))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfcalc.expressions.nodes import Expression, Floor, Minimum, Name, Number, Power, Product, Sum
+from tfcalc.expressions.nodes import Expression, FloorNode, MinimumNode, Name, NumberNode, Power, ProductNode, SumNode
 
 
 def written(expression: Expression, values: Mapping[str, object]) -> str:
@@ -15,19 +15,19 @@ def written(expression: Expression, values: Mapping[str, object]) -> str:
     '2·512/3 + 1'
     """
     match expression:
-        case Number(value):
+        case NumberNode(value):
             return str(value) if value.denominator == 1 else f"({value})"
         case Name(name):
             return str(values.get(name, name))
-        case Sum(terms):
+        case SumNode(terms):
             return f"{' + '.join(written(term, values) for term in terms)}".replace("+ -", "- ")
-        case Product(factors):
+        case ProductNode(factors):
             return _product(factors, values)
         case Power(base, exponent):
             return f"{_closed(base, values)}^{exponent}" if exponent != -1 else f"1/{_closed(base, values)}"
-        case Floor(inside):
+        case FloorNode(inside):
             return f"⌊{written(inside, values)}⌋"
-        case Minimum(one, other):
+        case MinimumNode(one, other):
             return f"min({written(one, values)}, {written(other, values)})"
 
 
@@ -42,4 +42,4 @@ def _product(factors: tuple[Expression, ...], values: Mapping[str, object]) -> s
 def _closed(expression: Expression, values: Mapping[str, object]) -> str:
     """Return it in brackets where it is a sum or a product."""
     text = written(expression, values)
-    return f"({text})" if isinstance(expression, Sum | Product) else text
+    return f"({text})" if isinstance(expression, SumNode | ProductNode) else text

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from tfcalc.nn.attention import CrossAttention
 from tfcalc.nn.basic import Buffer, Embedding, Linear
 from tfcalc.nn.model import Decoder, ModelWithHead
-from tfcalc.nn.module import Context, Memory, Module
+from tfcalc.nn.module import Context, Encoded, Module
 from tfcalc.ops.elementwise import add, scaled
 from tfcalc.tape.tensor import Tensor
 from tfcalc.workload import Sequences
@@ -56,7 +56,7 @@ class EncoderDecoder(Module):
         x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
-        return self.decoder(x, ctx._replace(memory=Memory(memory, source)))
+        return self.decoder(x, ctx._replace(memory=Encoded(memory, source)))
 
     def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
         """What the encoder makes of the source, and of how many vectors."""
@@ -98,7 +98,7 @@ class Pair(Module):
         x.trace.forget("embedding")  # the decoder's head is tied to its own table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
         x.trace.until_loss_ends(memory)
-        return self.decoder(x, ctx._replace(memory=Memory(memory, source)))
+        return self.decoder(x, ctx._replace(memory=Encoded(memory, source)))
 
     def _bridged(self, memory: Tensor, bridge: Linear, source: Sequences) -> Tensor:
         """What the map makes is not cached, so that it runs again for each token that is decoded."""

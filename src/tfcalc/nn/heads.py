@@ -16,7 +16,7 @@ TOKENS, FIRST, POOLED = "tokens", "first", "pooled"
 """What a classifier reads: each token's vector, the first one's, or what a pooler made of it."""
 
 
-class Summary(Module):
+class SequenceSummary(Module):
     """One vector for each sequence, of its last token's (transformers' SequenceSummary)."""
 
     kind = "summary"
@@ -31,7 +31,7 @@ class Summary(Module):
 class WithSummary(ModelWithHead):
     """A language model that also sums a sequence up, to choose among continuations (GPT-2's double heads)."""
 
-    summary: Summary | None = None
+    summary: SequenceSummary | None = None
 
     def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
         """The loss, or the logits; the summary is of no consequence to them."""

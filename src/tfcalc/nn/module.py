@@ -310,7 +310,7 @@ Rotated = tuple[Num | None, int, str]
 """What tells the angles of a layer from those of others: its window, its width and their format."""
 
 
-class Memory(NamedTuple):
+class Encoded(NamedTuple):
     """The vectors that an encoder made ``of`` these sequences. The scores of its keys may have a ``bias``."""
 
     vectors: Tensor
@@ -345,7 +345,7 @@ class Context(NamedTuple):
     masks: Mapping[Num | None, Tensor] = MappingProxyType({})
     angles: Mapping[Rotated | None, tuple[Tensor, Tensor]] = MappingProxyType({})
     places: Tensor | None = None
-    memory: Memory | None = None
+    memory: Encoded | None = None
     filled: Filled | None = None
     bias: Tensor | None = None
     slopes: Tensor | None = None
@@ -386,7 +386,7 @@ class Context(NamedTuple):
 
     def asking(self, stream: Sequences, vectors: Tensor, of: Sequences) -> Context:
         """For queries of the ``stream``, which read these ``vectors``."""
-        return self._replace(stream=stream, memory=Memory(vectors, of))
+        return self._replace(stream=stream, memory=Encoded(vectors, of))
 
 
 def counted(module: Module, run: Workload) -> Component:
@@ -404,7 +404,7 @@ def counted_by(trace: Counting, module: Module, run: Workload) -> Component:
     run = run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
-    memory = Memory(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are
+    memory = Encoded(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are
     module(ids, Context(run, run.target, memory=memory, every_whole=every))
     (record,) = trace.record.inside.values()
     return record.component()

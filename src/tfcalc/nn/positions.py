@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.rows import looked_up

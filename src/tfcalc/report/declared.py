@@ -191,7 +191,7 @@ class Key(Generic[T]):
         return not {"array", "object"} & set([types] if isinstance(types, str) else types)
 
 
-class Table(Key[Mapping[str, Any]]):
+class FurtherKeys(Key[Mapping[str, Any]]):
     """Keys that are listed elsewhere, or known by a ``pattern`` alone: they stand beside those that a class declares.
 
     Args:
@@ -258,7 +258,7 @@ class Keyed:
         found: dict[str, object] = {}
         for key in self.present():
             value = getattr(self, key.attribute)
-            entries = value if isinstance(key, Table) else {key.name: value}
+            entries = value if isinstance(key, FurtherKeys) else {key.name: value}
             found |= {name: plain(each) for name, each in entries.items()}
         return found
 

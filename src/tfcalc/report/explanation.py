@@ -67,7 +67,7 @@ BYTES = counted_in("bytes", "in bytes")
 STEPS_MEANING = "FLOPs of all kinds and rows looked up"
 
 
-class Item(Record):
+class ExplainedItem(Record):
     """A line of an explanation."""
 
     where = text("the module below the target that it is in; empty for the target itself", lambda item: item.line.where)
@@ -91,7 +91,7 @@ class Item(Record):
     )
 
     @property
-    def source(self) -> Item:
+    def source(self) -> ExplainedItem:
         """Itself, as its answer has the unit."""
         return self
 
@@ -165,7 +165,7 @@ class Explained(Answer):
     formula: Key[Any] = shared("formula", place=FORMULA)
     substituted = text("the formula with numbers in the place of letters", lambda _: "", place=FORMULA)
     items = records(
-        Item,
+        ExplainedItem,
         "the terms, which add up to the total; none of a number that follows from others",
         lambda _: (),
         place=LAST,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.derivation import Derivation, Operand
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
 from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
 
@@ -149,7 +149,7 @@ class Opened:
         how: str,
         note: str,
         *,
-        terms: tuple[Term, ...] = (),
+        terms: tuple[Operand, ...] = (),
         formula: str = "",
         substituted: str = "",
     ) -> Derivation:
@@ -169,21 +169,21 @@ class Opened:
             conventions=dict(conventions) if isinstance(conventions, Mapping) else {},
         )
 
-    def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[Term]:
+    def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[Operand]:
         """What a name of a rule stands for: a key of the answer, beside the number, or of each part of a list."""
         if isinstance(name, Constant):
-            yield Term("", name.value, name.what)
+            yield Operand("", name.value, name.what)
             return
         path = ".".join((*names[:-1], name[1:])) if name.startswith(".") else name
         if "[]" in path:
             entries, _, key = path.partition("[].")
             for place, part in enumerate(self.said[entries]):
-                yield Term(self._path(entries, part.get("name", str(place)), key), part[key])
+                yield Operand(self._path(entries, part.get("name", str(place)), key), part[key])
             return
         keys = path.split(".")
-        yield Term(self._path(path), number(keys, locate(self.said, keys).value))
+        yield Operand(self._path(path), number(keys, locate(self.said, keys).value))
 
-    def _short(self, term: Term) -> str:
+    def _short(self, term: Operand) -> str:
         """The end of its path; of a constant the number."""
         return term.path.removeprefix(f"{self._path()}.") if term.path else str(term.value)
 

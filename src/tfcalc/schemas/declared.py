@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.report.declared import Table
+from tfcalc.report.declared import FurtherKeys
 
 if TYPE_CHECKING:
     from tfcalc.report.declared import Answer, Key, Keyed
@@ -108,12 +108,12 @@ def _value(key: Key[Any]) -> Schema:
 def _record(record: type[Keyed]) -> Schema:
     found: Schema = {
         "type": "object",
-        "required": _required(key for key in record.keys.values() if not isinstance(key, Table)),
+        "required": _required(key for key in record.keys.values() if not isinstance(key, FurtherKeys)),
         "properties": {},
         "additionalProperties": False,
     }
     for name, key in record.keys.items():
-        if isinstance(key, Table):
+        if isinstance(key, FurtherKeys):
             found["required"] += key.required
             found["properties"] |= key.schema["properties"]
             found |= {"patternProperties": dict(key.pattern)} if key.pattern else {}

@@ -20,7 +20,7 @@ Forms = Sequence[tuple[str, Schema]]
 """The forms of an answer, as far as they speak of one of its objects."""
 
 
-class Key(NamedTuple):
+class ListedKey(NamedTuple):
     """A key by its ``path`` (``components[].params``), with its types and its ``meaning``.
 
     ``when`` is when its object has it: ``always``, or with the forms (``--train``) and keys (``with fits``) that
@@ -33,28 +33,28 @@ class Key(NamedTuple):
     meaning: str
 
 
-def keys(schema: Schema) -> Iterator[Key]:
+def keys(schema: Schema) -> Iterator[ListedKey]:
     """Every key of a schema that is complete, parents first; what contains itself is entered once.
 
     A key that several forms have is that of the first.
     """
-    found: dict[str, Key] = {}
+    found: dict[str, ListedKey] = {}
     for key in _below(schema, schema.get("$defs", {}), [], "", ()):
         found.setdefault(key.path, key)
     yield from found.values()
 
 
-def _keys(schema: Schema, known: Schema, forms: Forms, within: str, entered: tuple[str, ...]) -> Iterator[Key]:
+def _keys(schema: Schema, known: Schema, forms: Forms, within: str, entered: tuple[str, ...]) -> Iterator[ListedKey]:
     """The keys of an object, of the objects in it, and of those in its lists."""
     for name, stated in schema.get("properties", {}).items():
         path, reference = f"{within}{name}", stated.get("$ref", "")
         whole = _resolved(stated, known)
-        yield Key(path, _types(whole, known), _when(name, schema, forms), str(whole.get("description", "")))
+        yield ListedKey(path, _types(whole, known), _when(name, schema, forms), str(whole.get("description", "")))
         if reference not in entered:
             yield from _below(whole, known, _of(name, forms), path, (*entered, reference) if reference else entered)
 
 
-def _below(schema: Schema, known: Schema, forms: Forms, path: str, entered: tuple[str, ...]) -> Iterator[Key]:
+def _below(schema: Schema, known: Schema, forms: Forms, path: str, entered: tuple[str, ...]) -> Iterator[ListedKey]:
     if "properties" in schema:
         yield from _keys(schema, known, [*forms, *_forms(schema)], f"{path}." if path else "", entered)
     if "items" in schema:

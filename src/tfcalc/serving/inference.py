@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.backends.cache import Cache
+from tfcalc.backends.cache import ModelCache
 from tfcalc.backends.program import ModuleProgram, program
 from tfcalc.backends.transformers import Transformers
 from tfcalc.core.number import Num
@@ -64,7 +64,7 @@ def inference(
     decodes = model.tree(run.replaced(phase="decode", cached=tokens))
     program = ModuleProgram(model.module(), run, numerics, Transformers())
     program.trace.ends_alone = tracker is None
-    program.cache = Cache(decodes, cache, longest or tokens)
+    program.cache = ModelCache(decodes, cache, longest or tokens)
     if tracker is not None:
         program.tape.tracker = tracker
     with program.tape.without_gradients():

@@ -16,7 +16,7 @@ from fnmatch import translate
 from typing import NamedTuple
 
 from tfcalc.configs.config import MOST_LAYERS
-from tfcalc.core.component import Component, Cost, Held, Tensor
+from tfcalc.core.component import Component, Cost, Held, Weight
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import EFFORT, known
 from tfcalc.errors import InvalidModel
@@ -301,7 +301,7 @@ class _Holding:
             if tensor.tied_to is None:
                 yield from self.tensor(component, tensor, place)
 
-    def tensor(self, component: Component, tensor: Tensor, place: _Place) -> Iterator[Held]:
+    def tensor(self, component: Component, tensor: Weight, place: _Place) -> Iterator[Held]:
         EFFORT.spend()
         if self.stays(component, tensor, place):
             self.formats.append(self.rest)
@@ -314,7 +314,7 @@ class _Holding:
         self.formats.append(found)
         yield from found.held(tensor.name, rows if apart == 1 else divide(rows, apart), columns, apart)
 
-    def stays(self, component: Component, tensor: Tensor, place: _Place) -> bool:
+    def stays(self, component: Component, tensor: Weight, place: _Place) -> bool:
         if self.format.plain or tensor.minor or tensor.frozen or len(tensor.shape) != 2:
             return True
         if component.kind not in self.format.kinds or "router" in place.kinds or TYPES_OF_TOKENS in component.name:
@@ -323,7 +323,7 @@ class _Holding:
             return True
         return any(names in self.keep for names in place.spellings())
 
-    def chosen(self, component: Component, tensor: Tensor, place: _Place, columns: Num) -> Format:
+    def chosen(self, component: Component, tensor: Weight, place: _Place, columns: Num) -> Format:
         for modules, other in self.others:
             if any(names in modules for names in place.spellings()):
                 return other
@@ -334,7 +334,7 @@ class _Holding:
         return self.format
 
 
-def matrix(tensor: Tensor) -> tuple[Num, Num]:
+def matrix(tensor: Weight) -> tuple[Num, Num]:
     """Rows (outputs) and columns (inputs): the mathematics writes ``W`` the other way round."""
     first, second = tensor.shape
     return (second, first) if tensor.turned else (first, second)

@@ -14,7 +14,7 @@ from tfcalc.answers.explain import COUNTS, to_open
 from tfcalc.answers.question import Question
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import UsageError
-from tfcalc.expressions.nodes import Name, Number, evaluate, names_of
+from tfcalc.expressions.nodes import Name, NumberNode, evaluate, names_of
 from tfcalc.expressions.written import written as as_text
 from tfcalc.printable import quoted
 from tfcalc.report import declared
@@ -32,7 +32,7 @@ from tfcalc.report.declared import (
     shared,
     some_conventions,
 )
-from tfcalc.report.derivation import Derivation, Term
+from tfcalc.report.derivation import Derivation, Operand
 from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.report.style import Style
@@ -243,7 +243,7 @@ class Solved(Answer):
         return self.found.domain.size(self.found.domain.first)
 
     def _moves(self, side: Expression) -> bool:
-        if isinstance(side, Number):
+        if isinstance(side, NumberNode):
             return False
         if self.found.forms is None:
             return bool(names_of(side))
@@ -274,7 +274,7 @@ class Solved(Answer):
         return "; ".join(shown)
 
     def _side(self, row: int, side: Expression) -> Way:
-        if isinstance(side, Number):
+        if isinstance(side, NumberNode):
             return given(f"a number of the condition: {self.condition}")
         setting = self._setting(row)
         evaluator = self.evaluator.with_setting(setting)
@@ -482,8 +482,11 @@ class PartsOrigin:
         setting, quantity = self.setting, self.meant.quantity
         if setting.tokens is not None and quantity == "flops" and not further:
             tokens = self.evaluator.setting.run.target.tokens
-            terms = (Term(f"{prefix}.step", self._step().answer), Term("", setting.tokens, "tokens of the training"))
-            both = (*terms, Term("", int(str(tokens)), "tokens of a step"))
+            terms = (
+                Operand(f"{prefix}.step", self._step().answer),
+                Operand("", setting.tokens, "tokens of the training"),
+            )
+            both = (*terms, Operand("", int(str(tokens)), "tokens of a step"))
             return _derivation(
                 prefix,
                 self.value,
@@ -525,13 +528,13 @@ class SideOrigin:
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}", f"known: {', '.join(self.ways)}")
         value = evaluate(self.side, self.values)
-        terms = tuple(Term(f"{prefix}.{name}", self.values[name], name) for name in sorted(self.ways))
+        terms = tuple(Operand(f"{prefix}.{name}", self.values[name], name) for name in sorted(self.ways))
         made = _derivation(prefix, int(value), terms, "", "", "")
         return replace(made, formula=as_text(self.side, {}), substituted=as_text(self.side, self.values))
 
 
 def _derivation(
-    path: str, value: int, terms: Sequence[Term], form: str, heading: str, note: str, how: str = "expression"
+    path: str, value: int, terms: Sequence[Operand], form: str, heading: str, note: str, how: str = "expression"
 ) -> Derivation:
     names = [term.path.removeprefix(f"{path}.") if term.path else str(term.value) for term in terms]
     return Derivation(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfcalc.core.polynomial import Atom, Monomial, Polynomial, symbol
 from tfcalc.expressions import Expression, expanded
-from tfcalc.expressions.nodes import Floor, Minimum, Power, Product, Sum
+from tfcalc.expressions.nodes import FloorNode, MinimumNode, Power, ProductNode, SumNode
 from tfcalc.report.style import Style
 from tfcalc.symbolic import Root, roots
 
@@ -35,15 +35,15 @@ class TooLarge(Exception):
 def over(expression: Expression, meaning: Mapping[str, Polynomial]) -> Over:
     """A formula as one fraction, each name replaced by what it means. Raises TooLarge, and UsageError."""
     match expression:
-        case Sum(terms):
+        case SumNode(terms):
             return reduce(_sum, (over(term, meaning) for term in terms))
-        case Product(factors):
+        case ProductNode(factors):
             return reduce(_product, (over(factor, meaning) for factor in factors))
         case Power(base, exponent):
             its = over(base, meaning)
             its = its if exponent > 0 else Over(its.bottom, its.top)
             return reduce(_product, [its] * abs(exponent), Over(ONE))
-        case Floor() | Minimum():
+        case FloorNode() | MinimumNode():
             ratio = expanded(expression, meaning)
             return Over(ratio.top, ONE * ratio.bottom)
     ratio = expanded(expression, meaning)

@@ -11,7 +11,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
-from tfcalc.expressions.nodes import Name, Number, walk
+from tfcalc.expressions.nodes import Name, NumberNode, walk
 from tfcalc.model import asked_run, default_run, legend
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
@@ -189,14 +189,14 @@ def _steps(
 def _check_units(conditions: Sequence[Condition], evaluator: Evaluator) -> None:
     """Memory is compared with amounts that have a unit, and these with memory alone. Raises UsageError."""
     for each in conditions:
-        numbers = [part for side in (each.left, each.right) for part in walk(side) if isinstance(part, Number)]
+        numbers = [part for side in (each.left, each.right) for part in walk(side) if isinstance(part, NumberNode)]
         quantities = {evaluator.meant[name].quantity for name in each.names}
         amounts = [number for number in numbers if number.unit]
         if amounts and "memory" not in quantities:
             others = ", ".join(sorted(each.names)) or "nothing"
             raise UsageError(f"{amounts[0].text} is an amount of memory, {others} is none", "compare memory with it")
         for side, other in ((each.left, each.right), (each.right, each.left)):
-            bare = isinstance(side, Number) and not side.unit and 0 < side.value < FEW
+            bare = isinstance(side, NumberNode) and not side.unit and 0 < side.value < FEW
             if bare and quantities == {"memory"} and isinstance(other, Name):
                 text = getattr(side, "text", "")
                 remedy = f"say {text}GiB or {text}GB" if text.isdigit() else "say 80GiB or 80GB"

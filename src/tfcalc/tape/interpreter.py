@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 from weakref import ref
 
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, ceil_div, total
 from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.number_formats import WIDTHS

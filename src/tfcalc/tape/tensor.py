@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cached, Component, Cost, Elementwise, Message, Weight
 from tfcalc.core.number import Num, product
 from tfcalc.core.traced import known, value_of
 from tfcalc.tape.memory_tracker import GraphNode, Storage, Value

@@ -13,11 +13,11 @@ from tfcalc.core.number import Num, ceil_div, divide, minimum, product, total
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP32
 from tfcalc.printable import quoted
-from tfcalc.training.sharding import Weight
+from tfcalc.training.sharding import StoredWeight
 
-States = Callable[[Weight, int], tuple[Held, ...]]
+States = Callable[[StoredWeight, int], tuple[Held, ...]]
 """States of one tensor whose moments have this many bits."""
-Scratch = Callable[[Weight | None, Weight, int], tuple[Held, ...]]
+Scratch = Callable[[StoredWeight | None, StoredWeight, int], tuple[Held, ...]]
 """Scratch of one tensor's step: for the tensor before it, this tensor, and the bits of moments.
 
 The tensor before counts because a loop's variable still refers to its scratch while this tensor's is allocated.
@@ -35,37 +35,37 @@ class Optimizer(NamedTuple):
 
     name: str
     state: States
-    copied: Callable[[Weight], bool]
+    copied: Callable[[StoredWeight], bool]
     scratch: Scratch
     shared: tuple[Held, ...] = ()
     paged: States | None = None
 
 
-def _all(_: Weight) -> bool:
+def _all(_: StoredWeight) -> bool:
     return True
 
 
-def _none(_: Weight) -> bool:
+def _none(_: StoredWeight) -> bool:
     return False
 
 
-def _no_scratch(_: Weight | None, __: Weight, ___: int) -> tuple[Held, ...]:
+def _no_scratch(_: StoredWeight | None, __: StoredWeight, ___: int) -> tuple[Held, ...]:
     """Update in place, by a fused kernel or of all tensors together."""
     return ()
 
 
-def _previous(before: Weight | None, bits: int) -> tuple[Held, ...]:
+def _previous(before: StoredWeight | None, bits: int) -> tuple[Held, ...]:
     return () if before is None else (Held("previous tensor, not yet freed", before.shape, bits),)
 
 
 # SGD
 
 
-def _no_states(_: Weight, __: int) -> tuple[Held, ...]:
+def _no_states(_: StoredWeight, __: int) -> tuple[Held, ...]:
     return ()
 
 
-def _momentum(weight: Weight, bits: int) -> tuple[Held, ...]:
+def _momentum(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """One number for each of a weight: SGD's ``momentum_buffer``, Lion's ``exp_avg`` (arXiv 2302.06675)."""
     return (Held(f"m of {weight.name}", weight.shape, bits),)
 
@@ -73,7 +73,7 @@ def _momentum(weight: Weight, bits: int) -> tuple[Held, ...]:
 # Adam and AdamW of torch.optim
 
 
-def _counter(weight: Weight) -> Held:
+def _counter(weight: StoredWeight) -> Held:
     """PyTorch's count of steps: a tensor of one fp32 number for each parameter tensor.
 
     With a GPU it is in the host's memory, unless the optimizer is fused or capturable; it is counted all the same.
@@ -81,12 +81,12 @@ def _counter(weight: Weight) -> Held:
     return Held(f"step of {weight.name}", (), FP32.bits)
 
 
-def _moments(weight: Weight, bits: int) -> tuple[Held, ...]:
+def _moments(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """``exp_avg`` and ``exp_avg_sq``: 2 numbers for each of a weight (Kingma and Ba 2015, arXiv 1412.6980)."""
     return (*_momentum(weight, bits), Held(f"v of {weight.name}", weight.shape, bits), _counter(weight))
 
 
-def _denominators(before: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
+def _denominators(before: StoredWeight | None, weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """√v and √v + ε of one tensor: ``_single_tensor_adam``'s ``denom``; the previous one's √v + ε is still live."""
     return (*_previous(before, bits), Held("√v", (2, *weight.shape), bits))
 
@@ -94,7 +94,7 @@ def _denominators(before: Weight | None, weight: Weight, bits: int) -> tuple[Hel
 # Adafactor of torch.optim and of transformers
 
 
-def _factors(weight: Weight, bits: int) -> tuple[Held, ...]:
+def _factors(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """Sums over rows and over columns of a matrix, ``rows + columns`` numbers; a vector's squares as they are.
 
     Source: Shazeer and Stern 2018 (arXiv 1804.04235), algorithms 4 and 5; torch.optim.Adafactor. With more than two
@@ -110,17 +110,17 @@ def _factors(weight: Weight, bits: int) -> tuple[Held, ...]:
     )
 
 
-def _factors_in_fp32(weight: Weight, _: int) -> tuple[Held, ...]:
+def _factors_in_fp32(weight: StoredWeight, _: int) -> tuple[Held, ...]:
     """States of transformers.optimization.Adafactor: the root mean square of the weight is as large as a counter."""
     return _factors(weight, FP32.bits)
 
 
-def _factors_and_momentum(weight: Weight, _: int) -> tuple[Held, ...]:
+def _factors_and_momentum(weight: StoredWeight, _: int) -> tuple[Held, ...]:
     """States of transformers.optimization.Adafactor with ``beta1``: a first moment in fp32 as well."""
     return (*_momentum(weight, FP32.bits), *_factors(weight, FP32.bits))
 
 
-def _estimate(before: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
+def _estimate(before: StoredWeight | None, weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """Updates of the previous tensor and of this one, the sums over rows and columns, and their mean.
 
     Source: ``_single_tensor_adafactor``, which torch.optim.Adafactor takes unless ``foreach`` is asked for.
@@ -132,7 +132,7 @@ def _estimate(before: Weight | None, weight: Weight, bits: int) -> tuple[Held, .
     return (*_previous(before, bits), Held("update", weight.shape, bits), Held("sums", (sums,), bits))
 
 
-def _squares(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
+def _squares(_: StoredWeight | None, weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """Squared gradient and update, in fp32; for weights of 16 bits also fp32 copies of them and of their gradient.
 
     Source: ``step`` of transformers.optimization.Adafactor.
@@ -149,7 +149,7 @@ def _squares(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
 # Lion of lion-pytorch, whose state is _momentum
 
 
-def _sign(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
+def _sign(_: StoredWeight | None, weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """Copy of the moment, and its sum with the gradient (lion-pytorch's ``update_fn``)."""
     return (Held("update", (2, *weight.shape), bits),)
 
@@ -157,16 +157,16 @@ def _sign(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
 # Muon of torch.optim
 
 
-def _is_hidden_matrix(weight: Weight) -> bool:
+def _is_hidden_matrix(weight: StoredWeight) -> bool:
     """Return whether Muon orthogonalizes it: matrices inside the model, no tables, output head, norms or biases."""
     return weight.hidden and len(weight.shape) == 2
 
 
-def _by_adamw(weight: Weight) -> bool:
+def _by_adamw(weight: StoredWeight) -> bool:
     return not _is_hidden_matrix(weight)
 
 
-def _muon_states(weight: Weight, bits: int) -> tuple[Held, ...]:
+def _muon_states(weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """A momentum for hidden matrices; AdamW's moments for the rest.
 
     Source: torch.optim.Muon, whose documentation leaves biases and embeddings to AdamW; Jordan et al. 2024.
@@ -174,7 +174,7 @@ def _muon_states(weight: Weight, bits: int) -> tuple[Held, ...]:
     return _momentum(weight, bits) if _is_hidden_matrix(weight) else _moments(weight, bits)
 
 
-def _newton_schulz(_: Weight | None, weight: Weight, bits: int) -> tuple[Held, ...]:
+def _newton_schulz(_: StoredWeight | None, weight: StoredWeight, bits: int) -> tuple[Held, ...]:
     """Update, its orthogonal form in bf16 before and after an iteration, and two squares of the shorter side.
 
     Source: torch.optim._muon._zeropower_via_newtonschulz. For n × m: ``(bits + 32)·nm + 32·min(n, m)²`` bits.
@@ -215,11 +215,11 @@ class Bitsandbytes(NamedTuple):
     paged: bool = False
     trainer: bool = False
 
-    def on_device(self, weight: Weight, _: int) -> tuple[Held, ...]:
+    def on_device(self, weight: StoredWeight, _: int) -> tuple[Held, ...]:
         """States of a tensor in the device's own memory."""
         return (*(() if self._pages(weight) else self._states(weight)), *self._scales(weight))
 
-    def in_pages(self, weight: Weight, _: int) -> tuple[Held, ...]:
+    def in_pages(self, weight: StoredWeight, _: int) -> tuple[Held, ...]:
         """States of a tensor in unified memory."""
         return self._states(weight) if self._pages(weight) else ()
 
@@ -229,18 +229,18 @@ class Bitsandbytes(NamedTuple):
         signed_and_squares = min(len(self.moments), 2)
         return (Held("maps of 8 bits to numbers", (signed_and_squares, 256), FP32.bits),) if self.bits == 8 else ()
 
-    def _pages(self, weight: Weight) -> bool:
+    def _pages(self, weight: StoredWeight) -> bool:
         return self.paged and weight.size >= SMALLEST_PAGED
 
-    def _in_8_bits(self, weight: Weight) -> bool:
+    def _in_8_bits(self, weight: StoredWeight) -> bool:
         overridden = self.trainer and weight.looked_up
         return self.bits == 8 and weight.size >= SMALLEST_IN_8_BITS and not overridden
 
-    def _states(self, weight: Weight) -> tuple[Held, ...]:
+    def _states(self, weight: StoredWeight) -> tuple[Held, ...]:
         bits = 8 if self._in_8_bits(weight) else FP32.bits
         return tuple(Held(f"{moment} of {weight.name}", weight.shape, bits) for moment in self.moments)
 
-    def _scales(self, weight: Weight) -> tuple[Held, ...]:
+    def _scales(self, weight: StoredWeight) -> tuple[Held, ...]:
         if not self._in_8_bits(weight):
             return ()
         blocks: Num = ceil_div(product(weight.shape), self.block)
@@ -262,7 +262,7 @@ def _torchao(bits: int, block: int) -> States:
     is not known. Source: torchao.optim, ``_AdamBase._new_buffer``, ``OptimState8bit`` and ``OptimState4bit``.
     """
 
-    def state(weight: Weight, own: int) -> tuple[Held, ...]:
+    def state(weight: StoredWeight, own: int) -> tuple[Held, ...]:
         if weight.size < SMALLEST_IN_8_BITS or weight.size % block:
             return _moments(weight, own)
         numbers: Num = product(weight.shape)

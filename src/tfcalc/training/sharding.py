@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
-from tfcalc.core.component import STORED, Component, Cost, Held, Measure, Tensor
+from tfcalc.core.component import STORED, Component, Cost, Held, Measure, Weight
 from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, ceil_div, product, total
 from tfcalc.core.traced import value_of
@@ -20,7 +20,7 @@ OUTER = (*TABLES, "output")
 """Kinds whose matrices are no hidden ones: tables, and the output head."""
 
 
-class Weight(NamedTuple):
+class StoredWeight(NamedTuple):
     """A stored tensor: its ``shape`` as PyTorch has it, and the ``numbers`` of the shape, which tell what is larger.
 
     They differ only where the shape is of symbols. ``hidden`` are the tensors inside the model, which neither look
@@ -35,7 +35,7 @@ class Weight(NamedTuple):
     looked_up: bool = False
 
     @property
-    def sized(self) -> Weight:
+    def sized(self) -> StoredWeight:
         """Copy with the shape in numbers."""
         return self._replace(shape=self.numbers)
 
@@ -45,7 +45,7 @@ class Weight(NamedTuple):
         return int(product(self.numbers))  # type: ignore[call-overload, no-any-return]
 
 
-PerWeight = Callable[[Weight], tuple[Held, ...]]
+PerWeight = Callable[[StoredWeight], tuple[Held, ...]]
 """Tensors that are allocated for one stored tensor."""
 
 
@@ -69,7 +69,7 @@ def held(tree: Component, beside: PerWeight, sized: Component | None = None) -> 
     )
 
 
-def in_order(tree: Component, sized: Component | None = None) -> tuple[Weight, ...]:
+def in_order(tree: Component, sized: Component | None = None) -> tuple[StoredWeight, ...]:
     """The trained tensors as an optimizer goes through them; of copies that follow each other the first two."""
     numbers = tree if sized is None else sized
     own = tuple(weight for weight in _weights(tree, numbers) if not weight.frozen)
@@ -79,10 +79,10 @@ def in_order(tree: Component, sized: Component | None = None) -> tuple[Weight, .
     return (own + inside) * (1 if numbers.copies == 1 else 2)
 
 
-def as_stored(path: str, shape: tuple[Num, ...], outer: Collection[str]) -> Weight:
+def as_stored(path: str, shape: tuple[Num, ...], outer: Collection[str]) -> StoredWeight:
     """The tensor of a parameter that goes by this path; those of ``outer`` modules are not hidden."""
     module, _, name = path.rpartition(".")
-    return Weight(name, shape, tuple(map(value_of, shape)), plain(module) not in outer, frozen=False)
+    return StoredWeight(name, shape, tuple(map(value_of, shape)), plain(module) not in outer, frozen=False)
 
 
 def outer_modules(tree: Component) -> frozenset[str]:
@@ -99,7 +99,7 @@ def tensor_count(tree: Component, *, trained: bool = True) -> Num:
     return tree.copies * (own + total(tensor_count(part, trained=trained) for part in tree.parts))
 
 
-def largest_tensor(tree: Component, sized: Component | None = None) -> Weight:
+def largest_tensor(tree: Component, sized: Component | None = None) -> StoredWeight:
     """The largest tensor that is trained."""
     return max(in_order(tree, sized), key=lambda weight: weight.size)
 
@@ -119,7 +119,7 @@ def packed(tree: Component) -> Component:
     return tree._replace(parts=tuple(parts))
 
 
-def _joined(parts: list[Component]) -> Iterator[Tensor]:
+def _joined(parts: list[Component]) -> Iterator[Weight]:
     """Each tensor of the first with those of the others behind it, along the last axis."""
     for tensors in zip(*(part.own.weights for part in parts), strict=True):
         first = tensors[0]
@@ -127,14 +127,14 @@ def _joined(parts: list[Component]) -> Iterator[Tensor]:
         yield first._replace(name=name, shape=(*first.shape[:-1], total(tensor.shape[-1] for tensor in tensors)))
 
 
-def _weights(tree: Component, sized: Component) -> Iterator[Weight]:
+def _weights(tree: Component, sized: Component) -> Iterator[StoredWeight]:
     hidden, looked_up = tree.kind not in OUTER, tree.kind in TABLES
     for tensor, twin in zip(tree.own.weights, sized.own.weights, strict=True):
         if tensor.tied_to is None:
-            yield Weight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen, looked_up)
+            yield StoredWeight(tensor.name, _as_torch(tensor), _as_torch(twin), hidden, tensor.frozen, looked_up)
 
 
-def _as_torch(tensor: Tensor) -> tuple[Num, ...]:
+def _as_torch(tensor: Weight) -> tuple[Num, ...]:
     """A linear map's W is fan_in × fan_out where the mathematics writes x W, and the other way round in torch."""
     return tensor.shape[::-1] if tensor.turned else tensor.shape
 
@@ -252,7 +252,7 @@ def _flattened(tree: Component, devices: Num, alignment: int = 1) -> Component:
         tree.kind,
         Cost(
             weights=tuple(
-                Tensor(name, (alignment * ceil_div(total(sizes), alignment * devices),), frozen=name != "flat")
+                Weight(name, (alignment * ceil_div(total(sizes), alignment * devices),), frozen=name != "flat")
                 for name, sizes in found.items()
                 if sizes
             )
@@ -279,7 +279,7 @@ def _cut(tree: Component, devices: Num, *, by_rows: bool) -> Component:
     )
 
 
-def _rows(weight: Tensor, devices: Num) -> tuple[Num, ...]:
+def _rows(weight: Weight, devices: Num) -> tuple[Num, ...]:
     """The first axis cut, as torch stores the tensor (:mod:`tfcalc.training.sharding`); a number has none."""
     if not weight.shape:
         return ()

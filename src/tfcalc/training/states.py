@@ -14,7 +14,16 @@ from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import Found
 from tfcalc.training.optimizers import Optimizer, bits_held
 from tfcalc.training.precisions import Precision
-from tfcalc.training.sharding import Placement, Weight, held, in_order, largest_tensor, pieces, trained_numbers, units
+from tfcalc.training.sharding import (
+    Placement,
+    StoredWeight,
+    held,
+    in_order,
+    largest_tensor,
+    pieces,
+    trained_numbers,
+    units,
+)
 
 
 class ModelStates(NamedTuple):
@@ -73,7 +82,7 @@ def weights(tree: Component, precision: Precision, *, frozen_bits: int | None = 
     """Each stored tensor once, at the precision's bits; frozen ones at ``frozen_bits``, where these are others."""
     frozen = precision.weights if frozen_bits is None else frozen_bits
 
-    def beside(weight: Weight) -> tuple[Held, ...]:
+    def beside(weight: StoredWeight) -> tuple[Held, ...]:
         return (Held(weight.name, weight.shape, frozen if weight.frozen else precision.weights),)
 
     return held(tree, beside)._replace(name="weights")
@@ -105,7 +114,7 @@ def optimizer_states(
 ) -> Component:
     """Optimizer states of each trained tensor, counters of steps included."""
 
-    def beside(weight: Weight) -> tuple[Held, ...]:
+    def beside(weight: StoredWeight) -> tuple[Held, ...]:
         return () if weight.frozen else optimizer.state(weight, precision.moments)
 
     made = held(tree, beside, sized)
@@ -120,7 +129,7 @@ def paged_states(
 ) -> Component:
     """Optimizer states in unified memory."""
 
-    def beside(weight: Weight) -> tuple[Held, ...]:
+    def beside(weight: StoredWeight) -> tuple[Held, ...]:
         return () if weight.frozen or optimizer.paged is None else optimizer.paged(weight, precision.moments)
 
     return held(tree, beside, sized)._replace(name="optimizer")
@@ -150,14 +159,14 @@ def step_temporary(
     return Component("optimizer step", "memory", parts=tuple(parts))
 
 
-def step_alone(weight: Weight, precision: Precision, optimizer: Optimizer) -> tuple[Held, ...]:
+def step_alone(weight: StoredWeight, precision: Precision, optimizer: Optimizer) -> tuple[Held, ...]:
     """Temporary memory of one tensor's step, where it is taken by itself, in backward."""
     copied = (Held(f"copy of {weight.name}", weight.shape, precision.moments),) if optimizer.copied(weight) else ()
     return (*copied, *optimizer.scratch(None, weight, precision.moments))
 
 
 def _copies(tree: Component, precision: Precision, optimizer: Optimizer, sized: Component | None) -> Component:
-    def beside(weight: Weight) -> tuple[Held, ...]:
+    def beside(weight: StoredWeight) -> tuple[Held, ...]:
         copied = optimizer.copied(weight) and not weight.frozen
         return (Held(f"copy of {weight.name}", weight.shape, precision.moments),) if copied else ()
 
@@ -168,7 +177,7 @@ def _worst(tree: Component, precision: Precision, optimizer: Optimizer, sized: C
     """The scratch of the tensor whose update needs most, after the one before it."""
     steps = list(pairwise((None, *in_order(tree, sized))))
 
-    def needed(step: tuple[Weight | None, Weight | None]) -> int:
+    def needed(step: tuple[StoredWeight | None, StoredWeight | None]) -> int:
         before, weight = step
         return bits_held(_scratch(optimizer, before and before.sized, weight and weight.sized, precision.moments))
 
@@ -177,12 +186,14 @@ def _worst(tree: Component, precision: Precision, optimizer: Optimizer, sized: C
     return _scratch(optimizer, *max(steps, key=needed), precision.moments)
 
 
-def _scratch(optimizer: Optimizer, before: Weight | None, weight: Weight | None, bits: int) -> tuple[Held, ...]:
+def _scratch(
+    optimizer: Optimizer, before: StoredWeight | None, weight: StoredWeight | None, bits: int
+) -> tuple[Held, ...]:
     return () if weight is None else optimizer.scratch(before, weight, bits)
 
 
 def _trained(tree: Component, name: str, called: str, bits: int) -> Component:
-    def beside(weight: Weight) -> tuple[Held, ...]:
+    def beside(weight: StoredWeight) -> tuple[Held, ...]:
         return () if weight.frozen else (Held(called.format(weight.name), weight.shape, bits),)
 
     return held(tree, beside)._replace(name=name)

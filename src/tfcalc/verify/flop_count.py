@@ -20,7 +20,7 @@ from tfcalc.zoo.transformer import Transformer
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
     from tfcalc.model import Model
-    from tfcalc.verify.flops import Flops
+    from tfcalc.verify.flops import CountedFlops
 
 RAN = {
     "forward": "a forward pass",
@@ -85,7 +85,7 @@ def _only_what_the_counter_has(run: Workload) -> None:
         raise UsageError(f"transformers cannot recompute {run.recompute!r}", "verify with recompute none or full")
 
 
-def _published(model: Model, run: Workload) -> tuple[Flops, Flops, str]:
+def _published(model: Model, run: Workload) -> tuple[CountedFlops, CountedFlops, str]:
     """Tfcalc's count, PyTorch's, and of what."""
     from tfcalc.verify.flops import ours, theirs
 
@@ -94,12 +94,12 @@ def _published(model: Model, run: Workload) -> tuple[Flops, Flops, str]:
     return ours(published, run), found, f"{published.architecture} of transformers without data, eager attention"
 
 
-def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
+def _classic(model: Transformer, run: Workload) -> tuple[CountedFlops, CountedFlops, str]:
     """The classic model, as torch.nn's modules run it."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from tfcalc.verify.flops import Flops
+    from tfcalc.verify.flops import CountedFlops
 
     layers = max(value_of(model.size(f"{stack}_layers")) for stack in model.stacks)
     if run.decoding or run.recompute != "none" or layers > MOST_LAYERS:
@@ -128,6 +128,8 @@ def _classic(model: Transformer, run: Workload) -> tuple[Flops, Flops, str]:
             out = reference(read(run.source.length), read(run.target.length))
         if run.training:
             out.sum().backward()
-    counted = Flops(exact(root.total(matmul_flops)), exact(root.total(matmul_backward_flops)) if run.training else 0)
+    counted = CountedFlops(
+        exact(root.total(matmul_flops)), exact(root.total(matmul_backward_flops)) if run.training else 0
+    )
     first = int(forward.get_total_flops())
-    return counted, Flops(first, int(both.get_total_flops()) - first), described
+    return counted, CountedFlops(first, int(both.get_total_flops()) - first), described

@@ -39,21 +39,21 @@ UNCHECKED = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 """Transformers' variable against checks of data: how many words stand for an image does not change what is counted."""
 
 
-class Flops(NamedTuple):
+class CountedFlops(NamedTuple):
     """FLOPs of matrix products; recomputation in backward is part of the backward pass here."""
 
     forward: int
     backward: int
 
 
-def ours(model: HFModel, workload: Workload) -> Flops:
+def ours(model: HFModel, workload: Workload) -> CountedFlops:
     """Tfcalc's count of a training step, or of a forward pass."""
     root = run_tree(model, workload.replaced(experts="all"))
     backward = root.total(matmul_backward_flops) + root.total(matmul_again_flops) if workload.training else 0
-    return Flops(exact(root.total(matmul_flops)), exact(backward))
+    return CountedFlops(exact(root.total(matmul_flops)), exact(backward))
 
 
-def theirs(model: HFModel, workload: Workload) -> Flops:
+def theirs(model: HFModel, workload: Workload) -> CountedFlops:
     """PyTorch's count of the same. Raises Unavailable where transformers cannot build it, or not run it.
 
     The backward pass starts from all outputs; dropout follows ``run.dropout``, checkpointing ``run.recompute``. It runs
@@ -82,7 +82,7 @@ def theirs(model: HFModel, workload: Workload) -> Flops:
     raise Unavailable(f"it does not run without data: {type(failed[-1]).__name__}: {first_line}") from failed[-1]
 
 
-def _counted(built: PreTrainedModel, run: Workload, masks: str) -> Flops:
+def _counted(built: PreTrainedModel, run: Workload, masks: str) -> CountedFlops:
     """The FLOPs of what was built."""
     import torch
 
@@ -91,7 +91,7 @@ def _counted(built: PreTrainedModel, run: Workload, masks: str) -> Flops:
     built.train(run.training)
     _prepare(built, run)
     if run.decoding:
-        return Flops(_decoded(built, run, masks), 0)
+        return CountedFlops(_decoded(built, run, masks), 0)
     forward, both = _counter(), _counter()
     given = inputs(built, run, masks)
     with both:
@@ -100,7 +100,7 @@ def _counted(built: PreTrainedModel, run: Workload, masks: str) -> Flops:
         if run.training:
             sum(one.float().sum() for one in differentiable(out)).backward()
     first = int(forward.get_total_flops())
-    return Flops(first, int(both.get_total_flops()) - first)
+    return CountedFlops(first, int(both.get_total_flops()) - first)
 
 
 class _Whole:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.params import CountedElsewhere
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import Component, Cost, Tensor
+from tfcalc.core.component import Component, Cost, Weight
 from tfcalc.core.measure import params as parameters
 from tfcalc.report import Entry, breakdown
 from tfcalc.report.opening import found
@@ -74,6 +74,6 @@ def _tree(name: str, sizes: Mapping[str, int]) -> Component:
         if rest:
             groups.setdefault(first, {})[rest] = size
         else:
-            own.append(Component(first, "parameter", Cost(weights=(Tensor(first, (size,), key=""),))))
+            own.append(Component(first, "parameter", Cost(weights=(Weight(first, (size,), key=""),))))
     parts = [_tree(first, below) for first, below in groups.items()]
     return Component(name, "module", parts=(*own, *parts))

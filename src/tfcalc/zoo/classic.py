@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, Pairs
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, CrossAttention
@@ -29,7 +28,7 @@ from tfcalc.nn.embeddings import Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.layers import PostNorm
 from tfcalc.nn.model import ModelWithHead
-from tfcalc.nn.module import Context, Memory, Module
+from tfcalc.nn.module import Context, Encoded, Module
 from tfcalc.nn.positions import Rope
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.distances import plus_bias, plus_vector, rows_by_distance, times_factors, with_vectors
@@ -297,7 +296,7 @@ class Core(Module):
             memory = self._run(0, source, ctx._replace(stream=ctx.run.source))
             if not x.trace.every_layer:
                 x.trace.belongs(memory)  # to no layer of the decoder: one keeps it for all
-            ctx = ctx._replace(memory=Memory(memory, ctx.run.source))
+            ctx = ctx._replace(memory=Encoded(memory, ctx.run.source))
         return self._run(-1, x, ctx)
 
     def _run(self, place: int, x: Tensor, ctx: Context) -> Tensor:

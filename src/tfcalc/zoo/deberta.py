@@ -8,8 +8,7 @@ from typing import Any
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, labels
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter

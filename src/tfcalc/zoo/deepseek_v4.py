@@ -7,8 +7,7 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Cached, Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cached, Cost, Weight
 from tfcalc.core.number import Num, divide, floor_div, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel

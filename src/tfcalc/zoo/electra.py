@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, floor_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import bare
-from tfcalc.core.component import Cached
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cached, Weight
 from tfcalc.core.number import Num, product
 from tfcalc.nn.basic import Linear, Parameter
 from tfcalc.nn.embeddings import Embeddings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div, divide, product
 from tfcalc.nn.basic import Linear, Norm, parameter
 from tfcalc.nn.layers import PreNorm

@@ -18,7 +18,7 @@ from tfcalc.nn.attention import OWN_SOFTMAX, CrossAttention, EagerCode
 from tfcalc.nn.basic import Embedding, Linear
 from tfcalc.nn.embeddings import BUFFER, GIVEN, Positions, Sines
 from tfcalc.nn.feed_forward import FeedForward
-from tfcalc.nn.heads import Summary, WithSummary
+from tfcalc.nn.heads import SequenceSummary, WithSummary
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
 from tfcalc.nn.model import Decoder
 from tfcalc.nn.module import Module
@@ -38,7 +38,7 @@ def double_heads(c: Config, base: Module) -> Module:
     if not c.flag("summary_use_proj"):
         return whole
     chosen = Linear("summary", h, 1 if c.flag("summary_proj_to_labels") else h, "", True)
-    return WithSummary("", whole.base, whole.head, summary=Summary("multiple_choice_head", chosen))
+    return WithSummary("", whole.base, whole.head, summary=SequenceSummary("multiple_choice_head", chosen))
 
 
 OWN_HEADS = GPT_TOPS | {"LMHeadModel": tops.lm_head(), "DoubleHeadsModel": double_heads}

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel

@@ -7,8 +7,7 @@ from typing import Any
 
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm
 from tfcalc.nn.embeddings import TOKENS, Embeddings, Positions, Segments

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, Pairs, ceil_div
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, buffer

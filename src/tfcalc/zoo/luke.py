@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, labels, logits
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import total
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Parameter, parameter

@@ -8,15 +8,14 @@ from contextlib import nullcontext
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, never_tied
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div, product
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PreNorm, as_it_is
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Context, Memory, Module
+from tfcalc.nn.module import Context, Encoded, Module
 from tfcalc.ops.elementwise import add, mul, pointwise, residual, shifted
 from tfcalc.ops.products import pairs_there
 from tfcalc.ops.rows import spread
@@ -218,7 +217,7 @@ class TileReader(Module):
         with nullcontext() if self.reads or not ctx.run.training else x.trace.without_gradients():
             memory = self.projector(self.tower(x, ctx))
         seen = ctx.run.beside(self.tower.tiles * self.tower.count)
-        return self.text(x, ctx._replace(memory=Memory(memory, seen)))
+        return self.text(x, ctx._replace(memory=Encoded(memory, seen)))
 
 
 TEXT_ONLY = "ForCausalLM"

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import OWN_SOFTMAX, Attention, CrossAttention

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family, subconfig
 from tfcalc.configs.tops import bare, lm_head
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer, parameter

@@ -6,7 +6,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import Top, bare, labels
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, Pairs, beyond
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter

@@ -9,8 +9,7 @@ from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
 from tfcalc.configs.tops import labels
-from tfcalc.core.component import Cached
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cached, Weight
 from tfcalc.core.number import Num, Pairs
 from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter, parameter

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Component, Cost, Elementwise, Product, Tensor
+from tfcalc.core.component import Component, Cost, Elementwise, MatrixProduct, Weight
 from tfcalc.core.number import Num
 from tfcalc.ops.work import ACTIVATIONS, CROSS_ENTROPY, KEYS, NORMS, SCALE, SOFTMAX, by_token
 from tfcalc.workload import Sequences, Workload
@@ -97,8 +97,8 @@ def _attention(
     made = (("query", "Q", a * d, queries), ("key", "K", g * d, keys), ("value", "V", g * d_v, keys))
     cost = Cost(
         products=(
-            Product("Q Kᵀ", (*pairs.twice, a, d), backward=3 if pairs.fused else 2),
-            Product("P V", (*pairs.twice, a, d_v)),
+            MatrixProduct("Q Kᵀ", (*pairs.twice, a, d), backward=3 if pairs.fused else 2),
+            MatrixProduct("P V", (*pairs.twice, a, d_v)),
         ),
         elementwise=(Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX)),
         cached=by_token(queries, keys, g, {"K": d, "V": d_v}, causal=causal),
@@ -145,7 +145,7 @@ def _input(t: Transformer, run: Workload, vocabulary: Num) -> Iterator[Component
 
 
 def _positions(t: Transformer, tokens: Num) -> Component:
-    table, added, trained = Tensor("P", (t.size("max_len"), t.d_model)), tokens * t.d_model, t.positions == "learned"
+    table, added, trained = Weight("P", (t.size("max_len"), t.d_model)), tokens * t.d_model, t.positions == "learned"
     work = Elementwise(f"+ P ({'trained' if trained else 'fixed'})", added, forward=1, backward=int(trained))
     stored = {"weights" if trained else "buffers": (table,)}
     return Component("position", "position", Cost(elementwise=(work,), lookups=tokens, **stored))  # type: ignore[arg-type]
@@ -176,18 +176,18 @@ def linear(
     reached: bool = True,
 ) -> Component:
     """``x W + b`` on each token; see :func:`tfcalc.ops.products.linear`."""
-    weights = [Tensor(f"W_{letter}", (fan_in, fan_out), tied_to=tied_to, turned=True)]
+    weights = [Weight(f"W_{letter}", (fan_in, fan_out), tied_to=tied_to, turned=True)]
     added = [Elementwise(f"+ b_{letter}", tokens * fan_out, 1, 1)] if bias else []
     if bias:
-        weights.append(Tensor(f"b_{letter}", (fan_out,), minor=True, key="bias"))
-    product = Product(f"X W_{letter}", (2, tokens, fan_in, fan_out), backward=1 + reached)
+        weights.append(Weight(f"b_{letter}", (fan_out,), minor=True, key="bias"))
+    product = MatrixProduct(f"X W_{letter}", (2, tokens, fan_in, fan_out), backward=1 + reached)
     return Component(name, "linear", Cost(weights=tuple(weights), products=(product,), elementwise=tuple(added)))
 
 
 def norm(name: str, kind: str, width: Num, tokens: Num) -> Component:
     """See :func:`tfcalc.ops.rows.norm`."""
     letters, forward, backward = NORMS[kind]
-    weights = tuple(Tensor(letter, (width,), minor=True, key=KEYS[letter]) for letter in letters)
+    weights = tuple(Weight(letter, (width,), minor=True, key=KEYS[letter]) for letter in letters)
     work = Elementwise(kind, tokens * width, forward, backward)
     return Component(name, "norm", Cost(weights=weights, elementwise=(work,)))
 
@@ -200,7 +200,7 @@ def dropout(name: str, elements: Num) -> Component:
 def _table(name: str, rows: Num, width: Num, tokens: Num) -> Component:
     """See :func:`tfcalc.ops.rows.embedding`."""
     work = Elementwise("gradient of E", tokens * width, forward=0, backward=1)
-    return Component(name, "embedding", Cost((Tensor("E", (rows, width)),), elementwise=(work,), lookups=tokens))
+    return Component(name, "embedding", Cost((Weight("E", (rows, width)),), elementwise=(work,), lookups=tokens))
 
 
 def _work(name: str, kind: str, work: Elementwise) -> Component:

@@ -34,7 +34,7 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet
 from tfcalc.units import grouped, short, short_bytes
 
 if TYPE_CHECKING:
-    from tfcalc.answers.question import Number
+    from tfcalc.answers.question import AskedNumber
     from tfcalc.model import Model
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
@@ -164,7 +164,7 @@ class Designed(Design):
     practices = records(PracticeInWords, "what practice favours", lambda _: PRACTICES)
     family: ShapeFamily
     params: tuple[int, ...]
-    asked: Callable[[Model], Number]
+    asked: Callable[[Model], AskedNumber]
     name: str = ""
 
     @property

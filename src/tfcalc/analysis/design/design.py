@@ -12,7 +12,7 @@ from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, ShapeFamily
 from tfcalc.analysis.design.search import search
 from tfcalc.answers.conventions_text import as_json
-from tfcalc.answers.question import Number, Question
+from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of, params
 from tfcalc.errors import UsageError, one_of
@@ -78,7 +78,7 @@ def design(
     base.check(run)
     family = ShapeFamily(base, constraints or Constraints())
     amount: BudgetedAmount
-    asked: Callable[[Model], Number]
+    asked: Callable[[Model], AskedNumber]
     if of == "memory":
         from tfcalc.analysis.design.memory import MemoryAmount
 
@@ -105,7 +105,7 @@ def design(
     )
 
 
-def _counted(model: Model, of: str, run: Workload, by: Conventions) -> Number:
+def _counted(model: Model, of: str, run: Workload, by: Conventions) -> AskedNumber:
     """The parameters of a model, or its FLOPs on a workload."""
     if of == "params":
         return Question("params", model).number("total_params")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.amounts import AT_DEPTH
 from tfcalc.analysis.design.family import DEPTH, ShapeFamily
-from tfcalc.answers.question import Number, Question
+from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.conventions import Conventions
 from tfcalc.model import Model, default_run
 from tfcalc.workload import Workload
@@ -36,7 +36,7 @@ class MemoryAmount:
         """The bytes that ``tfcalc memory`` answers with."""
         return self._asked(model).report().answer
 
-    def question(self, model: Model) -> Number:
+    def question(self, model: Model) -> AskedNumber:
         """The number that they are."""
         return self._asked(model).number("total_bytes")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.analysis.targets import ACROSS
-from tfcalc.core.component import Component, Tensor
+from tfcalc.core.component import Component, Weight
 from tfcalc.core.traced import value_of
 
 TOKENS, TYPES, POSITIONS, HEAD = "token embedding", "token types", "positions", "output head"
@@ -94,7 +94,7 @@ def _inside(part: Component, place: TensorPlace) -> TensorPlace:
     return place
 
 
-def _cell(weight: Tensor, part: Component, place: TensorPlace, vocabulary: int | None) -> Cell:
+def _cell(weight: Weight, part: Component, place: TensorPlace, vocabulary: int | None) -> Cell:
     sizes = [value_of(size) for size in weight.shape]
     vocab = vocabulary is not None and vocabulary in sizes
     kind = part.kind

@@ -23,7 +23,7 @@ FORMAT, *OTHERS = (option for option in SHOW if option.name in ("format", "json"
 """Of the options of an output those that change something here."""
 
 
-class Described(NamedTuple):
+class AnswerSchema(NamedTuple):
     """The schema of one answer."""
 
     found: Schema
@@ -70,16 +70,16 @@ class Listed(NamedTuple):
         )
 
 
-def answer(settings: Settings) -> Described | Listed:
+def answer(settings: Settings) -> AnswerSchema | Listed:
     """The schema that was asked for, or all of them."""
     name = settings.get("name")
     if name is None:
         return Listed({one: schema(one) for one in names()}, {FILE: _of_file()})
     if name == FILE:
-        return Described(_of_file())
+        return AnswerSchema(_of_file())
     if name not in names():
         raise UsageError(f"there is no schema {quoted(name)}", nearest(name, [*names(), FILE]))
-    return Described(schema(name))
+    return AnswerSchema(schema(name))
 
 
 def _of_file() -> Schema:
@@ -88,7 +88,7 @@ def _of_file() -> Schema:
     return complete(FILE, file_schema())
 
 
-def write(found: Described | Listed, settings: Settings) -> None:
+def write(found: AnswerSchema | Listed, settings: Settings) -> None:
     """As JSON, unless another format was asked for."""
     show(found, settings if settings.get("format") else settings.with_values(format="json"))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.configs.config import Config, check_factor
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, scaled
 from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Embedding, Norm, Parameter, buffer, parameter

@@ -7,8 +7,7 @@ from typing import Any
 
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Parameter, buffer

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfcalc.configs.config import Config
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, Pairs, floor_div, in_pieces, product
 from tfcalc.core.traced import value_of
 from tfcalc.nn.attention import Attention, attentions

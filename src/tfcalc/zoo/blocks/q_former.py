@@ -10,7 +10,7 @@ from tfcalc.nn.attention import Attention, CrossAttention
 from tfcalc.nn.basic import Norm
 from tfcalc.nn.encoder import Layers
 from tfcalc.nn.layers import PostNorm
-from tfcalc.nn.module import Context, Memory, Module
+from tfcalc.nn.module import Context, Encoded, Module
 from tfcalc.ops.elementwise import dropout, residual
 from tfcalc.ops.shapes import expand
 from tfcalc.tape.tensor import Tensor
@@ -97,7 +97,7 @@ class Given(Module):
         # a program is given the memory, which is counted where it is made
         if trace.emits_kernels and self.read is not None:
             memory = trace.given((source.batch, source.length, self.read), kind, "memory")
-            ctx = ctx._replace(memory=Memory(memory, source))
+            ctx = ctx._replace(memory=Encoded(memory, source))
         return self.model.forward(trace.given((*x.shape, self.width), kind, "vectors"), ctx)
 
 

@@ -8,7 +8,7 @@ from tfcalc.configs.config import Config
 from tfcalc.configs.tops import Top, labels
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm
-from tfcalc.nn.heads import Summary
+from tfcalc.nn.heads import SequenceSummary
 from tfcalc.nn.module import Context, Module
 from tfcalc.ops.elementwise import pointwise
 from tfcalc.ops.shapes import cat, expand, narrow, unsqueeze
@@ -22,7 +22,7 @@ class Summarised(Module):
     kind = "model"
 
     base: Module
-    summary: Summary | None
+    summary: SequenceSummary | None
     logits: Linear | None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -67,13 +67,13 @@ class Answers(Module):
         return ends
 
 
-def summary(name: str, c: Config, classes: Num | None = None) -> Summary | None:
+def summary(name: str, c: Config, classes: Num | None = None) -> SequenceSummary | None:
     """What makes one vector of a sequence's: of the ``classes``, of the hidden size, or no map at all."""
     if not c.flag("summary_use_proj"):
         return None
     h = c.size("hidden_size")
     classes = labels(c) if classes is None else classes
-    return Summary(name, Linear("summary", h, classes if c.flag("summary_proj_to_labels") else h, "", True))
+    return SequenceSummary(name, Linear("summary", h, classes if c.flag("summary_proj_to_labels") else h, "", True))
 
 
 def of_answers(prefix: str = "") -> Top:

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import subconfig
 from tfcalc.configs.tops import Top, bare, logits
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tfcalc.configs.config import Config
-from tfcalc.core.component import Cost
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Weight
 from tfcalc.core.number import Num, ceil_div, divide
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter

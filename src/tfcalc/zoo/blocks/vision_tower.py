@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import find
 from tfcalc.configs.tops import Top, labels
-from tfcalc.core.component import Cost, Elementwise
-from tfcalc.core.component import Tensor as Weight
+from tfcalc.core.component import Cost, Elementwise, Weight
 from tfcalc.core.number import Num, divide, floor_div, product
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
