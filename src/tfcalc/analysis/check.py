@@ -35,6 +35,7 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.sheet import Cell, Column, Sheet
 from tfcalc.workload import PAIRS, Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -325,8 +326,6 @@ def check(
     >>> print(check("mha", "3h² + 4h").verdict())
     no: 4h² + 4h is h² more; h² is W_O
     """
-    from tfcalc.zoo.transformer import Transformer
-
     model = Transformer() if model is None else model
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
     model = with_some_vocabulary(model, target) if hasattr(model, "tree") else model

@@ -27,6 +27,7 @@ from tfcalc.report.sheet import Cell, Column, Order, Share, Sheet, for_people
 from tfcalc.report.style import Style
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Cost
@@ -225,8 +226,6 @@ def formulas(
     >>> found["encoder-layer"].forms.params.at({"h": 512}), f"{found['encoder-layer'].error.fraction:.2%}"
     (3152384, '0.21%')
     """
-    from tfcalc.zoo.transformer import Transformer
-
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)
     run = asked_run(chosen, workload)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfcalc.analysis.six_nd import MULTIPLY_ADD, counted
-from tfcalc.core.component import Component, MatrixProduct
+from tfcalc.core.component import Component, Matmul
 from tfcalc.core.measure import major_params
 from tfcalc.core.number import Num, product
 from tfcalc.core.polynomial import symbol
@@ -150,5 +150,5 @@ def _ffn(ffn: Component, h: int) -> tuple[int, bool]:
     return inner, matrices == 3
 
 
-def _products(component: Component) -> list[MatrixProduct]:
+def _products(component: Component) -> list[Matmul]:
     return [one for node in component.walk() for one in node.component.own.products]

@@ -38,6 +38,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
 from tfcalc.report.declared import HEAD, Unknown, boolean, plain, record, records, text
 from tfcalc.report.sheet import Cell, Column, Sheet
+from tfcalc.revisions import at_ref
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -100,8 +101,6 @@ class Diff(FieldsThatDiffer, in_order=True):
     @property
     def path(self) -> str:
         """The path of both, at whichever revisions; empty where they are of different names."""
-        from tfcalc.revisions import at_ref
-
         paths = {name if (found := at_ref(name)) is None else found[1] for name in self.names}
         return paths.pop() if len(paths) == 1 else ""
 

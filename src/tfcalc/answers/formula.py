@@ -11,6 +11,7 @@ from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.quantities import QUANTITIES, REACH, growth, measure_of
 from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, with_some_vocabulary
 from tfcalc.answers.conventions_text import TIME, as_json, as_text
+from tfcalc.answers.explain import opened, terms_of, to_open
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Node
 from tfcalc.core.measure import bytes_held, major_params, params
@@ -27,6 +28,7 @@ from tfcalc.report.sheet import Factors, Share, for_people
 from tfcalc.report.style import Style
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -84,8 +86,6 @@ def formula(
     >>> print(formula("ffn", general=True), "|", formula("core", "time"))
     2hf + h + f | O(n(lh² + l²h))
     """
-    from tfcalc.zoo.transformer import Transformer
-
     by, chosen = conventions or Conventions(), Transformer() if model is None else model
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
@@ -182,8 +182,6 @@ def _of_memory(
     serving: Serving | None,
 ) -> Formula:
     """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
-    from tfcalc.answers.explain import terms_of
-
     tree = terms_of(model, run, conventions, training=training, serving=serving)
     node = find_term(tree.twin, target)
     closed = polynomial(node.component.each(bytes_held))
@@ -214,8 +212,6 @@ def _matrices(
     *,
     general: bool,
 ) -> tuple[Factors, ...]:
-    from tfcalc.answers.explain import opened, to_open
-
     tree = to_open(with_some_vocabulary(model, target), of, run, by, training=training, general=general)
     return tuple(line.symbols for line in opened(target, of, tree).lines)
 

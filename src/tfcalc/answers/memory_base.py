@@ -25,7 +25,7 @@ from tfcalc.report.declared import (
     text,
     texts,
 )
-from tfcalc.report.derivation import Derivation, Operand
+from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Share
 from tfcalc.training.measured import Figure, OnCard, bands
@@ -363,7 +363,7 @@ class OtherQuestion(NamedTuple):
             of="memory",
             value=self.value,
             how="answer",
-            terms=(Operand("memory.total_bytes", self.value, self.what),),
+            terms=(DerivationTerm("memory.total_bytes", self.value, self.what),),
             formula="",
             substituted="",
             note=f"total_bytes of {self.what}",

@@ -36,7 +36,7 @@ from tfcalc.report.declared import (
     shared,
     text,
 )
-from tfcalc.report.derivation import Derivation, Operand
+from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opened import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
@@ -121,7 +121,7 @@ class CommandOpened(NamedTuple):
         command = overview.commands[self.line]
         command += f" --dtype {keys[1]}" if keys[0] == "weights_bytes" and len(keys) > 1 else ""
         what = f"{self.key} of: {command}" if self.key else f"the growth of the cache by one token: {command}"
-        terms = (Operand(f"{command.split()[1]}.{self.key}" if self.key else "", value, command),)
+        terms = (DerivationTerm(f"{command.split()[1]}.{self.key}" if self.key else "", value, command),)
         return Derivation(
             heading=overview.subject,
             path=prefix,

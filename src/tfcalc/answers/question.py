@@ -7,11 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.answers.flops import flops
+from tfcalc.answers.memory import memory_of
 from tfcalc.answers.metrics import having, numbers, split
+from tfcalc.answers.overview import overview
+from tfcalc.answers.params import params
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.opened import Opened
 from tfcalc.report.paths import COMMANDS, dotted
+from tfcalc.schemas import schema
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -49,8 +54,6 @@ def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None
 
 def _keys(name: str) -> Collection[str]:
     """The keys at the top of a command's answer."""
-    from tfcalc.schemas import schema
-
     return set(schema(name)["properties"])
 
 
@@ -93,19 +96,11 @@ class Question:
 
     def _answer(self, depth: int | None) -> Answer:
         if self.command == "overview":
-            from tfcalc.answers.overview import overview
-
             return overview(self.model, self.workload, self.conventions, asked=self.called)
         if self.command == "params":
-            from tfcalc.answers.params import params
-
             return params(self.model, depth=depth, training=self.training)
         if self.command == "flops":
-            from tfcalc.answers.flops import flops
-
             return flops(self.model, self.workload, self.conventions, depth=depth, training=self.training)
-        from tfcalc.answers.memory import memory_of
-
         plans = self.training, self.serving
         return memory_of(
             self.model,

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
+from tfcalc.answers.flops import flops
+from tfcalc.answers.memory import memory
+from tfcalc.answers.params import params
 from tfcalc.configs.published import CONTEXT, HFModel, has_kinds
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import EFFORT, formula_of
@@ -17,6 +20,8 @@ from tfcalc.errors import UsageError
 from tfcalc.model import asked_run
 from tfcalc.plans import Serving, Training
 from tfcalc.serving.caches import PAGED
+from tfcalc.serving.memory import cache_bytes, served_bytes
+from tfcalc.training.peaks import live_bytes
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
@@ -127,13 +132,9 @@ class SweepQuestion:
             EFFORT.spend(OF_A_STEP if self.training else 0)
             return [Polynomial({(): self.single()})]
         if self.of == "memory" and self.training is not None:
-            from tfcalc.training.peaks import live_bytes
-
             self.model.check(self.workload)
             return live_bytes(self.model, self.workload, self.training)
         if self.serving is not None:
-            from tfcalc.serving.memory import cache_bytes, served_bytes
-
             asked = cache_bytes if self.of == "cache" else served_bytes
             return asked(self.model, self.workload, self.serving, self.conventions.dtype)
         self.model.check(self.workload)
@@ -155,15 +156,9 @@ class SweepQuestion:
     def report(self) -> Report:
         """The single answer."""
         if self.of in ("params", "trainable"):
-            from tfcalc.answers.params import params
-
             return params(self.model, training=self.training)
         if self.of == "flops":
-            from tfcalc.answers.flops import flops
-
             return flops(self.model, self.workload, self.conventions, training=self.training)
-        from tfcalc.answers.memory import memory
-
         return memory(
             self.model,
             None if self.at_rest else self.workload,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import RUN, axes
 from tfcalc.analysis.common import TRAINING, check_arguments, refuse_idle, refuse_idle_in_flops
+from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
 from tfcalc.model import asked_run, default_run
+from tfcalc.plans import Serving, Training
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -133,9 +135,6 @@ def asked(
 
     ``runs`` says what is run of a model with other sizes, where that is not the ``workload``.
     """
-    from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
-    from tfcalc.plans import Serving, Training
-
     check_arguments(model, workload, conventions)
     one_of("quantity", of, QUANTITIES)
     if of == "memory" and workload is not None and workload.training:

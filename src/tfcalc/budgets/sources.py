@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import InvalidModel
 from tfcalc.reader import CONFIG, parse, read
+from tfcalc.revisions import is_folder, renamed, show
+from tfcalc.settings_file import table_of
 
 if TYPE_CHECKING:
     from tfcalc.budgets.file import BudgetFile, ModelEntry
@@ -98,25 +100,18 @@ class Revision:
 
     def _path(self, config: str) -> str | None:
         """Path that today's config had."""
-        from tfcalc.revisions import renamed
-
         if self._text(config) is not None:
             return config
         inside = os.path.isdir(self.folder / config)
         return renamed(self.ref, f"{config}/{CONFIG}" if inside else config, self.folder)
 
     def _shown(self, config: str) -> str | None:
-        from tfcalc.revisions import is_folder, show
-
         text = show(self.ref, config, self.folder)
         if text is None and is_folder(self.ref, config, self.folder):
             return show(self.ref, f"{config}/{CONFIG}", self.folder)
         return text
 
     def _file(self, parse_file: Parse) -> BudgetFile | None:
-        from tfcalc.revisions import renamed, show
-        from tfcalc.settings_file import table_of
-
         name = Path(self.today.path).name
         text = show(self.ref, name, self.folder)
         if text is None and (before := renamed(self.ref, name, self.folder)):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfcalc.cli.settings import Given, Settings
     from tfcalc.core.number import Num
     from tfcalc.model import Model
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 WORDS = 3
 """Other words of an option that are tried, at most."""
@@ -58,7 +58,7 @@ def refuse_idle_in_flops(settings: Settings, model: Model, *, everything: bool =
 
 
 def refuse_idle_on(
-    settings: Settings, options: Iterable[Option], answer: Callable[[Settings], Answer], where: str
+    settings: Settings, options: Iterable[Option], answer: Callable[[Settings], Answered], where: str
 ) -> None:
     """Raise UsageError for one of these ``options`` that was typed and changes nothing of an answer.
 

@@ -16,7 +16,7 @@ from tfcalc.printable import inert, printable, quoted
 
 if TYPE_CHECKING:
     from tfcalc.report import Report
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
     from tfcalc.report.style import Style
 
 
@@ -25,7 +25,7 @@ WIDEST = 6
 """Digits of a width."""
 
 
-def show(answer: Answer, settings: Settings) -> None:
+def show(answer: Answered, settings: Settings) -> None:
     """Write the answer in the format that was asked for, to the place that was asked for."""
     deliver(_written(answer, settings), settings)
 
@@ -59,7 +59,7 @@ def deliver(text: str | bytes | Iterable[str], settings: Settings, *, commands: 
         raise UsageError(f"cannot write {quoted(target)}: {why}", "name a file that can be written: -o FILE") from None
 
 
-def _written(answer: Answer, settings: Settings) -> str:
+def _written(answer: Answered, settings: Settings) -> str:
     form = settings.get("format", "table")
     if form == "json" and not settings.get("quiet"):
         from tfcalc.render.as_json import dump
@@ -148,6 +148,6 @@ def within(answer: Report, settings: Settings) -> Report:
     return answer if limit is None else answer.held_to(limit)
 
 
-def code(answer: Answer) -> int:
+def code(answer: Answered) -> int:
     """1 where it does not fit, or is over its limit."""
     return 0 if getattr(answer, "fits", True) else 1

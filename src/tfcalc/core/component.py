@@ -38,7 +38,7 @@ class Weight(NamedTuple):
         return product(self.shape)
 
 
-class MatrixProduct(NamedTuple):
+class Matmul(NamedTuple):
     """A matrix product: its FLOPs are the product of its ``factors``.
 
     M×K by K×N is ``(2, M, K, N)``: each of the M·N outputs takes K multiplications and K additions. ``backward`` is the
@@ -152,7 +152,7 @@ class Cost(NamedTuple):
 
     weights: tuple[Weight, ...] = ()
     buffers: tuple[Weight, ...] = ()
-    products: tuple[MatrixProduct, ...] = ()
+    products: tuple[Matmul, ...] = ()
     elementwise: tuple[Elementwise, ...] = ()
     lookups: Num = 0
     last: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.component import Component, Cost, Elementwise, MatrixProduct
+from tfcalc.core.component import Component, Cost, Elementwise, Matmul
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.ops.recurrences import States
 
@@ -45,7 +45,7 @@ def lightning(name: str, states: States, block: Num) -> Component:
     """
     k, v = states.key_dim, states.value_dim
     if states.step:
-        products: tuple[MatrixProduct, ...] = (states.product("k vᵀ", k, v), states.product("q S", k, v))
+        products: tuple[Matmul, ...] = (states.product("k vᵀ", k, v), states.product("q S", k, v))
         decay = states.elementwise("λ·S + k vᵀ", k * v, *STATE)
         return Component(name, "scan", Cost(products=products, elementwise=(decay,)))
     blocks = ceil_div(states.length, block)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfcalc.core.component import Component, Cost, Elementwise, MatrixProduct
+from tfcalc.core.component import Component, Cost, Elementwise, Matmul
 from tfcalc.core.number import Num, ceil_div
 
 SELECTIVE = (6, 10)  # exp(Δ·A) (2), ·S, Δ·B·x (2), their sum; the gradients of all, and a sum where S is read twice
@@ -36,9 +36,9 @@ class States(NamedTuple):
     value_dim: Num
     step: bool
 
-    def product(self, name: str, *factors: Num, backward: int = 2) -> MatrixProduct:
+    def product(self, name: str, *factors: Num, backward: int = 2) -> Matmul:
         """Return a matrix product that each head of each sequence runs."""
-        return MatrixProduct(name, (2, self.batch, self.heads, *factors), backward)
+        return Matmul(name, (2, self.batch, self.heads, *factors), backward)
 
     def elementwise(self, name: str, elements: Num, forward: int, backward: int) -> Elementwise:
         """Return operations on each of the ``elements`` of each head of each sequence."""
@@ -69,7 +69,7 @@ def selective_scan(name: str, tokens: Num, channels: Num, states: Num) -> Compon
         name,
         "scan",
         Cost(
-            products=(MatrixProduct("S C", (2, tokens, channels, states)),),
+            products=(Matmul("S C", (2, tokens, channels, states)),),
             elementwise=(
                 Elementwise("exp(Δ·A)·S + Δ·B·x", tokens * channels * states, *SELECTIVE),
                 Elementwise("+ D·x", tokens * channels, *SKIP),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfcalc.core.component import Component, Cost, Elementwise, MatrixProduct
+from tfcalc.core.component import Component, Cost, Elementwise, Matmul
 from tfcalc.core.number import Num, Pairs
 
 
@@ -23,12 +23,12 @@ def score(
 
     Source: DeepSeek-V3.2 (arXiv 2512.02556), eq. 1; transformers' DeepseekV32Indexer.
     """
-    total = [MatrixProduct("w · scores", (*pairs.twice, heads), backward=0)] if weighted else []
+    total = [Matmul("w · scores", (*pairs.twice, heads), backward=0)] if weighted else []
     return Component(
         name,
         "attend",
         Cost(
-            products=(MatrixProduct("Q Kᵀ", (*pairs.twice, heads, key_dim), backward=0), *total),
+            products=(Matmul("Q Kᵀ", (*pairs.twice, heads, key_dim), backward=0), *total),
             elementwise=(Elementwise("of each score", heads * pairs.scores, operations, backward=0),),
         ),
     )

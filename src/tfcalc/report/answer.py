@@ -7,7 +7,7 @@ from typing import Protocol
 from tfcalc.report.sheet import Sheet
 
 
-class Answer(Protocol):
+class Answered(Protocol):
     """What every question returns."""
 
     def to_dict(self) -> dict[str, object]:

@@ -34,7 +34,7 @@ HOW = (
 )
 
 
-class Operand(NamedTuple):
+class DerivationTerm(NamedTuple):
     """A number that another one follows from.
 
     Attributes:
@@ -90,7 +90,7 @@ class Derivation(Explained):
         typed=False,
     )
     substituted: Key[str] = as_field(Explained.substituted)
-    terms: tuple[Operand, ...]
+    terms: tuple[DerivationTerm, ...]
     terms_ = records(
         TermOfDerivation,
         "what the number follows from, in the order of the formula",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.derivation import Derivation, Operand
+from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
 from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
 
@@ -149,7 +149,7 @@ class Opened:
         how: str,
         note: str,
         *,
-        terms: tuple[Operand, ...] = (),
+        terms: tuple[DerivationTerm, ...] = (),
         formula: str = "",
         substituted: str = "",
     ) -> Derivation:
@@ -169,21 +169,21 @@ class Opened:
             conventions=dict(conventions) if isinstance(conventions, Mapping) else {},
         )
 
-    def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[Operand]:
+    def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[DerivationTerm]:
         """What a name of a rule stands for: a key of the answer, beside the number, or of each part of a list."""
         if isinstance(name, Constant):
-            yield Operand("", name.value, name.what)
+            yield DerivationTerm("", name.value, name.what)
             return
         path = ".".join((*names[:-1], name[1:])) if name.startswith(".") else name
         if "[]" in path:
             entries, _, key = path.partition("[].")
             for place, part in enumerate(self.said[entries]):
-                yield Operand(self._path(entries, part.get("name", str(place)), key), part[key])
+                yield DerivationTerm(self._path(entries, part.get("name", str(place)), key), part[key])
             return
         keys = path.split(".")
-        yield Operand(self._path(path), number(keys, locate(self.said, keys).value))
+        yield DerivationTerm(self._path(path), number(keys, locate(self.said, keys).value))
 
-    def _short(self, term: Operand) -> str:
+    def _short(self, term: DerivationTerm) -> str:
         """The end of its path; of a constant the number."""
         return term.path.removeprefix(f"{self._path()}.") if term.path else str(term.value)
 

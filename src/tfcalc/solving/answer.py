@@ -32,7 +32,7 @@ from tfcalc.report.declared import (
     shared,
     some_conventions,
 )
-from tfcalc.report.derivation import Derivation, Operand
+from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.report.style import Style
@@ -483,10 +483,10 @@ class PartsOrigin:
         if setting.tokens is not None and quantity == "flops" and not further:
             tokens = self.evaluator.setting.run.target.tokens
             terms = (
-                Operand(f"{prefix}.step", self._step().answer),
-                Operand("", setting.tokens, "tokens of the training"),
+                DerivationTerm(f"{prefix}.step", self._step().answer),
+                DerivationTerm("", setting.tokens, "tokens of the training"),
             )
-            both = (*terms, Operand("", int(str(tokens)), "tokens of a step"))
+            both = (*terms, DerivationTerm("", int(str(tokens)), "tokens of a step"))
             return _derivation(
                 prefix,
                 self.value,
@@ -528,13 +528,13 @@ class SideOrigin:
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}", f"known: {', '.join(self.ways)}")
         value = evaluate(self.side, self.values)
-        terms = tuple(Operand(f"{prefix}.{name}", self.values[name], name) for name in sorted(self.ways))
+        terms = tuple(DerivationTerm(f"{prefix}.{name}", self.values[name], name) for name in sorted(self.ways))
         made = _derivation(prefix, int(value), terms, "", "", "")
         return replace(made, formula=as_text(self.side, {}), substituted=as_text(self.side, self.values))
 
 
 def _derivation(
-    path: str, value: int, terms: Sequence[Operand], form: str, heading: str, note: str, how: str = "expression"
+    path: str, value: int, terms: Sequence[DerivationTerm], form: str, heading: str, note: str, how: str = "expression"
 ) -> Derivation:
     names = [term.path.removeprefix(f"{path}.") if term.path else str(term.value) for term in terms]
     return Derivation(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.component import Component, Cost, MatrixProduct, Weight
+from tfcalc.core.component import Component, Cost, Matmul, Weight
 from tfcalc.core.number import Num
 from tfcalc.core.traced import EFFORT
 from tfcalc.tape.groups import merged
@@ -255,11 +255,11 @@ class Counting(Trace):
         return Tensor(self, NOWHERE, shape, "float32", reached=reached)
 
 
-def _product(product: MatMul, reached: bool, *, again: bool) -> MatrixProduct:
+def _product(product: MatMul, reached: bool, *, again: bool) -> Matmul:
     if not reached:
-        return MatrixProduct(product.name, product.factors, 0, 0)
+        return Matmul(product.name, product.factors, 0, 0)
     gradients = sum(operand is not None and operand.needs_gradient for operand in product.operands)
     backward = gradients + product.again
     if backward:
         backward += again
-    return MatrixProduct(product.name, product.factors, product.used * backward, product.overcounted)
+    return Matmul(product.name, product.factors, product.used * backward, product.overcounted)

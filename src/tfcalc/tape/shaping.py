@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tfcalc.core.component import Cost, MatrixProduct, Weight
+from tfcalc.core.component import Cost, Matmul, Weight
 from tfcalc.core.number import Num
 from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Call, Group, Matrices, Part, Shape, Strides, Tensor
@@ -133,7 +133,7 @@ def _work_of(call: Call, names: set[str], *, lookups: bool = False) -> tuple[tup
     """Return a call's products of these names, and the forward cost of them and of elementwise work of these names."""
     products = [product for product in call.products if product.name in names]
     cost = Cost(
-        products=tuple(MatrixProduct(product.name, product.factors) for product in products),
+        products=tuple(Matmul(product.name, product.factors) for product in products),
         elementwise=tuple(work for work in call.elementwise if work.name in names),
         lookups=call.lookups if lookups else 0,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Component, Cost, Elementwise, MatrixProduct, Weight
+from tfcalc.core.component import Component, Cost, Elementwise, Matmul, Weight
 from tfcalc.core.number import Num
 from tfcalc.ops.work import ACTIVATIONS, CROSS_ENTROPY, KEYS, NORMS, SCALE, SOFTMAX, by_token
 from tfcalc.workload import Sequences, Workload
@@ -97,8 +97,8 @@ def _attention(
     made = (("query", "Q", a * d, queries), ("key", "K", g * d, keys), ("value", "V", g * d_v, keys))
     cost = Cost(
         products=(
-            MatrixProduct("Q Kᵀ", (*pairs.twice, a, d), backward=3 if pairs.fused else 2),
-            MatrixProduct("P V", (*pairs.twice, a, d_v)),
+            Matmul("Q Kᵀ", (*pairs.twice, a, d), backward=3 if pairs.fused else 2),
+            Matmul("P V", (*pairs.twice, a, d_v)),
         ),
         elementwise=(Elementwise("scale", scores, *SCALE), Elementwise("softmax", scores, *SOFTMAX)),
         cached=by_token(queries, keys, g, {"K": d, "V": d_v}, causal=causal),
@@ -180,7 +180,7 @@ def linear(
     added = [Elementwise(f"+ b_{letter}", tokens * fan_out, 1, 1)] if bias else []
     if bias:
         weights.append(Weight(f"b_{letter}", (fan_out,), minor=True, key="bias"))
-    product = MatrixProduct(f"X W_{letter}", (2, tokens, fan_in, fan_out), backward=1 + reached)
+    product = Matmul(f"X W_{letter}", (2, tokens, fan_in, fan_out), backward=1 + reached)
     return Component(name, "linear", Cost(weights=tuple(weights), products=(product,), elementwise=tuple(added)))
 
 

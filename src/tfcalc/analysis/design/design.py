@@ -10,6 +10,7 @@ from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.analysis.design.amounts import BudgetedAmount, PolynomialAmount
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, ShapeFamily
+from tfcalc.analysis.design.memory import MemoryAmount
 from tfcalc.analysis.design.search import search
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.question import AskedNumber, Question
@@ -80,8 +81,6 @@ def design(
     amount: BudgetedAmount
     asked: Callable[[Model], AskedNumber]
     if of == "memory":
-        from tfcalc.analysis.design.memory import MemoryAmount
-
         amount = MemoryAmount(family, budget, workload, by, training, serving, weights)
         stated, asked = amount.stated(), amount.question
     else:

@@ -15,6 +15,7 @@ from tfcalc.analysis.why.tensors import cells_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import one_of
 from tfcalc.model import asked_run, default_run
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
@@ -176,8 +177,6 @@ def why(
     (163037184, 'the output head counted again although it is tied to the embedding')
     """
     if model is None:
-        from tfcalc.zoo.transformer import Transformer
-
         model = Transformer()
     check_arguments(model, workload, None)
     if of is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, WARNING, verdict
 from tfcalc.budgets.formats.findings import FOUND, findings, named
+from tfcalc.budgets.formats.markdown import render as markdown
 from tfcalc.budgets.formats.paths import reference
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
@@ -37,8 +38,6 @@ def summarize(checked: BudgetReport, environ: Mapping[str, str]) -> None:
     path = environ.get(SUMMARY)
     if not path:
         return
-    from tfcalc.budgets.formats.markdown import render as markdown
-
     try:
         with open(path, "a", encoding="utf-8") as file:
             file.write(markdown(checked) + "\n\n")

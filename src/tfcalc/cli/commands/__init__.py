@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tfcalc.cli.options import Option
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 OVERVIEW = "overview"
 """The command that answers where a model stands in the place of one."""
@@ -45,7 +45,7 @@ MOST_UNITS = 430_000
 two are alike a fifth."""
 
 
-def _success(_: Answer) -> int:
+def _success(_: Answered) -> int:
     return 0
 
 
@@ -57,11 +57,11 @@ class Command(NamedTuple):
     object for those who read few of its entries, if there is a shorter way to these. ``most`` is what it may spend.
     """
 
-    answer: Callable[[Any], Answer]
+    answer: Callable[[Any], Answered]
     """Of the settings (:class:`~tfcalc.cli.settings.Settings`), which know all commands."""
     options: tuple[Option, ...]
     examples: tuple[str, ...]
-    code: Callable[[Answer], int] = _success
+    code: Callable[[Answered], int] = _success
     write: Callable[[Any, Any], None] | None = None
     by_words: Callable[[Sequence[str]], Command] | None = None
     entries: Callable[[Any], Mapping[str, Any]] | None = None

@@ -11,12 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcalc import __version__
+from tfcalc.answers.question import levels
+from tfcalc.budgets.baseline import NO_BASELINE, GitBaseline, LockBaseline, NoBaseline
 from tfcalc.budgets.checks import BudgetReport
-from tfcalc.budgets.formats import FORMATS
-from tfcalc.cli.asking import refuse_idle
+from tfcalc.budgets.file import find
+from tfcalc.budgets.formats import FORMATS, written
+from tfcalc.budgets.formats.github import summarize
+from tfcalc.budgets.lock import NAME
+from tfcalc.budgets.numbers import Numbers
+from tfcalc.budgets.read import read_budgets
+from tfcalc.budgets.run import BudgetRun, shown
+from tfcalc.budgets.sources import Revision
+from tfcalc.budgets.update import updated
+from tfcalc.cli.asking import Asker, refuse_idle
+from tfcalc.cli.budget_options import known_options
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import FORMATS as GENERAL
 from tfcalc.cli.options import SHOW, UNITS, Option
+from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import FILE, FLAG
 from tfcalc.errors import BadFile, TfcalcError, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
     from tfcalc.budgets.run import BudgetRun
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
     from tfcalc.report.opening import Openable
 
 OWN = (
@@ -59,7 +71,7 @@ SHOWN = tuple(
 )
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """Hold the budgets, or record the values."""
     if "only" in settings.given and settings.given["only"].called.lower().removeprefix("tfcalc_") == "model":
         settings.forget(("only",))  # there it is the model of other commands
@@ -82,9 +94,6 @@ def answer(settings: Settings) -> Answer:
 
 def _path(settings: Settings) -> Path:
     """The file with the budgets. Raises BadFile where there is none."""
-    from tfcalc.budgets.file import find
-    from tfcalc.budgets.run import shown
-
     if settings.get("file"):
         return Path(settings.get("file"))
     path = find(existing_folder())
@@ -94,15 +103,10 @@ def _path(settings: Settings) -> Path:
 
 
 def _parsed(text: str, path: str) -> BudgetFile:
-    from tfcalc.budgets.read import read_budgets
-    from tfcalc.cli.budget_options import known_options
-
     return read_budgets(text, path, known_options())
 
 
 def _checked(settings: Settings, file: BudgetFile) -> BudgetReport:
-    from tfcalc.budgets.run import BudgetRun
-
     numbers, folder = _numbers(settings, file), Path(file.path).parent
     other, units = _other(settings, file, numbers), _units(settings, file)
     run = BudgetRun(file, folder, numbers, other, settings.get("only", "*"), units)
@@ -116,9 +120,7 @@ def _checked(settings: Settings, file: BudgetFile) -> BudgetReport:
 
 def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable:
     """The answer that a check is about, as deep as the keys go."""
-    from tfcalc.answers.question import levels
     from tfcalc.budgets.metric import read
-    from tfcalc.cli.asking import Asker
 
     options = run.file.scenarios[check.scenario].options if check.scenario else {}
     command, source = read(check.metric).command, run.named(check.model)
@@ -132,18 +134,12 @@ def _units(settings: Settings, file: BudgetFile) -> str:
 
 
 def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
-    from tfcalc.budgets.numbers import Numbers
-    from tfcalc.cli.asking import Asker
-
     return Numbers(Asker(ascii_only=settings.get("ascii", False)), file.scenarios)
 
 
 def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
     """What the numbers are compared with: the revision, else the recorded values, else nothing."""
-    from tfcalc.budgets.baseline import NO_BASELINE, GitBaseline, LockBaseline, NoBaseline
     from tfcalc.budgets.lock import read
-    from tfcalc.budgets.run import shown
-    from tfcalc.budgets.sources import Revision
 
     ref = settings.get("base")
     if ref:
@@ -161,10 +157,7 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
 
 def _updated(settings: Settings, file: BudgetFile) -> Updated:
     """Record the values of today, and write them."""
-    from tfcalc.budgets.baseline import NO_BASELINE, NoBaseline
     from tfcalc.budgets.lock import read
-    from tfcalc.budgets.run import BudgetRun, shown
-    from tfcalc.budgets.update import updated
 
     path = _baseline(settings, file)
     folder, units = Path(file.path).parent, _units(settings, file)
@@ -180,8 +173,6 @@ def _updated(settings: Settings, file: BudgetFile) -> Updated:
 
 
 def _baseline(settings: Settings, file: BudgetFile) -> Path:
-    from tfcalc.budgets.lock import NAME
-
     given = settings.get("baseline")
     return Path(given) if given else Path(file.path).parent / NAME
 
@@ -201,25 +192,19 @@ def _today(settings: Settings) -> date:
         raise UsageError(fact, "unset it, or give --today") from None
 
 
-def code(answer: Answer) -> int:
+def code(answer: Answered) -> int:
     """1 over budget, 3 where something is not comparable."""
     return answer.exit_code if isinstance(answer, BudgetReport) else 0
 
 
 def write(answer: BudgetReport | Updated, settings: Settings) -> None:
     """In a format of its own, or as any answer."""
-    from tfcalc.cli.output import deliver, show
-
     form = settings.get("format", "table")
     if isinstance(answer, BudgetReport):
         settings = settings.with_values(units=answer.units)
     if form == "github" and isinstance(answer, BudgetReport) and settings.given["format"].source != FILE:
-        from tfcalc.budgets.formats.github import summarize
-
         summarize(answer, os.environ)
     if form in FORMATS and isinstance(answer, BudgetReport) and not settings.get("quiet"):
-        from tfcalc.budgets.formats import written
-
         deliver(written(answer, form), settings, commands=form == "github")
     else:
         show(answer, settings)

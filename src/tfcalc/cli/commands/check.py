@@ -16,7 +16,7 @@ from tfcalc.errors import UsageError
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import FormulaCheck
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 NEGATIVE = 1
 FORMULA = Option("formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h'", argument=True)
@@ -55,7 +55,7 @@ def _checked(settings: Settings) -> FormulaCheck:
     )
 
 
-def _code(answer: Answer) -> int:
+def _code(answer: Answered) -> int:
     return 0 if cast("FormulaCheck", answer).correct else NEGATIVE
 
 

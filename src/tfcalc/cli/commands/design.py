@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.design.design import design
-from tfcalc.analysis.design.family import MULTIPLE, Constraints
+from tfcalc.analysis.design.family import MULTIPLE, Constraints, vocabulary_of
+from tfcalc.analysis.design.optimum import compute_optimal
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import BY_OF, PLANS, plans_for
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
@@ -126,8 +127,6 @@ def answer(settings: Settings) -> Designed | Optimum:
 
 
 def _optimum(settings: Settings) -> Optimum:
-    from tfcalc.analysis.design.optimum import compute_optimal
-
     shown = {option.name for option in SHOW}
     others = [name for name in settings.given if name not in shown and name != "of_compute"]
     settings.refuse(others, "with --compute", {}, "leave it out, then ask for shapes with --params")
@@ -140,8 +139,6 @@ def _padded(settings: Settings) -> Model:
     model = settings.model()
     if step is None:
         return model
-    from tfcalc.analysis.design.family import vocabulary_of
-
     vocabulary = vocabulary_of(model)
     if vocabulary is None:
         raise UsageError(f"--pad-vocab {step} has no effect on a model without a vocabulary", "add --vocab-size")

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfcalc.answers.diff import diff
+from tfcalc.catalog import revision
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.operands import EACH, OF_MODELS, TRAIN, beside, operand, own_settings, refuse_unknown
 from tfcalc.cli.commands.plans import SERVE, SERVING
 from tfcalc.cli.options import SHOW, UNITS, Option
+from tfcalc.cli.output import deliver, show
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
+from tfcalc.revisions import path_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,9 +47,6 @@ def answer(settings: Settings) -> Diff:
 
 def _sides(texts: Sequence[str]) -> Sequence[str]:
     """Both texts; of a path at a revision alone the same path today, wherever it was then. Raises UsageError."""
-    from tfcalc.catalog import revision
-    from tfcalc.revisions import path_at
-
     found = revision(texts[0]) if len(texts) == 1 else None
     if found:
         ref, path = found
@@ -68,8 +68,6 @@ def _operand(text: str, settings: Settings) -> Operand:
 
 def write(found: Diff, settings: Settings) -> None:
     """As other answers; nothing where nothing changed, unless it is for a program."""
-    from tfcalc.cli.output import deliver, show
-
     if found.changed or settings.wants_json or settings.get("quiet"):
         show(found, settings)
     elif settings.get("output", "-") != "-":

@@ -18,10 +18,10 @@ from tfcalc.cli.settings import Settings
 from tfcalc.report.paths import COMMANDS
 
 if TYPE_CHECKING:
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """How one number is computed: that of a part, or any number of an answer."""
     settings = aimed(settings)
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
@@ -32,7 +32,7 @@ def answer(settings: Settings) -> Answer:
     return _explained(settings)
 
 
-def _explained(settings: Settings) -> Answer:
+def _explained(settings: Settings) -> Answered:
     model = settings.model()
     of, run = settings.get("of", "params"), settings.workload(model)
     asked_for = plans_for(settings, of, model, run)
@@ -50,7 +50,7 @@ def _explained(settings: Settings) -> Answer:
     )
 
 
-def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answer:
+def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answered:
     if QUANTITIES.get(settings.get("of", ""), name) != name:
         settings.refuse(("of",), f"on {name}.{'.'.join(keys)}", {})
     settings = Settings({key: given for key, given in settings.given.items() if key != "of"}, settings.named)

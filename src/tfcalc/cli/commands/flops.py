@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.utilisation import Machines
     from tfcalc.model import Model
     from tfcalc.report import Report
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
     from tfcalc.workload import Workload
 
 TOKENS = Option("tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18)
@@ -46,7 +46,7 @@ MACHINES = (
 )
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
     if settings.get("phase") != "train":
         settings.forget(("tokens",))
@@ -106,7 +106,7 @@ def _run(settings: Settings) -> Report:
     return flops_of_run(model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning())
 
 
-def _utilisation(settings: Settings) -> Answer:
+def _utilisation(settings: Settings) -> Answered:
     from tfcalc.answers.utilisation import utilisation
 
     rate = settings.get("rate")
@@ -138,7 +138,7 @@ def _machines(settings: Settings) -> Machines:
     return Machines(peak, gpus, precision)
 
 
-def _comparison(settings: Settings) -> Answer:
+def _comparison(settings: Settings) -> Answered:
     from tfcalc.answers.flops_by_convention import compare_conventions
 
     for name in ("attention", "count", "convolutions"):

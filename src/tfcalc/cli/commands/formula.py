@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.closed_form import Formula
+from tfcalc.analysis.formulas import formulas
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.formula import formula
@@ -19,13 +20,14 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
+from tfcalc.symbolic import to_sympy
 from tfcalc.units import parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfcalc.analysis.formulas import Formulas
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
@@ -62,7 +64,7 @@ def _in_letters(settings: Settings) -> Formula:
     return _form(settings.without("substitute") if "substitute" in settings.given else settings)
 
 
-def refuse_idle_on_part(settings: Settings, answer: Callable[[Settings], Answer], options: Sequence[Option]) -> None:
+def refuse_idle_on_part(settings: Settings, answer: Callable[[Settings], Answered], options: Sequence[Option]) -> None:
     """Raise UsageError for one of these ``options`` that changes nothing of an answer about one part.
 
     Of the memory of training and serving a part is one line of the answer, and options are those of the whole.
@@ -118,8 +120,6 @@ def _summary(settings: Settings) -> Formulas:
 
 
 def _forms(settings: Settings) -> Formulas:
-    from tfcalc.analysis.formulas import formulas
-
     model = settings.model()
     run = settings.workload(model)
     return formulas(model, run, settings.conventions(), general=settings.get("general", False))
@@ -163,8 +163,6 @@ def _language(settings: Settings) -> str | None:
 def _in_sympy(answer: Formula, notation: str) -> str:
     if answer.matrices:
         raise UsageError("--by-matrix has no effect with --sympy, which adds all terms up", "leave it out")
-    from tfcalc.symbolic import to_sympy
-
     return f"{to_sympy(answer.closed, notation, answer.letters)}"
 
 

@@ -6,6 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfcalc.budgets.config_search import MOST_MODELS, MOST_READ, configs, names
+from tfcalc.budgets.file import ModelEntry
+from tfcalc.budgets.metric import read
+from tfcalc.budgets.sources import Source
+from tfcalc.budgets.starter import METRICS, SCENARIOS, Modelled, StarterValue, starter
+from tfcalc.cli.asking import Asker
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import STANDARD_OUTPUT, deliver, show
@@ -100,12 +106,6 @@ def _check_free(target: Path) -> None:
 
 def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tuple[Modelled, ...]]:
     """The text, and its models: those below ``folder``, by their paths from ``beside`` on."""
-    from tfcalc.budgets.config_search import MOST_MODELS, MOST_READ, configs, names
-    from tfcalc.budgets.file import ModelEntry
-    from tfcalc.budgets.sources import Source
-    from tfcalc.budgets.starter import Modelled, starter
-    from tfcalc.cli.asking import Asker
-
     found, ask = configs(folder), Asker(ascii_only=ascii_only)
     models: list[Modelled] = []
     left_out: list[str] = []
@@ -126,9 +126,6 @@ def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tupl
 
 def _measured(source: Source, ask: Ask) -> Modelled | str:
     """What a model takes today, as far as it is supported; why it is not counted where nothing is."""
-    from tfcalc.budgets.metric import read
-    from tfcalc.budgets.starter import METRICS, SCENARIOS, Modelled, StarterValue
-
     values: list[StarterValue] = []
     for name, scenario in METRICS:
         metric = read(name)

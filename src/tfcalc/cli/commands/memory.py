@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfcalc.model import Model
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 TIMELINE = Option(
     "timeline", ("--timeline",), "the phases of a training step, each at its peak, and a chart", switch=True
@@ -41,7 +41,7 @@ BUDGET = (
 )
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """The memory, or whether it fits."""
     found = _asked_of(settings)
     if settings.wants_json and not settings.get("quiet"):

@@ -10,11 +10,14 @@ from tfcalc.catalog import alike, listed, spelled
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.configs.config import model_types
+from tfcalc.configs.family import wanted
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer, Record, Told, by_name, integer, optional, records, text, texts
 from tfcalc.report.opening import count, given
 from tfcalc.report.sheet import Cell, Column, Sheet, Short, Tokens
+from tfcalc.training.measured import trainable
 
 COLUMNS = "size in parameters, ctx (the longest sequence) in tokens with k = 1,024, dtype of the checkpoint's weights"
 WORD = Option("word", (), "only the presets with this in their names", argument=True)
@@ -185,13 +188,8 @@ def answer(settings: Settings) -> ListOfModels:
         )
         raise UsageError(fact, "leave one of them out")
     if settings.get("supported"):
-        from tfcalc.configs.config import model_types
-        from tfcalc.configs.family import wanted
-
         return Supported(model_types(), wanted())
     if settings.get("trainable"):
-        from tfcalc.training.measured import trainable
-
         return Trainable(trainable())
     return _models(
         family.lower() if family else None, settings.get("word", ""), with_sources=bool(settings.get("sources"))

@@ -16,7 +16,7 @@ from tfcalc.report.paths import dotted
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
     from tfcalc.report.opening import Openable
 
 PATH = Option(
@@ -56,7 +56,7 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     options = {option.name: option for option in (first, *own.options, *SHOW) if option.name not in WRITTEN}
     opened = partial(of_one_model, name, keys) if name in ABOUT_ONE_MODEL else partial(_opened, own, keys)
 
-    def answer(settings: Settings) -> Answer:
+    def answer(settings: Settings) -> Answered:
         """What opens it, asked without the path."""
         rest = {key: given for key, given in settings.given.items() if key != first.name}
         return opened(type(settings)(rest, settings.named))
@@ -64,13 +64,13 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     return Command(answer, tuple(options.values()), command("explain").examples)
 
 
-def of_one_model(name: str, keys: Sequence[str], settings: Settings) -> Answer:
+def of_one_model(name: str, keys: Sequence[str], settings: Settings) -> Answered:
     """A number of the answer about a model, as deep in its breakdown as the keys go."""
     if (depth := levels(keys)) is not None and not settings.choose("budget", "gpu"):
         settings = settings.with_values(depth=depth)
     return _opened(command(name), keys, settings)
 
 
-def _opened(asked: Command, keys: Sequence[str], settings: Settings) -> Answer:
+def _opened(asked: Command, keys: Sequence[str], settings: Settings) -> Answered:
     by = {name: given.called for name, given in settings.given.items()}
     return open_answer(cast("Openable", asked.answer(settings)), keys, by)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.compared import SERVED, TRAINED, Operand
 from tfcalc.answers.memory import memory
+from tfcalc.catalog import is_path
+from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
@@ -34,9 +36,6 @@ EACH = (*OF_MODELS, *SIZES, *IN_TRAINING, TRAIN, *PLANS)
 
 def own_settings(text: str) -> Settings:
     """The model and the options that one argument holds. Raises UsageError."""
-    from tfcalc.catalog import is_path
-    from tfcalc.cli.app import settings_of
-
     if is_path(text):
         return settings_of([text], (MODEL_ARGUMENT, *EACH))
     try:

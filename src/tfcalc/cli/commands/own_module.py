@@ -6,8 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.catalog import is_known
 from tfcalc.cli.options import MODEL_FIELDS, RUN, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.verify.module_file import examined, read_arguments, read_inputs, split_place
+from tfcalc.verify.module_sizes import sizes
+from tfcalc.verify.own_module import compared
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -45,9 +49,6 @@ def answer(settings: Settings, others: Iterable[str]) -> ModuleCheck:
 
     Raises UsageError, BadModule where the class cannot be loaded or run, Unavailable without PyTorch.
     """
-    from tfcalc.verify.module_file import examined, read_arguments, read_inputs, split_place
-    from tfcalc.verify.own_module import compared
-
     _refuse(settings, others)
     place, against = str(settings.get("module")), settings.get("against", "")
     arguments = read_arguments(settings.get("args", ""))
@@ -88,8 +89,6 @@ def _refuse(settings: Settings, others: Iterable[str]) -> None:
 
 def _aimed(settings: Settings, against: str) -> tuple[Settings, str]:
     """The settings with the model that is meant, and which part of it; ``""`` where nothing is compared."""
-    from tfcalc.catalog import is_known
-
     if against and against not in TARGETS and settings.model_name is None and is_known(against):
         return settings.with_values(model=against), "complete"
     return settings, against or ("complete" if settings.model_name is not None else "")
@@ -97,6 +96,4 @@ def _aimed(settings: Settings, against: str) -> tuple[Settings, str]:
 
 def _by_arguments(settings: Settings, arguments: dict[str, object], target: str) -> Model:
     """The classic Transformer with the sizes that the class was given, those that were typed in their place."""
-    from tfcalc.verify.module_sizes import sizes
-
     return settings.fill(Transformer().replaced(**sizes(arguments, target))) if target else Transformer()

@@ -13,7 +13,7 @@ from tfcalc.errors import UsageError
 from tfcalc.report import Report
 
 if TYPE_CHECKING:
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 MAX = at_most("parameters", "1.4B")
 APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
@@ -26,7 +26,7 @@ VIA = Option(
 )
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """Count them, by formulas or through transformers."""
     return within(_through(settings) if settings.get("via") else _counted(settings), settings)
 

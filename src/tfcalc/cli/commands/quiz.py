@@ -8,11 +8,12 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.exercises import drawn, grade, quiz
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.exercises import Quiz
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 EXERCISE = Option("exercise", (), "the number of one exercise", argument=True)
 ANSWER = Option("answer", (), "your answer to it, which is graded: '4h^2 + 4h', 1050624, 4*512^2", argument=True)
@@ -26,8 +27,6 @@ ANSWERS = Option(
 
 def answer(settings: Settings) -> Quiz:
     """Exercises; or one of them, or a grade for an answer to it."""
-    from tfcalc.exercises import drawn, grade, quiz
-
     seed, topic, place = settings.get("seed", 1), settings.get("topic", ""), settings.get("exercise")
     if place is None:
         found = quiz(seed, settings.get("number", 5), topic)
@@ -45,7 +44,7 @@ def answer(settings: Settings) -> Quiz:
     return grade(seed, int(place[:9]), given, topic)
 
 
-def _code(answer: Answer) -> int:
+def _code(answer: Answered) -> int:
     return 0 if cast("Quiz", answer).correct else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tfcalc.cli.budget_options import file_schema
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.output import show
@@ -83,8 +84,6 @@ def answer(settings: Settings) -> AnswerSchema | Listed:
 
 
 def _of_file() -> Schema:
-    from tfcalc.cli.budget_options import file_schema  # it asks the commands for their options
-
     return complete(FILE, file_schema())
 
 

@@ -14,10 +14,10 @@ from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.answers.shapes import Shapes
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """What a part makes on the way."""
     settings = aimed(settings)
     model = settings.model()

@@ -11,6 +11,7 @@ from tfcalc.answers.plot import QUANTITIES as OF_PARTS
 from tfcalc.answers.plot import PartsOverSize, plot
 from tfcalc.answers.sweep import LARGEST_CHART, LARGEST_FILE, LARGEST_TABLE, LARGEST_TEXT, Swept
 from tfcalc.arrays.questions import SweepQuestion
+from tfcalc.arrays.sweep import answered, asked
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.charts import CHART, deliver_chart
 from tfcalc.cli.commands.plans import PLANS, Plans, plans_for
@@ -33,6 +34,8 @@ from tfcalc.cli.ranges import FORMS
 from tfcalc.cli.settings import Settings, read
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, nearest
 from tfcalc.printable import quoted
+from tfcalc.render.as_json import pieces
+from tfcalc.render.drawing import ENDINGS
 from tfcalc.render.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -91,8 +94,6 @@ def _swept(settings: Settings) -> Swept:
         from tfcalc.arrays.points import grid
     except ImportError:
         raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
-    from tfcalc.arrays.sweep import answered, asked
-
     one, spread = first_values(settings)
     count = prod(map(len, spread.values()))
     most, where = _most(settings)
@@ -201,8 +202,6 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
 
 def _most(settings: Settings) -> tuple[int, str]:
     """How many points are written to where the answer goes, and what takes no more; counted before any is computed."""
-    from tfcalc.render.drawing import ENDINGS
-
     target, form = str(settings.get("output", "")), settings.get("format", "table")
     if settings.get("chart") or target.endswith(ENDINGS):
         return LARGEST_CHART, "a chart"
@@ -279,8 +278,6 @@ def write(answer: Swept | PartsOverSize, settings: Settings) -> None:
     elif settings.get("format") == "csv" and not settings.get("quiet"):
         deliver(answer.csv(), settings)
     elif settings.wants_json and not settings.get("quiet"):
-        from tfcalc.render.as_json import pieces
-
         deliver(pieces(answer.to_dict(), ascii_only=ascii_only(settings)), settings)
     else:
         show(answer, settings)

@@ -11,9 +11,13 @@ from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.verify.checkpoint import verify_checkpoint
+from tfcalc.verify.count import verify
+from tfcalc.verify.flop_count import verify_flops
+from tfcalc.verify.memory_count import verify_memory
 
 if TYPE_CHECKING:
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 CHECKPOINT = Option(
     "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf"
@@ -22,7 +26,7 @@ CHECKPOINT = Option(
 OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", "flops", "memory"))
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """Both counts; Unavailable (exit 4) where there is nothing to compare."""
     if settings.get("module"):
         return own_module.answer(settings, (OF.name, CHECKPOINT.name, *(option.name for option in TRAINING)))
@@ -37,26 +41,18 @@ def answer(settings: Settings) -> Answer:
     if of != "memory":
         settings.refuse((option.name for option in TRAINING), f"on {QUANTITIES[of]}", {}, "add --of memory")
     if checkpoint:
-        from tfcalc.verify.checkpoint import verify_checkpoint
-
         return verify_checkpoint(model, checkpoint)
     if of == "flops":
-        from tfcalc.verify.flop_count import verify_flops
-
         refuse_idle_in_flops(settings, model)
         return verify_flops(model, settings.workload(model))
     if of == "memory":
-        from tfcalc.verify.memory_count import verify_memory
-
         run = settings.workload(model).replaced(phase="train")
         asked = memory_plans(settings, model, run)
         return verify_memory(model, asked.workload, asked.training)
-    from tfcalc.verify.count import verify
-
     return verify(model)
 
 
-def code(answer: Answer) -> int:
+def code(answer: Answered) -> int:
     """1 where the counts differ."""
     return 0 if getattr(answer, "agrees", True) else 1
 

@@ -19,7 +19,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tfcalc.report.answer import Answer
+    from tfcalc.report.answer import Answered
 
 NUMBER = Option(
     "number", (), "a number as it was written: 117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23", argument=True
@@ -31,7 +31,7 @@ OF_WORK = (*SIZES, *TRAIN, TOKENS)
 OF_CACHE = ("batch_size", "seq_len")
 
 
-def answer(settings: Settings) -> Answer:
+def answer(settings: Settings) -> Answered:
     """Which conventions give the number."""
     number = settings.get("number")
     if not number:
@@ -71,7 +71,7 @@ def _called(settings: Settings) -> str:
     return " ".join(words)
 
 
-def code(found: Answer) -> int:
+def code(found: Answered) -> int:
     """0 where a convention gives the number, 1 where none does."""
     return 0 if cast(Why, found).found else 1
 
