@@ -5,26 +5,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.targets import find
-from tfcalc.answers.explain import opened
-from tfcalc.answers.formula import too_small
-from tfcalc.core.measure import major, params
-from tfcalc.errors import UsageError
+from tfcalc.core.measure import major_params, params
+from tfcalc.core.polynomial import Polynomial
 from tfcalc.report import exact
+from tfcalc.report.sheet import Share, for_people
+from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
-    from tfcalc.analysis.itemized import Tree
+    from tfcalc.core.component import Node
+    from tfcalc.model import Model
     from tfcalc.report.explanation import Explanation
 
 
-def approximate(target: str, of: str, tree: Tree) -> Explanation:
-    """The lines of a part's matrices alone, and the exact count. Raises UsageError for all but parameters."""
-    if of != "params":
-        raise UsageError(f"approx works for parameters only, not for {of}", "leave approx out, or ask for params")
-    node, found = find(tree.node, target), opened(target, of, tree._replace(items=major))
+def approximately(found: Explanation, node: Node, model: Model) -> Explanation:
+    """The explanation of a part's matrices alone, with the exact count of the part."""
     return replace(
         found,
         exact=exact(node.component.each(params)),
         quantity=f"{found.quantity} without biases and norms",
-        notes=(*too_small(node, tree.model), *found.notes),
+        notes=(*too_small(node, model), *found.notes),
     )
+
+
+def too_small(node: Node, model: Model) -> list[str]:
+    """By how much the form without biases and norms is too small at this model's sizes, where these are known."""
+    both = [node.component.each(measure) for measure in (params, major_params)]
+    if any(isinstance(number, Polynomial) for number in both) or both[0] == 0:
+        return []
+    whole, major = map(exact, both)
+    share = for_people(Share(whole - major, whole, digits=2), Style())
+    return [f"{share} less than the exact {whole:,} of {model.summary}"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tfcalc.analysis.approximate import approximately
 from tfcalc.analysis.common import check_arguments, check_plans, subject
 from tfcalc.analysis.itemized import Tree, laid_out, tree_of
 from tfcalc.analysis.quantities import QUANTITIES, growth
@@ -13,13 +14,12 @@ from tfcalc.answers.conventions_text import as_text
 from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import RUN, STORED, Cost
-from tfcalc.core.measure import Item, held, step_by_step, stored, trained, work
+from tfcalc.core.measure import Item, held, major, step_by_step, stored, trained, work
 from tfcalc.core.measure import step_items as forward_steps
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.report.explanation import Explanation
-from tfcalc.report.opened import open_answer
-from tfcalc.report.opening import Openable
+from tfcalc.report.opened import Openable, open_answer
 from tfcalc.report.paths import dotted
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -117,9 +117,10 @@ def explain_part(
     if with_batch and of != "time":
         raise UsageError("with_batch has an effect on time only", "leave it out, or ask for time")
     if approx:
-        from tfcalc.analysis.approximate import approximate
-
-        return approximate(target, of, tree)
+        if of != "params":
+            raise UsageError(f"approx works for parameters only, not for {of}", "leave approx out, or ask for params")
+        node, matrices = find(tree.node, target), opened(target, of, tree._replace(items=major))
+        return approximately(matrices, node, tree.model)
     found = opened(target, of, tree)
     if of != "time":
         return found

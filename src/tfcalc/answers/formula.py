@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfcalc.analysis.approximate import too_small
 from tfcalc.analysis.closed_form import Formula
 from tfcalc.analysis.common import check_arguments, check_plans, refuse_idle_in_flops, run_tree, tuning_for
 from tfcalc.analysis.nothing import why_zero
@@ -13,19 +14,17 @@ from tfcalc.analysis.targets import find, find_term, needs_vocabulary, others, w
 from tfcalc.answers.conventions_text import TIME, as_json, as_text
 from tfcalc.answers.explain import opened, terms_of, to_open
 from tfcalc.conventions import Conventions
-from tfcalc.core.component import Node
-from tfcalc.core.measure import bytes_held, major_params, params
+from tfcalc.core.measure import bytes_held, major_params
 from tfcalc.core.notation import spelled
-from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.core.polynomial import symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, one_of
 from tfcalc.model import asked_run, legend, own_letters, with_symbols
 from tfcalc.model import letters as letters_of
 from tfcalc.printable import quoted
-from tfcalc.report import exact, polynomial
-from tfcalc.report.sheet import Factors, Share, for_people
-from tfcalc.report.style import Style
+from tfcalc.report import polynomial
+from tfcalc.report.sheet import Factors
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
@@ -214,16 +213,6 @@ def _matrices(
 ) -> tuple[Factors, ...]:
     tree = to_open(with_some_vocabulary(model, target), of, run, by, training=training, general=general)
     return tuple(line.symbols for line in opened(target, of, tree).lines)
-
-
-def too_small(node: Node, model: Model) -> list[str]:
-    """By how much the form without biases and norms is too small at this model's sizes, where these are known."""
-    both = [node.component.each(measure) for measure in (params, major_params)]
-    if any(isinstance(number, Polynomial) for number in both) or both[0] == 0:
-        return []
-    whole, major = map(exact, both)
-    share = for_people(Share(whole - major, whole, digits=2), Style())
-    return [f"{share} less than the exact {whole:,} of {model.summary}"]
 
 
 def _own_letters(

@@ -30,7 +30,7 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Limit
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.opening import Openable
+    from tfcalc.report.opened import Openable
 
 PASSED, WARNING, FAILED, NEW, NOT_COMPARABLE = "passed", "warning", "failed", "new", "not comparable"
 STATUSES = (FAILED, NOT_COMPARABLE, WARNING, NEW, PASSED)

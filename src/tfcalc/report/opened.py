@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -12,11 +12,26 @@ from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, give
 from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
+    from tfcalc.report.declared import Answer
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.opening import Elsewhere, Number, Openable
+    from tfcalc.report.opening import Elsewhere, Number
 
 NOTHING: Mapping[str, str] = {}
 ZERO = given("0: the answer has nothing of it")
+
+
+@runtime_checkable
+class Openable(Protocol):
+    """An answer whose numbers can be opened."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The answer for programs."""
+        ...
+
+    @property
+    def declared(self) -> Answer:
+        """The answer whose keys these are: itself, or of a verdict the report."""
+        ...
 
 
 def open_answer(answer: Openable, keys: Sequence[str], by: Mapping[str, str] = NOTHING) -> Explanation | Derivation:
@@ -81,7 +96,7 @@ class Opened:
         if value == 0 and hasattr(way, "sums"):
             return None
         if not isinstance(way, Rule | Stated):
-            found = way.opened(path, place.left)
+            found: Explanation | Derivation = way.opened(path, place.left)
             return found if place.left or found.answer == value or not hasattr(way, "sums") else None
         if place.left:
             raise UsageError(f"{quoted(place.left[0])} is not in {path}, which has no parts", "leave it out")

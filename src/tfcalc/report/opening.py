@@ -7,14 +7,8 @@ own numbers lie behind it: ``compare.models.1.total_params.components.lm_head.pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import isclose, prod
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
-
-if TYPE_CHECKING:
-    from tfcalc.report.declared import Answer
-    from tfcalc.report.derivation import Derivation
-    from tfcalc.report.explanation import Explanation
+from typing import Any, NamedTuple, Protocol
 
 Number = int | float
 
@@ -144,26 +138,13 @@ def count(note: str) -> Stated:
 class Elsewhere(Protocol):
     """Another question, whose answer the number is."""
 
-    def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
+    def opened(self, prefix: str, further: tuple[str, ...]) -> Any:
         """The number, which stands at ``prefix``; or one that lies behind it, at ``further`` keys of its answer.
 
-        Raises UsageError where there is none.
+        It is an Explanation or a Derivation: answers themselves, which stand above this file. Raises UsageError where
+        there is none.
         """
         ...
 
 
 Way = Rule | Same | Stated | Elsewhere
-
-
-@runtime_checkable
-class Openable(Protocol):
-    """An answer whose numbers can be opened."""
-
-    def to_dict(self) -> Mapping[str, object]:
-        """The answer for programs."""
-        ...
-
-    @property
-    def declared(self) -> Answer:
-        """The answer whose keys these are: itself, or of a verdict the report."""
-        ...

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tfcalc.expressions import Condition, Expression
     from tfcalc.model import Model
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.opening import Way
+    from tfcalc.report.opening import Elsewhere, Way
     from tfcalc.report.paths import Step
     from tfcalc.solving.conditions import Evaluator, Meant
     from tfcalc.solving.solver import Solution, SolutionRow
@@ -442,7 +442,7 @@ OF = {"active_params": "params", "trainable_params": "trainable"}
 """What explain calls a quantity, where a condition calls it otherwise."""
 
 
-def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Way:
+def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Stated | Elsewhere:
     """Where the number of a name of the condition comes from."""
     meant = evaluator.meant[name]
     if meant.quantity == "size":
@@ -514,7 +514,7 @@ class PartsOrigin:
 class SideOrigin:
     """A side of a condition: its formula, with the number of each name, which lies behind it under that name."""
 
-    def __init__(self, side: Expression, values: Mapping[str, int], ways: Mapping[str, Way]) -> None:
+    def __init__(self, side: Expression, values: Mapping[str, int], ways: Mapping[str, Stated | Elsewhere]) -> None:
         self.side, self.values, self.ways = side, values, ways
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
@@ -524,7 +524,8 @@ class SideOrigin:
             if isinstance(way, Stated):
                 return _derivation(f"{prefix}.{name}", self.values[name], (), "", "", way.note, way.how)
             if way is not None:
-                return way.opened(f"{prefix}.{name}", further[taken:])  # type: ignore[union-attr]  # no other way is kept
+                behind: Explanation | Derivation = way.opened(f"{prefix}.{name}", further[taken:])
+                return behind
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}", f"known: {', '.join(self.ways)}")
         value = evaluate(self.side, self.values)

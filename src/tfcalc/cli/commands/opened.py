@@ -17,7 +17,7 @@ from tfcalc.report.paths import dotted
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answered
-    from tfcalc.report.opening import Openable
+    from tfcalc.report.opened import Openable
 
 PATH = Option(
     "path", (), "COMMAND.PATH of a number of an answer, followed by all that was said to that command", argument=True
