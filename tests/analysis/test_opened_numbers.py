@@ -17,7 +17,7 @@ from tfcalc import Conventions, Serving, Training, Transformer, UsageError, Work
 from tfcalc.report.declared import Answer
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
-from tfcalc.report.opened import Opened
+from tfcalc.report.number import Opened
 from tfcalc.report.paths import reach
 
 FOLDED = ("total_params", "active_params", "embedding_params", "trainable_params", "forward_flops", "backward_flops")

@@ -24,7 +24,7 @@ from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.errors import TfcalcError
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
-from tfcalc.report.opened import Opened
+from tfcalc.report.number import Opened
 from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.report.paths import reach
 

@@ -18,7 +18,7 @@ from tfcalc import Training, Workload, compare, explain, load, params
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.report.opened import Opened
+from tfcalc.report.number import Opened
 from tools.fuzz.questions import classic
 
 LINES = (

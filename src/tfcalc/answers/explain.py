@@ -19,7 +19,7 @@ from tfcalc.core.measure import step_items as forward_steps
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
 from tfcalc.report.explanation import Explanation
-from tfcalc.report.opened import Openable, open_answer
+from tfcalc.report.number import Openable, open_answer
 from tfcalc.report.paths import dotted
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer

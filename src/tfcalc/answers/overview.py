@@ -37,7 +37,7 @@ from tfcalc.report.declared import (
     text,
 )
 from tfcalc.report.derivation import Derivation, DerivationTerm
-from tfcalc.report.opened import number as number_at
+from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short

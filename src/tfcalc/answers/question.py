@@ -14,7 +14,7 @@ from tfcalc.answers.overview import overview
 from tfcalc.answers.params import params
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
-from tfcalc.report.opened import Opened
+from tfcalc.report.number import Opened
 from tfcalc.report.paths import COMMANDS, dotted
 from tfcalc.schemas import schema
 

@@ -23,14 +23,14 @@ from tfcalc.report.declared import (
     texts,
 )
 from tfcalc.report.derivation import Derivation
-from tfcalc.report.opened import Opened
+from tfcalc.report.number import Opened
 from tfcalc.report.opening import count, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 
 if TYPE_CHECKING:
     from tfcalc.budgets.limits import Limit
     from tfcalc.report.explanation import Explanation
-    from tfcalc.report.opened import Openable
+    from tfcalc.report.number import Openable
 
 PASSED, WARNING, FAILED, NEW, NOT_COMPARABLE = "passed", "warning", "failed", "new", "not comparable"
 STATUSES = (FAILED, NOT_COMPARABLE, WARNING, NEW, PASSED)

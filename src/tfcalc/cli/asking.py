@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfcalc.budgets.sources import Fields, Source
     from tfcalc.cli.options import Option
     from tfcalc.configs.published import HFModel
-    from tfcalc.report.opened import Openable
+    from tfcalc.report.number import Openable
     from tfcalc.zoo.transformer import Transformer
 
 MODEL = "model"

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answered
-    from tfcalc.report.opened import Openable
+    from tfcalc.report.number import Openable
 
 OWN = (
     Option(

@@ -10,14 +10,14 @@ from tfcalc.answers.question import levels
 from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
-from tfcalc.report.opened import open_answer
+from tfcalc.report.number import open_answer
 from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
 from tfcalc.report.paths import dotted
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answered
-    from tfcalc.report.opened import Openable
+    from tfcalc.report.number import Openable
 
 PATH = Option(
     "path", (), "COMMAND.PATH of a number of an answer, followed by all that was said to that command", argument=True
