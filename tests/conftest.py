@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
 import tests.examples  # noqa: F401  # it registers the profiles
+from tfcalc.cli.main import main
 
 HERE = Path(__file__).parent
 
 settings.load_profile("repeatable")  # nothing random decides; --hypothesis-profile=explore draws new examples
-Program = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--overwrite", action="store_true", help="write the golden files anew")
 
 
+def _one_in(items: list[pytest.Item]) -> None:
+    """Of a test marked ``one_in(n)`` every n-th case stays; the others are marked ``long``."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if (mark := item.get_closest_marker("one_in")) is not None:
+            if seen[test] % mark.args[0]:
+                item.add_marker(pytest.mark.long)
+            seen[test] += 1
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _one_in(items)
     skipped = {}
     if find_spec("torch") is None:
         skipped["torch"] = "PyTorch is not installed: pip install torch"
@@ -51,23 +66,57 @@ def recorded(name: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.fixture
-def tfcalc(tmp_path: Path) -> Program:
-    """Run the real program in an empty folder, with nothing of ours in its environment."""
+OURS = ("TFCALC_", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "PYTHONIOENCODING", "_TYPER")
+"""What variables begin with that the program reads."""
 
-    def run(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
-        ours = (
-            "TFCALC_",
-            "COLUMNS",
-            "LINES",
-            "NO_COLOR",
-            "FORCE_COLOR",
-            "GITHUB_ACTIONS",
-            "PYTHONIOENCODING",
-            "_TYPER",
-        )
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        return subprocess.run(
+
+class Outcome(NamedTuple):
+    """How a run ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Program = Callable[..., Outcome]
+"""Runs the program with these words; also with variables ``env``, text to read (``input``), in a folder ``cwd``."""
+Quick = Program
+
+
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
+    """Run main() in an empty folder, with streams of its own and nothing of ours in its environment."""
+
+    def run(*arguments: str, input: str = "", env: Mapping[str, str] | None = None, cwd: Path = tmp_path) -> Outcome:
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", errors, "\n") for errors in ("strict", "backslashreplace"))
+        with monkeypatch.context() as patch:
+            patch.chdir(cwd)
+            for name in os.environ:
+                if name.startswith(OURS):
+                    patch.delenv(name)
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input.encode()), "utf-8"))
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", err)
+            code = main(list(arguments))
+        texts = []
+        for stream in (out, err):
+            stream.flush()
+            stream.seek(0)
+            texts.append(stream.read())
+        return Outcome(code, *texts)
+
+    return run
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Program:
+    """Run the program in a process of its own, in an empty folder, with nothing of ours in its environment."""
+
+    def run(*arguments: str, env: Mapping[str, str] | None = None, **more: Any) -> Outcome:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
+        done = subprocess.run(
             [sys.executable, "-m", "tfcalc", *arguments],
             **{
                 "cwd": tmp_path,
@@ -81,5 +130,12 @@ def tfcalc(tmp_path: Path) -> Program:
                 **more,
             },
         )
+        return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run
+
+
+@pytest.fixture
+def tfcalc(quick: Quick) -> Program:
+    """Run the program; what depends on its process (pipes, signals, what it imports) asks for ``process``."""
+    return quick

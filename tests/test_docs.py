@@ -36,6 +36,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_generated_is_fresh(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = (TOP / name).read_text(encoding="utf-8")
@@ -95,6 +96,7 @@ def test_every_printed_form_of_positions_is_what_they_add(cells: list[str]) -> N
         assert evaluate(form, at) == ours - without
 
 
+@pytest.mark.long
 def test_a_changed_leaf_makes_formulas_md_stale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A norm that loses its shift changes ln, the layers, the stacks and the whole."""
     text = (TOP / "formulas.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ HEAVY |= {"pydantic": [], "rich": ["render/table.py", "render/progress.py"], "ty
 HEAVY |= {"pytest": ["testing/plugin.py"]}
 
 
+@cache
 def imports(path: Path, *, everywhere: bool) -> set[str]:
     """The modules that a file imports: at its head, or anywhere in it (but for type checkers alone)."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -28,6 +28,7 @@ def plan(row: dict[str, Any]) -> Training:
     return Training(precision=PRECISIONS[row["recipe"]], optimizer=optimizer, device="recorded")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_a_training_step_is_answered_as_it_was_recorded(row: dict[str, Any]) -> None:
     totals = memory(model(row), workload(row), training=plan(row)).totals
@@ -42,6 +43,7 @@ def test_a_training_step_is_answered_as_it_was_recorded(row: dict[str, Any]) -> 
     assert totals["peak_phase"] in as_high
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row", recorded("memory/nn-transformer.public.jsonl"), ids=lambda row: str(row["saved_bytes"]))
 def test_so_is_one_of_torch_nn_transformer(row: dict[str, Any]) -> None:
     classic = Transformer(pre_norm=row["norm_first"])

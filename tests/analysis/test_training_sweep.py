@@ -32,6 +32,7 @@ def singly(model: Any, run: Workload, plan: Training) -> list[list[int]]:
     ]
 
 
+@pytest.mark.long
 def test_a_thousand_points_are_what_a_thousand_answers_are() -> None:
     model = tfcalc.from_config(LLAMA)
     swept = sweep(model, "memory", STEP, batch_size=BATCHES, seq_len=LENGTHS)
@@ -52,6 +53,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("config", "run", "plan"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_sweep_finds_where_something_else_is_decided(
     config: dict[str, Any], run: dict[str, Any], plan: dict[str, Any]

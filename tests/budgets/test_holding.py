@@ -11,7 +11,7 @@ import pytest
 
 import tfcalc
 from tests.budgets.sample import CACHE, CHAT, FILES, config, sample
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc.budgets.config_diff import changed_field, differences, line_of
 from tfcalc.budgets.file import ModelEntry
 from tfcalc.budgets.limit_check import AmountFormat, percent_change, threshold, violated

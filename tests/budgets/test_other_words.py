@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc.errors import UsageError
 from tfcalc.testing import assert_budget
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.budgets.sample import CACHE, CHAT, FILE, FILES, WHY, config, sample
-from tests.cli.conftest import Outcome, Quick
+from tests.conftest import Outcome, Quick
 from tests.repositories import Repository
 from tfcalc.cli.commands.budget import SHOWN
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.budgets.sample import CACHE, FILE, config, sample
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tests.repositories import Repository
 
 METRIC = "memory.kv_cache_bytes"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.budgets.sample import CACHE, CHAT, FILES
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 
 IEC, SI = "4.00 GiB", "4.29 GB"
 """Of the cache: 2 · 32 layers · 8 heads · 128 · 2 bytes · 32,768 tokens = 4,294,967,296 bytes."""

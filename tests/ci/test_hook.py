@@ -16,6 +16,13 @@ from tests.budgets.sample import FILE, KV_HEADS, WHY, config, sample
 from tests.conftest import Program
 from tests.repositories import ALONE, PERSON
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 TOP = Path(__file__).parents[2]
 [HOOK] = yaml.safe_load((TOP / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 DOUBLED = config(num_key_value_heads=2 * KV_HEADS)

@@ -18,6 +18,13 @@ from tests.conftest import Program
 from tests.repositories import ALONE, PERSON
 from tfcalc.cli.commands.budget import OWN
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 TOP = Path(__file__).parents[2]
 
 

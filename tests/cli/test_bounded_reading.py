@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tfcalc as library
-from tests.cli.conftest import Quick
 from tests.cli.limited import Ran, answered, linux, refused, run
+from tests.conftest import Quick
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import tfcalc as library
-from tests.cli.conftest import Quick
 from tests.cli.limited import MEGABYTES, answered, linux, refused, run
+from tests.conftest import Quick
 
 pytestmark = linux
 
@@ -72,6 +72,7 @@ RUNS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
 def test_runs_of_a_sweep_are_counted(tmp_path: Path, arguments: list[str]) -> None:
     refused(run(tmp_path, "sweep", *arguments, "--format", "csv"), 2, "too many runs")
@@ -92,6 +93,7 @@ def unlike(folder: Path) -> str:
     return "i.json"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("limit", [10**10, 3 * 10**10, 10**11])
 def test_layers_of_a_model_in_which_all_differ_are_solved_for(quick: Quick, tmp_path: Path, limit: int) -> None:
     """Not only those that divide some other size: the last layer that fits, and the first that does not."""

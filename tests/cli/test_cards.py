@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 
 LINES = ("serving", "finetune_full", "finetune_lora", "finetune_qlora")
 

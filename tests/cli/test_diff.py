@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tests.repositories import Repository
 
 LLAMA = "llama-3-8b"

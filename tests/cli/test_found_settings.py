@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Quick
-from tests.conftest import Program
+from tests.conftest import Program, Quick
 from tfcalc.cli.budget_options import file_schema, of_model, of_scenario
 from tfcalc.cli.commands import COMMANDS, command, every
 from tfcalc.settings_file import find

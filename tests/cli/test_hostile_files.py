@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tfcalc as library
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc.errors import InvalidModel, TfcalcError
 from tfcalc.files import content
 

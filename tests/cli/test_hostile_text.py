@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Quick
-from tests.conftest import Program
+from tests.conftest import Program, Quick
 from tests.golden.test_golden import COMMANDS
 
 ESCAPE, CSI, REVERSED, SURROGATE = "\x1b[31m", "\x9b31m", "\u202e", "\ud800"
@@ -95,10 +94,11 @@ def test_an_error_that_is_cut_keeps_its_beginning_and_its_end(quick: Quick) -> N
     assert error.endswith("A'] is not a whole number; give an int of at least 1\n")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("line", COMMANDS)
-def test_every_golden_can_be_had_in_ascii(tfcalc: Program, quick: Quick, line: str) -> None:
+def test_every_golden_can_be_had_in_ascii(process: Program, quick: Quick, line: str) -> None:
     asked = quick(*line.split(), "--ascii")
-    encoded = tfcalc(*line.split(), env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, encoding="ascii")
+    encoded = process(*line.split(), env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}, encoding="ascii")
     result: Any
     for result in (asked, encoded):
         assert (result.stdout + result.stderr).isascii()

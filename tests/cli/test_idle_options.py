@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc import InvalidModel, Training, UsageError, Workload, explain, flops, formula, load, shapes
 from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.cli.commands import COMMANDS, command

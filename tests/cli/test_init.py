@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.cli.conftest import Outcome, Quick
+from tests.conftest import Outcome, Quick
 from tfcalc.cli.budget_options import file_schema
 
 LLAMA = {

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 
 CLASSIC = 44_140_544
 """Parameters of torch.nn.Transformer()."""

@@ -18,6 +18,13 @@ from tests.budgets.sample import sample
 from tests.conftest import Program
 from tfcalc.cli.commands import COMMANDS, command
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 ESCAPE = "\x1b"
 NEGATIVE = ("tfcalc check mha '3*d**2 + 4*d' --notation bsld",)
 """Examples that show an answer of no: exit 1."""
@@ -210,6 +217,7 @@ def test_07_the_same_bytes_for_the_same_question(tfcalc: Program) -> None:
         assert len(outputs) == 1
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("columns", ["40", "80", "200", None])
 @pytest.mark.parametrize(
     "arguments",
@@ -295,11 +303,15 @@ def test_11_colour_carries_no_meaning(tfcalc: Program) -> None:
 # --- 12 to 17: help and errors
 
 
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_12_help_can_be_asked_for_in_three_ways(tfcalc: Program, name: str) -> None:
+    texts = {tfcalc(name, "-h").stdout, tfcalc(name, "--help").stdout, tfcalc("help", name).stdout}
+    assert len(texts) == 1
+    assert "Usage: tfcalc" in texts.pop()
+
+
 def test_12_help_and_version(tfcalc: Program) -> None:
-    for name in COMMANDS:
-        texts = {tfcalc(name, "-h").stdout, tfcalc(name, "--help").stdout, tfcalc("help", name).stdout}
-        assert len(texts) == 1
-        assert "Usage: tfcalc" in texts.pop()
     assert tfcalc("help").stdout == tfcalc("--help").stdout
     assert tfcalc("--version").stdout == tfcalc("-V").stdout == tfcalc("-V", "init").stdout  # and no file is written
     assert re.fullmatch(r"tfcalc \d+\.\d+\.\d+\S*\n", tfcalc("-V").stdout)
@@ -327,6 +339,7 @@ def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name
                 assert "".join(words.split()) in "".join(text.split())  # wherever it was wrapped
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("line", example_params())
 def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> None:
     if line.startswith("tfcalc budget"):

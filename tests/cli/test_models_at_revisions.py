@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tfcalc
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tests.repositories import Repository
 
 SIZES = {

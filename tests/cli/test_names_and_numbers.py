@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tests.repositories import Repository
 
 LONG = "a" * 300

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc.cli.commands import COMMANDS, command
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import FILE, FLAG, VARIABLE, settle

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tfcalc
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc.cli.ranges import spread
 from tfcalc.errors import UsageError
 from tfcalc.render.drawing import specification

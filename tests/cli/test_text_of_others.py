@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 import tfcalc as library
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tests.repositories import Repository
 from tfcalc.printable import inert
 from tfcalc.render.as_csv import defused
@@ -38,6 +38,7 @@ def config(head: str, **fields: object) -> str:
     return json.dumps({"model_type": "llama", "architectures": [f"{head}LlamaForCausalLM"], **fields})
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("head", COMMANDS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_class_is_no_command_to_a_ci_system(quick: Quick, tmp_path: Path, head: str, form: str) -> None:

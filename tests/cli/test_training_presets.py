@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 import tfcalc
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 from tfcalc import Training, UsageError, Workload
 from tfcalc.dimensions import check_sizes
 from tfcalc.plans import training_preset, training_presets

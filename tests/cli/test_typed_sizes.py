@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Quick
+from tests.conftest import Quick
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def proposed(ran: Ran, arguments: list[str]) -> list[dict[str, Any]]:
     return changes
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("line", FURTHER)
 def test_every_remedy_does_what_it_promises(ran: Ran, line: str) -> None:
     arguments = ["memory", *shlex.split(line)]
@@ -124,6 +125,7 @@ def test_every_remedy_of_a_golden_does_what_it_promises(ran: Ran, golden: Golden
         assert found["fits"] or row["free"].startswith("-")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("line", FURTHER)
 def test_an_answer_has_20_lines_at_most(ran: Ran, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -138,6 +140,7 @@ COMMAND = re.compile(r"  ((?:params|flops|memory)(?: --\S+(?: [^-\s]\S*)?)*)$", 
 """A command in the last column of an overview."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("golden", FURTHER_TO_SEE.values(), ids=FURTHER_TO_SEE)
 def test_whatever_is_to_be_seen_next_can_be(ran: Ran, golden: Golden) -> None:
     """``See also:`` has options to add, or commands; what stands in parentheses explains them."""

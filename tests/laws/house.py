@@ -45,6 +45,7 @@ def room(path: Path) -> str:
 MODULES = {module(path): path for path in FILES}
 
 
+@cache
 def rooms() -> dict[str, dict[str, int]]:
     """Files and lines of each room."""
     found: dict[str, dict[str, int]] = {}
@@ -186,7 +187,10 @@ def places_of_keys() -> dict[str, int]:
         if path.relative_to(SOURCE).parts[0] not in DESCRIPTION
     ]
     return {
-        key: sum(bool(re.search(rf"""["'`.]{key}\b|\b{key}=|^\s+{key} = """, text, re.MULTILINE)) for text in texts)
+        key: sum(
+            key in text and bool(re.search(rf"""["'`.]{key}\b|\b{key}=|^\s+{key} = """, text, re.MULTILINE))
+            for text in texts
+        )
         for key in sorted(numeric_keys())
     }
 

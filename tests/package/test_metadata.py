@@ -13,6 +13,13 @@ import pytest
 
 from tests.conftest import Program
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 TOP = Path(__file__).parents[2]
 RELEASE = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 

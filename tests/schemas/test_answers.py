@@ -64,6 +64,7 @@ def paths(value: object, within: str = "") -> Iterator[str]:
             yield from paths(inner, f"{within.removesuffix('.')}[].")
 
 
+@pytest.mark.long
 def test_every_answer_meets_its_schema_and_every_key_is_printed() -> None:
     seen: dict[str, set[str]] = {}
     failures = []

@@ -24,6 +24,13 @@ from tfcalc.verify.count import NOT_BUILT, verify  # noqa: E402
 from tfcalc.verify.reference import build  # noqa: E402
 from tfcalc.zoo.transformer import POSITIONS  # noqa: E402
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "torch.nn.Transformer()": {},
     "big": {"d_model": 1024, "n_heads": 16, "n_layers": 2},

@@ -13,6 +13,13 @@ from tfcalc.catalog import from_config
 from tfcalc.verify.checkpoint import verify_checkpoint
 from tfcalc.verify.safetensors import BadCheckpoint
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 CONFIG = {
     "model_type": "llama",
     "hidden_size": 8,

@@ -11,6 +11,13 @@ import pytest
 from tests.conftest import Program
 from tfcalc.catalog import from_config
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 pytestmark = pytest.mark.torch
 
 TINY: dict[str, Any] = {"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2}

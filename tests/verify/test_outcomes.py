@@ -10,6 +10,13 @@ import pytest
 from tests.conftest import Program
 from tfcalc import Transformer, Workload
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install torch")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 

@@ -20,6 +20,13 @@ from tfcalc.verify.data_flow import INPUT, SOFTMAX, Flow, Origin
 from tfcalc.verify.module_file import Arguments, BadModule, examined, read_arguments, read_inputs
 from tfcalc.verify.module_sizes import sizes
 
+
+@pytest.fixture
+def tfcalc(process: Program) -> Program:
+    """The program in a process of its own: that is what is asked about here."""
+    return process
+
+
 MODULES = Path(__file__).parent / "modules"
 H, HEADS, B, L = 512, 8, command.BATCH, command.SEQ
 MHA = 4 * H * H + 4 * H
