@@ -50,7 +50,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "network" not in str(config.getoption("markexpr")):
         skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
     if "long" not in str(config.getoption("markexpr")):
-        skipped["long"] = "it takes minutes: make long"
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in set(long)]
     for item in items:
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):

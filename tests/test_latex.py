@@ -34,6 +34,7 @@ def test_formulas_of_every_preset_are_their_numbers(names: list[str]) -> None:
         assert otherwise(summary(load(name))) == [], name
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("asked", ASKED)
 def test_every_line_of_some_presets_is_its_number(asked: str) -> None:
     """Each part opened. (``-m long`` opens those of all presets.)"""

@@ -33,6 +33,7 @@ def test_points_of_a_file_are_counted_before_they_are_computed(tmp_path: Path, n
     refused(ran, 2, "9,000,000 points")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("form", [["--json"], ["--format", "csv"]], ids=" ".join)
 def test_a_million_points_are_written_in_pieces(tmp_path: Path, form: list[str]) -> None:
     sizes = ["--seq", "1..1000", "--batch", "1..1000"]

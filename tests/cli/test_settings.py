@@ -50,6 +50,7 @@ def test_a_key_means_one_option_of_a_command(name: str) -> None:
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("name", "option"), EVERY)
 def test_every_option_has_its_variable_and_its_key(
     name: str, option: Option, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

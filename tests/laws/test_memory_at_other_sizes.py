@@ -89,7 +89,7 @@ def test_caches(model_type: str) -> None:
     assert not drawn or _first(drawn, TOKEN, caches) == []
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("model_type", TYPES)
 def test_model_states(model_type: str) -> None:
     assert _first(models(model_type), STEP, states) == []
@@ -101,7 +101,7 @@ def trained_ones(model_type: str) -> list[HFModel]:
     return [HFModel({**model.data, "architectures": [architecture]}) for model in models(model_type)]
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("model_type", TRAINABLE)
 @pytest.mark.parametrize(("kernel", "form"), [("eager", "fp32"), ("math", "bf16-mixed")])
 def test_tensors_saved_by_products_one_by_one(kernel: str, form: str, model_type: str) -> None:
@@ -109,7 +109,7 @@ def test_tensors_saved_by_products_one_by_one(kernel: str, form: str, model_type
     assert found == [] or (found is None and model_type in (*IN_TURNS, *AS_WIDE_AS_THE_STREAM))
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("model_type", TRAINABLE)
 @pytest.mark.parametrize(("kernel", "form"), [("efficient", "bf16"), ("flash", "bf16-mixed")])
 def test_tensors_saved_by_fused_kernels(kernel: str, form: str, model_type: str) -> None:

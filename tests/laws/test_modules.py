@@ -42,7 +42,9 @@ CLASSES: dict[str, str] = {
     "PreNormSharedNorm": "PreNormBeside",
     "Replicated": "Several",
     "Routing": "Routed",
+    "SequenceSummary": "Summary",
     "VisionLanguageModel": "ImageReader",
+    "Weight": "Tensor",
 }
 """Of a class that was renamed: its name today, and the one that was recorded."""
 FIELDS: dict[str, str] = {"PreNorm.sublayers": "subs"}

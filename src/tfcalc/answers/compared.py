@@ -19,7 +19,6 @@ from tfcalc.answers.params import Params
 from tfcalc.answers.question import Question
 from tfcalc.answers.serving_memory import ServingMemory
 from tfcalc.answers.training_memory import TrainingMemory
-from tfcalc.catalog import load
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.measure import stored
@@ -509,6 +508,8 @@ class ComparedModels(Answer):
 def as_operand(each: Model | Operand | str, training: Training | None, serving: Serving | None) -> Operand:
     """A model by name, or a model, with the plans that it has none of its own for. Raises InvalidModel, UsageError."""
     if isinstance(each, str):
+        from tfcalc.catalog import load  # a room above: it knows all models by name
+
         return Operand(each, load(each), None, training, serving)
     if isinstance(each, Operand):
         return each._replace(training=each.training or training, serving=each.serving or serving)
