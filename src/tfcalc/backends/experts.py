@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from tfcalc.core.number import Num, floor_div, same
 from tfcalc.nn.basic import Linear
-from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts, Routing
-from tfcalc.nn.module import Context
+from tfcalc.nn.mixture import CappedExperts, Experts, Networks, PlainExperts
+from tfcalc.nn.module import Context, Routing
 from tfcalc.ops.elementwise import activation, dropout, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, added_to_rows, each_by_its_own, grouped_mm, summed
 from tfcalc.ops.products import matmul

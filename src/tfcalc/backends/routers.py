@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tfcalc.backends.elementwise import activation
-from tfcalc.nn.mixture import Router, Routing, SparseMixer
+from tfcalc.nn.mixture import Router, SparseMixer
+from tfcalc.nn.module import Routing
 from tfcalc.ops.elementwise import add, pointwise, scaled, widest
 from tfcalc.ops.products import linear
 from tfcalc.ops.rows import log_sum_exp, softmax

@@ -28,7 +28,8 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
-    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
+    from tfcalc.nn.mixture import Experts, Networks, Router
+    from tfcalc.nn.module import Routing
     from tfcalc.nn.positions import RelativeBias
 
 

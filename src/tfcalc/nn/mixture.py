@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from tfcalc.core.number import Num
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward
-from tfcalc.nn.module import Context, Frozen, Module
+from tfcalc.nn.module import Context, Frozen, Module, Routing
 from tfcalc.ops.elementwise import activation, add, mul, pointwise, scaled
 from tfcalc.ops.experts import add_in_place, combined, jittered
 from tfcalc.ops.shapes import reshape
@@ -29,17 +29,6 @@ class Replicated(Module):
     def active(self) -> Num | None:
         """How many of them a token goes through."""
         return self.chosen
-
-
-class Routing(NamedTuple):
-    """For each token its experts' weights and numbers; ``logits`` are returned (so they stay live) but not used.
-
-    Where operations are only counted, nobody asks which experts were ``chosen``.
-    """
-
-    weights: Tensor
-    chosen: Tensor | None = None
-    logits: Tensor | None = None
 
 
 class RouterCode(Frozen):

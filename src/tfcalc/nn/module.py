@@ -16,12 +16,7 @@ from tfcalc.tape.counting import Counting
 from tfcalc.tape.tensor import Shape, Tensor
 from tfcalc.workload import Sequences, Workload
 
-if TYPE_CHECKING:  # what a Backend runs: these files stand above this one
-    from tfcalc.nn.attention import Attention
-    from tfcalc.nn.basic import Norm
-    from tfcalc.nn.mixture import Experts, Networks, Router, Routing
-    from tfcalc.nn.model import ModelWithHead
-    from tfcalc.nn.positions import RelativeBias
+if TYPE_CHECKING:
     from tfcalc.tape.tensor import Trace
 
 
@@ -168,19 +163,33 @@ class Module(Frozen):
         raise NotImplementedError
 
 
+class Routing(NamedTuple):
+    """For each token its experts' weights and numbers; ``logits`` are returned (so they stay live) but not used.
+
+    Where operations are only counted, nobody asks which experts were ``chosen``.
+    """
+
+    weights: Tensor
+    chosen: Tensor | None = None
+    logits: Tensor | None = None
+
+
 class Backend(Protocol):
-    """Whose code runs what is one operation to the mathematics and several to a library, or the other way round."""
+    """Whose code runs what is one operation to the mathematics and several to a library, or the other way round.
+
+    The module that runs hands itself over: an ``attention``, a ``norm``, a ``router``. These stand above this file.
+    """
 
     @property
     def layers(self) -> Backend:
         """Whose code runs the layers of a stack."""
         ...
 
-    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Any], masks: tuple[Num | None, ...]) -> Context:
         """What a stack makes once for all its layers: masks, also of these windows, and the angles of positions."""
         ...
 
-    def norm(self, norm: Norm, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def norm(self, norm: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         """A norm of rows."""
         ...
 
@@ -195,19 +204,19 @@ class Backend(Protocol):
         """``activation(gate) · up`` in one kernel."""
         ...
 
-    def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, attention: Any, ctx: Context) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their positions."""
         ...
 
-    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+    def multi_head(self, attention: Any, x: Tensor, ctx: Context) -> Tensor:
         """An attention block as a whole."""
         ...
 
-    def rotate_alone(self, q: Tensor, attention: Attention, ctx: Context) -> Tensor:
+    def rotate_alone(self, q: Tensor, attention: Any, ctx: Context) -> Tensor:
         """Queries alone, which read keys that have been turned."""
         ...
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Attention, ctx: Context) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Any, ctx: Context) -> Tensor:
         """What queries make of keys and values, head by head."""
         ...
 
@@ -215,19 +224,19 @@ class Backend(Protocol):
         """What queries make of keys and values of which nothing is masked, in one kernel, whatever others run in."""
         ...
 
-    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+    def distances(self, table: Any, ctx: Context, ids: Tensor) -> Context:
         """With a bias of scores for the distance of two tokens, of this table."""
         ...
 
-    def route(self, router: Router, x: Tensor) -> Routing:
+    def route(self, router: Any, x: Tensor) -> Routing:
         """Which experts tokens go to, with which weights."""
         ...
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+    def experts(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """What the experts of each token make of it, times their weights."""
         ...
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+    def networks(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """The same of experts that have matrices of their own."""
         ...
 
@@ -235,7 +244,7 @@ class Backend(Protocol):
         """What the recurrence of a mixer makes of what it has projected."""
         ...
 
-    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: Any, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The loss of the logits that a head makes of ``x``."""
         ...
 
@@ -254,15 +263,15 @@ class CountingBackend:
         """Itself."""
         return self
 
-    def begin(self, ctx: Context, x: Tensor, attentions: list[Attention], masks: tuple[Num | None, ...]) -> Context:
+    def begin(self, ctx: Context, x: Tensor, attentions: list[Any], masks: tuple[Num | None, ...]) -> Context:
         """Nothing: the pairs that a mask leaves are counted without one."""
         return ctx
 
-    def distances(self, table: RelativeBias, ctx: Context, ids: Tensor) -> Context:
+    def distances(self, table: Any, ctx: Context, ids: Tensor) -> Context:
         """Nothing: a bias moves no product."""
         return ctx
 
-    def multi_head(self, attention: Attention, x: Tensor, ctx: Context) -> Tensor:
+    def multi_head(self, attention: Any, x: Tensor, ctx: Context) -> Tensor:
         """By its maps."""
         made: Tensor = attention.by_maps(x, ctx)
         return made
@@ -271,21 +280,22 @@ class CountingBackend:
         """Nothing: of an activation that counts, the operation is."""
         return x
 
-    def route(self, router: Router, x: Tensor) -> Routing:
+    def route(self, router: Any, x: Tensor) -> Routing:
         """The scores of all experts."""
-        return router.counted(x)
+        made: Routing = router.counted(x)
+        return made
 
-    def experts(self, experts: Experts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+    def experts(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Those of each token."""
         made: Tensor = experts.counted(x, sent, ctx)
         return made
 
-    def networks(self, experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
+    def networks(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
         """Likewise."""
         made: Tensor = experts.counted(x, sent, ctx)
         return made
 
-    def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    def head_and_loss(self, model: Any, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """The logits, and their loss."""
         made: Tensor = model.counted_loss(x, ctx)
         return made

@@ -13,9 +13,9 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Linear, Norm, Parameter, parameter
 from tfcalc.nn.layers import PreNorm
-from tfcalc.nn.mixture import Experts, Routing
+from tfcalc.nn.mixture import Experts
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, Routing
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.ops.elementwise import add, filled, mul, pointwise, residual, scaled
 from tfcalc.ops.rows import row_norm, softmax

@@ -10,9 +10,9 @@ from tfcalc.core.number import divide
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Buffer, Embedding, Linear, Norm, Parameter
 from tfcalc.nn.layers import Sandwich
-from tfcalc.nn.mixture import Mixture, Routing
+from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.model import Decoder
-from tfcalc.nn.module import Context, Module
+from tfcalc.nn.module import Context, Module, Routing
 from tfcalc.ops.attention import rotary_alone
 from tfcalc.ops.elementwise import add, mul, residual, scaled
 from tfcalc.ops.select import index

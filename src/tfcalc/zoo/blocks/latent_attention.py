@@ -59,7 +59,7 @@ class Indexer(Module):
     def _scores(self, q: Tensor, k: Tensor, weights: Tensor, ctx: Context) -> Tensor:
         """In fp32: of all heads, times their weights, added up."""
         trace, (b, l, width) = q.trace, k.shape
-        turned = ctx.backend.rotate(q, reshape(k, b, 1, l, width), self, ctx)  # type: ignore[arg-type]  # its rope alone
+        turned = ctx.backend.rotate(q, reshape(k, b, 1, l, width), self, ctx)  # of whose rope alone it asks
         q, k = (trace.to(each, "float32") for each in turned)
         if ctx.cache is not None:
             k = trace.new((b, 1, ctx.stream.seen, width), "float32", "index keys")
