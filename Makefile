@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden defaults measured presets check-torch cuda long explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden records defaults measured presets check-torch cuda long explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -34,6 +34,11 @@ dist: # the same bytes for the same commit (without git: for the same files); ne
 
 golden:
 	$(TOOL) pytest tests/golden tests/corpus --overwrite
+
+records: # what the nets of refactorings know of each model type, and how large the rooms are; read the diff
+	$(TOOL) pytest tests/laws/test_modules.py tests/laws/test_peaks.py tests/corpus --overwrite
+	$(TOOL) tests.laws.house --write
+	$(TOOL) tools.docs --write docs/reference.md docs/accuracy.md
 
 defaults: # the index of families and what transformers declares; needs transformers
 	$(TOOL) tools.defaults --write

@@ -4,7 +4,8 @@ For every model type that a module of ``zoo/`` registers, or that it reads neste
 read, with their other names and defaults in transformers' config class: what a class makes of other fields
 (``__post_init__``) is the family's to know. Which fields are read is seen by building the model with every head, at its
 defaults and at random configs, and the presets. Then the class that transformers' Auto classes make, if the family has
-that head. Without ``--write`` it says whether the file is fresh; both need transformers.
+that head. Without ``--write`` it says whether the file is fresh. Both need transformers; where it is not installed
+``--write`` adds the model types that are ``like`` another.
 """
 
 from __future__ import annotations
@@ -162,11 +163,29 @@ def _lines(names: Mapping[str, set[str]]) -> Iterator[dict[str, Any]]:
             yield {"model_type": model_type, **known, "defaults": read}
 
 
+def _with_types_like_others() -> tuple[str, list[str]]:
+    """The file as it is, with the model types that it lacks and that are ``like`` another; and those that are not.
+
+    Transformers declares nothing of them, so that it need not be asked.
+    """
+    lines = {json.loads(line)["model_type"]: line for line in FILE.read_text(encoding="utf-8").splitlines()}
+    missing = {name: module for name, module in registered().items() if name not in lines}
+    for name, module in missing.items():
+        if FAMILIES[name].like:
+            lines[name] = json.dumps({"model_type": name, "module": module, "defaults": {}})
+    return "".join(f"{lines[name]}\n" for name in sorted(lines)), [name for name in missing if name not in lines]
+
+
 def main(arguments: list[str]) -> int:
     """Write the file, or say whether it is as it should be; 1 where it is not, and 2 where nothing can be said."""
     if find_spec("transformers") is None:
-        print("transformers is not installed: pip install transformers")
-        return 2
+        made, others = _with_types_like_others()
+        if "--write" not in arguments or others:
+            print("transformers is not installed: pip install transformers", *others)
+            return 2
+        FILE.write_text(made, encoding="utf-8")
+        print("model types that are like another are in it; of the others transformers is not here to be asked")
+        return 0
     if "--write" in arguments:
         FILE.write_text(written(), encoding="utf-8")
         return 0

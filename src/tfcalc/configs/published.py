@@ -331,7 +331,10 @@ class HFModel:
             found.append(f"model_type {self.data.get('model_type')!r} treated as {self.treated_as}, as asked")
         if left:
             fields = ", ".join(f"{path}={_brief(value)}" for path, value in left.items())
-            found.append(f"transformers' defaults used for fields missing from the config: {fields}")
+            like, whose = self.family.like, "transformers' defaults"
+            if like:
+                whose = f"defaults of {like}, which {self.family.model_type} is like,"
+            found.append(f"{whose} used for fields missing from the config: {fields}")
         return tuple(found)
 
     @property

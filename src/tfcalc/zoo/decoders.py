@@ -72,6 +72,8 @@ class PlainDecoder(Frozen):
     ) -> PlainDecoder:
         """Register model types that differ by these ``options``; for all else see :func:`family`."""
         own: Mapping[str, Any] = defaults or {}
+        if unknown := options.keys() - self.fields_.keys():
+            raise TypeError(f"{', '.join(model_types)}: no option {', '.join(sorted(unknown))} of a plain decoder")
         register = family(*model_types, heads=heads, architecture=architecture, like=like, libraries=libraries, **own)
         return register(self.replace(**options))
 
@@ -357,7 +359,7 @@ llama.variant(
 )
 """InternLM (its modeling_internlm.py): ``bias`` is that of attention only."""
 
-llama.variant(
+orion = llama.variant(
     "orion",
     architecture="OrionForCausalLM",
     like="llama",

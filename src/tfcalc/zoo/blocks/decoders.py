@@ -135,7 +135,7 @@ def gated(
     """SwiGLU, GeGLU: the feed-forward network with a gate, which two names say is made with the input by one map.
 
     It is as wide as ``intermediate_size`` says, unless a ``width`` is given, and reads vectors of ``hidden_size``,
-    unless a ``hidden`` width is.
+    unless a ``hidden`` width is. ``names`` are those of the gate, of what it is multiplied with, and of the way down.
     """
     h, f = c.size("hidden_size") if hidden is None else hidden, c.size("intermediate_size") if width is None else width
     kind = c.word(act)

@@ -149,8 +149,8 @@ def mixture(
 ) -> Mixture:
     """``experts`` gated networks of this ``width``, of which each token goes through ``each``: names of the fields.
 
-    They read ``hidden`` numbers of each token. ``beside`` are shared experts, ``routing`` what a router does its own
-    way.
+    They read ``hidden`` numbers of each token. ``beside`` are shared experts, which read the same; ``routing`` is what
+    a router does its own way: fields of :class:`~tfcalc.nn.mixture.Router` and of its code.
     """
     count, active = c.size(experts), chosen(c, experts, each)
     h = c.size("hidden_size") if hidden is None else hidden
@@ -174,7 +174,7 @@ def frozen(c: Config, name: str, experts: str) -> Parameter:
 
 
 def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
-    """Which layers have experts: ``every`` so many of those after the first ``dense`` ones."""
+    """Which layers have experts: at the places 0, ``every``, 2 ``every`` and so on, after the first ``dense`` ones."""
     return ["sparse" if place >= dense and place % every == 0 else "dense" for place in range(c.number(LAYERS))]
 
 
