@@ -25,8 +25,7 @@ from tfcalc.errors import TfcalcError
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.number import Opened
-from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
-from tfcalc.report.paths import reach
+from tfcalc.report.paths import ABOUT_ONE_MODEL, reach
 
 Path = tuple[str, ...]
 Found = Explanation | Derivation

@@ -16,7 +16,7 @@ from tfcalc.budgets.file import BudgetFile
 from tfcalc.budgets.limits import RULES, amount, warning
 from tfcalc.budgets.read import read_budgets
 from tfcalc.cli.budget_options import known_options
-from tfcalc.report.paths import COMMANDS
+from tfcalc.report.paths import ABOUT_ONE_MODEL
 from tools.fuzz.material import SIZES, WORDS
 from tools.fuzz.mutations import edited
 from tools.fuzz.numbers import TEXTS
@@ -269,7 +269,7 @@ def limits(draw: random.Random) -> None:
     path = edited(draw, draw.choice(METRICS), [*METRICS, *SIZES])
     asked = parsed("metric", path, lambda: metric.read(path))
     if asked is not None:
-        holds("a metric has a command and keys", asked.command in COMMANDS and all(asked.keys), path, asked)
+        holds("a metric has a command and keys", asked.command in ABOUT_ONE_MODEL and all(asked.keys), path, asked)
         parsed("metric's value", path, lambda: metric.look_up(ANSWER, asked.keys))
 
 

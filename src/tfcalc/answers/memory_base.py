@@ -29,6 +29,7 @@ from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Share
 from tfcalc.training.measured import Figure, OnCard, bands
+from tfcalc.training.optimizers import optimizer
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -60,39 +61,6 @@ TERMS = {
 KINDS = {"ffn": "MLP", "norm": "norms", "experts": "experts", "embedding": "embeddings"}
 OF_NO_PART = {"activations": "others"}
 """What a layer saves outside of its parts, which is not called activations once more."""
-OPTIMIZERS = {
-    "none": "no optimizer",
-    "sgd": "SGD",
-    "momentum": "SGD with momentum",
-    "adam": "Adam (foreach)",
-    "adamw": "AdamW (foreach)",
-    "adamw-fused": "AdamW",
-    "adamw-forloop": "AdamW (for-loop)",
-    "adamw-8bit": "8-bit AdamW",
-    "adamw-8bit-2048": "8-bit AdamW (blocks of 2,048)",
-    "adamw-8bit-trainer": "8-bit AdamW (Trainer)",
-    "adamw-32bit": "32-bit AdamW",
-    "paged-adamw-8bit": "paged 8-bit AdamW",
-    "paged-adamw-8bit-trainer": "paged 8-bit AdamW (Trainer)",
-    "paged-adamw-32bit": "paged 32-bit AdamW",
-    "adamw-torchao-8bit": "8-bit AdamW (torchao)",
-    "adamw-torchao-4bit": "4-bit AdamW (torchao)",
-    "adafactor": "Adafactor",
-    "adafactor-trainer": "Adafactor (Trainer)",
-    "adafactor-momentum": "Adafactor with momentum",
-    "lion": "Lion",
-    "lion-8bit": "8-bit Lion",
-    "lion-8bit-trainer": "8-bit Lion (Trainer)",
-    "lion-32bit": "32-bit Lion",
-    "paged-lion-8bit": "paged 8-bit Lion",
-    "paged-lion-8bit-trainer": "paged 8-bit Lion (Trainer)",
-    "paged-lion-32bit": "paged 32-bit Lion",
-    "ademamix-8bit-trainer": "8-bit AdEMAMix (Trainer)",
-    "ademamix-32bit": "32-bit AdEMAMix",
-    "paged-ademamix-8bit-trainer": "paged 8-bit AdEMAMix (Trainer)",
-    "paged-ademamix-32bit": "paged 32-bit AdEMAMix",
-    "muon": "Muon",
-}
 LEAST = 0.0005
 """Of the peak: what rounds to 0.1 % or more stands in the table."""
 COLUMNS = (
@@ -202,7 +170,7 @@ def of_training(model: Model, workload: Workload, plan: Training) -> str:
     if plan.tensor_parallel != 1:
         gpus += f" x {plan.tensor_parallel:,} (tensor parallel)"
     size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
-    steps = f"{OPTIMIZERS[plan.optimizer]}{' in backward' if plan.optimizer_in_backward else ''}"
+    steps = f"{optimizer(plan.optimizer).label}{' in backward' if plan.optimizer_in_backward else ''}"
     return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.report.paths import COMMANDS, dotted
+from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
 from tfcalc.schemas import classes
 
-WITHOUT_COMMAND = COMMANDS[:3]
+WITHOUT_COMMAND = ABOUT_ONE_MODEL[:3]
 """Those whose keys need no command in front of them."""
 EVERYWHERE = ("components", "conventions", "model", "formula", "schema_version")
 """Keys that all of these have."""
@@ -50,7 +50,7 @@ def split(metric: str) -> tuple[str | None, tuple[str, ...]]:
     (('params', ('components', 'lm_head', 'params')), (None, ('peak_bytes',)))
     """
     first, *others = dotted(metric).split(".")
-    if first in COMMANDS:
+    if first in ABOUT_ONE_MODEL:
         if not others:
             raise UsageError(f"metric {quoted(metric)} names no key", f"for example {first}.{numbers(first)[0]}")
         keys, command = others, first
@@ -59,7 +59,7 @@ def split(metric: str) -> tuple[str | None, tuple[str, ...]]:
     if not all(keys):
         raise UsageError(f"metric {quoted(metric)} has an empty part", "write it as memory.peak_bytes")
     if command is None and others and first not in EVERYWHERE and having(first) is None:
-        raise UsageError(f"metric {quoted(metric)}: {quoted(first)} is no command", nearest(first, COMMANDS))
+        raise UsageError(f"metric {quoted(metric)}: {quoted(first)} is no command", nearest(first, ABOUT_ONE_MODEL))
     return command, tuple(keys)
 
 

@@ -15,7 +15,7 @@ from tfcalc.answers.params import params
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
-from tfcalc.report.paths import COMMANDS, dotted
+from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
 from tfcalc.schemas import schema
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None
     target = dotted(target)
     first = target.partition(".")[0]
     alone = having(first)
-    if target in (*TARGETS, *COMMANDS) or (alone is None and first not in (*COMMANDS, "components", "conventions")):
+    if target in (*TARGETS, *ABOUT_ONE_MODEL) or (
+        alone is None and first not in (*ABOUT_ONE_MODEL, "components", "conventions")
+    ):
         return None
     named, keys = split(target)
     if named == of == "memory" and keys[0] not in _keys(named):

@@ -14,7 +14,7 @@ from tfcalc.cli.settings import FILE, FLAG, Given, Settings, completed, read, re
 from tfcalc.errors import BadFile
 from tfcalc.printable import quoted
 from tfcalc.report.declared import Answer as DeclaredAnswer
-from tfcalc.report.paths import COMMANDS
+from tfcalc.report.paths import ABOUT_ONE_MODEL
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _is_of_another(option: Option, value: object) -> bool:
         and not readable(option, value)
         and any(
             readable(another, value)
-            for name in COMMANDS
+            for name in ABOUT_ONE_MODEL
             for another in command(name).options
             if another.name == option.name
         )

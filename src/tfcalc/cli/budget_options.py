@@ -8,7 +8,7 @@ from tfcalc.budgets.file_schema import OptionSchemas, Schema, schema
 from tfcalc.budgets.keys import KnownOptions
 from tfcalc.cli.commands import command, every
 from tfcalc.cli.options import DEPTH, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, keyed
-from tfcalc.report.paths import COMMANDS
+from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 NOT_RUN = frozenset(("max", *(option.name for option in (*MODEL_OPTIONS, *SHOW, *UNITS, DEPTH, MODEL_ARGUMENT))))
 """Options of the commands that say which model is meant, how an answer looks, or what is the most allowed."""
@@ -26,7 +26,7 @@ def of_scenario() -> tuple[Option, ...]:
 
 
 def _asked() -> Iterator[Option]:
-    for name in COMMANDS:
+    for name in ABOUT_ONE_MODEL:
         yield from command(name).options
 
 

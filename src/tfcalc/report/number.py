@@ -9,7 +9,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated, Way, given
-from tfcalc.report.paths import COMMANDS, Place, Step, locate, nearest_key
+from tfcalc.report.paths import ABOUT_ONE_MODEL, Place, Step, locate, nearest_key
 
 if TYPE_CHECKING:
     from tfcalc.report.declared import Answer
@@ -67,7 +67,7 @@ class Opened:
     @property
     def _of_one_model(self) -> bool:
         """Whether it is an answer about one model, whose numbers are told with its definitions and the constants."""
-        return self.command in COMMANDS
+        return self.command in ABOUT_ONE_MODEL
 
     def open(self, keys: Sequence[str]) -> Explanation | Derivation:
         """The number at these keys. Raises as :func:`open_answer`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
 
-COMMANDS = ("params", "flops", "memory", "overview")
+ABOUT_ONE_MODEL = ("params", "flops", "memory", "overview")
 """The commands that are asked about one model, and answer with numbers."""
 PARTS = ("parts", "timeline", "phases")
 """Lists whose parts stand beside the keys of what has them."""

@@ -27,6 +27,8 @@ The tensor before counts because a loop's variable still refers to its scratch w
 class Optimizer(NamedTuple):
     """Optimizer by name: ``state`` of each tensor, and ``shared`` tensors that it has only once.
 
+    Its ``label`` is how tables call it.
+
     States that are ``paged`` are in unified memory: on the device as long as there is room, else in the host's.
 
     While it steps there are copies of all tensors that it updates together (``copied``: PyTorch's foreach), or else the
@@ -34,6 +36,7 @@ class Optimizer(NamedTuple):
     """
 
     name: str
+    label: str
     state: States
     copied: Callable[[StoredWeight], bool]
     scratch: Scratch
@@ -248,8 +251,8 @@ class Bitsandbytes(NamedTuple):
         return tuple(Held(name, (blocks,), FP32.bits) for name in names)
 
 
-def _bitsandbytes(name: str, how: Bitsandbytes) -> Optimizer:
-    return Optimizer(name, how.on_device, _none, _no_scratch, how.maps, how.in_pages)
+def _bitsandbytes(name: str, label: str, how: Bitsandbytes) -> Optimizer:
+    return Optimizer(name, label, how.on_device, _none, _no_scratch, how.maps, how.in_pages)
 
 
 # torchao
@@ -282,37 +285,45 @@ def _torchao(bits: int, block: int) -> States:
 OPTIMIZERS = {
     optimizer.name: optimizer
     for optimizer in (
-        Optimizer("none", _no_states, _none, _no_scratch),
-        Optimizer("sgd", _no_states, _none, _no_scratch),
-        Optimizer("momentum", _momentum, _none, _no_scratch),
-        Optimizer("adam", _moments, _all, _no_scratch),
-        Optimizer("adamw", _moments, _all, _no_scratch),
-        Optimizer("adamw-fused", _moments, _none, _no_scratch),
-        Optimizer("adamw-forloop", _moments, _none, _denominators),
-        _bitsandbytes("adamw-8bit", Bitsandbytes()),
-        _bitsandbytes("adamw-8bit-2048", Bitsandbytes(block=FORMER_BLOCK)),
-        _bitsandbytes("adamw-8bit-trainer", Bitsandbytes(trainer=True)),
-        _bitsandbytes("adamw-32bit", Bitsandbytes(bits=32)),
-        _bitsandbytes("paged-adamw-8bit", Bitsandbytes(paged=True)),
-        _bitsandbytes("paged-adamw-8bit-trainer", Bitsandbytes(paged=True, trainer=True)),
-        _bitsandbytes("paged-adamw-32bit", Bitsandbytes(bits=32, paged=True)),
-        Optimizer("adamw-torchao-8bit", _torchao(8, 256), _none, _no_scratch),
-        Optimizer("adamw-torchao-4bit", _torchao(4, 128), _none, _no_scratch),
-        Optimizer("adafactor", _factors, _none, _estimate),
-        Optimizer("adafactor-momentum", _factors_and_momentum, _none, _squares),
-        Optimizer("adafactor-trainer", _factors_in_fp32, _none, _squares),
-        Optimizer("lion", _momentum, _none, _sign),
-        _bitsandbytes("lion-8bit", Bitsandbytes(LION)),
-        _bitsandbytes("lion-8bit-trainer", Bitsandbytes(LION, trainer=True)),
-        _bitsandbytes("lion-32bit", Bitsandbytes(LION, bits=32)),
-        _bitsandbytes("paged-lion-8bit", Bitsandbytes(LION, paged=True)),
-        _bitsandbytes("paged-lion-8bit-trainer", Bitsandbytes(LION, paged=True, trainer=True)),
-        _bitsandbytes("paged-lion-32bit", Bitsandbytes(LION, bits=32, paged=True)),
-        _bitsandbytes("ademamix-8bit-trainer", Bitsandbytes(ADEMAMIX, trainer=True)),
-        _bitsandbytes("ademamix-32bit", Bitsandbytes(ADEMAMIX, bits=32)),
-        _bitsandbytes("paged-ademamix-8bit-trainer", Bitsandbytes(ADEMAMIX, paged=True, trainer=True)),
-        _bitsandbytes("paged-ademamix-32bit", Bitsandbytes(ADEMAMIX, bits=32, paged=True)),
-        Optimizer("muon", _muon_states, _by_adamw, _newton_schulz),
+        Optimizer("none", "no optimizer", _no_states, _none, _no_scratch),
+        Optimizer("sgd", "SGD", _no_states, _none, _no_scratch),
+        Optimizer("momentum", "SGD with momentum", _momentum, _none, _no_scratch),
+        Optimizer("adam", "Adam (foreach)", _moments, _all, _no_scratch),
+        Optimizer("adamw", "AdamW (foreach)", _moments, _all, _no_scratch),
+        Optimizer("adamw-fused", "AdamW", _moments, _none, _no_scratch),
+        Optimizer("adamw-forloop", "AdamW (for-loop)", _moments, _none, _denominators),
+        _bitsandbytes("adamw-8bit", "8-bit AdamW", Bitsandbytes()),
+        _bitsandbytes("adamw-8bit-2048", "8-bit AdamW (blocks of 2,048)", Bitsandbytes(block=FORMER_BLOCK)),
+        _bitsandbytes("adamw-8bit-trainer", "8-bit AdamW (Trainer)", Bitsandbytes(trainer=True)),
+        _bitsandbytes("adamw-32bit", "32-bit AdamW", Bitsandbytes(bits=32)),
+        _bitsandbytes("paged-adamw-8bit", "paged 8-bit AdamW", Bitsandbytes(paged=True)),
+        _bitsandbytes(
+            "paged-adamw-8bit-trainer", "paged 8-bit AdamW (Trainer)", Bitsandbytes(paged=True, trainer=True)
+        ),
+        _bitsandbytes("paged-adamw-32bit", "paged 32-bit AdamW", Bitsandbytes(bits=32, paged=True)),
+        Optimizer("adamw-torchao-8bit", "8-bit AdamW (torchao)", _torchao(8, 256), _none, _no_scratch),
+        Optimizer("adamw-torchao-4bit", "4-bit AdamW (torchao)", _torchao(4, 128), _none, _no_scratch),
+        Optimizer("adafactor", "Adafactor", _factors, _none, _estimate),
+        Optimizer("adafactor-momentum", "Adafactor with momentum", _factors_and_momentum, _none, _squares),
+        Optimizer("adafactor-trainer", "Adafactor (Trainer)", _factors_in_fp32, _none, _squares),
+        Optimizer("lion", "Lion", _momentum, _none, _sign),
+        _bitsandbytes("lion-8bit", "8-bit Lion", Bitsandbytes(LION)),
+        _bitsandbytes("lion-8bit-trainer", "8-bit Lion (Trainer)", Bitsandbytes(LION, trainer=True)),
+        _bitsandbytes("lion-32bit", "32-bit Lion", Bitsandbytes(LION, bits=32)),
+        _bitsandbytes("paged-lion-8bit", "paged 8-bit Lion", Bitsandbytes(LION, paged=True)),
+        _bitsandbytes(
+            "paged-lion-8bit-trainer", "paged 8-bit Lion (Trainer)", Bitsandbytes(LION, paged=True, trainer=True)
+        ),
+        _bitsandbytes("paged-lion-32bit", "paged 32-bit Lion", Bitsandbytes(LION, bits=32, paged=True)),
+        _bitsandbytes("ademamix-8bit-trainer", "8-bit AdEMAMix (Trainer)", Bitsandbytes(ADEMAMIX, trainer=True)),
+        _bitsandbytes("ademamix-32bit", "32-bit AdEMAMix", Bitsandbytes(ADEMAMIX, bits=32)),
+        _bitsandbytes(
+            "paged-ademamix-8bit-trainer",
+            "paged 8-bit AdEMAMix (Trainer)",
+            Bitsandbytes(ADEMAMIX, paged=True, trainer=True),
+        ),
+        _bitsandbytes("paged-ademamix-32bit", "paged 32-bit AdEMAMix", Bitsandbytes(ADEMAMIX, bits=32, paged=True)),
+        Optimizer("muon", "Muon", _muon_states, _by_adamw, _newton_schulz),
     )
 }
 """Optimizers by name.

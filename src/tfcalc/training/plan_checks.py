@@ -153,7 +153,12 @@ def code_of(plan: Training) -> Code:
 
 
 def check_code(model: Model, run: Workload, plan: Training) -> None:
-    """Raise InvalidModel for a loss, or for compiled layers, where they have no effect or where nobody knows it."""
+    """Raise InvalidModel for a kernel, a loss, or compiled layers, where they have no effect or nobody knows it."""
+    if plan.backend == "fused" and not run.fused:
+        raise InvalidModel(
+            f"--attention-kernel {run.kernel} has no effect with --backend fused, which has a fused kernel",
+            "leave it out, or take --backend transformers",
+        )
     if plan.loss != "auto":
         if not isinstance(model, HFModel) or plan.backend == MEGATRON:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")

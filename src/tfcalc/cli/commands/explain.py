@@ -15,7 +15,7 @@ from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
-from tfcalc.report.paths import COMMANDS
+from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
@@ -64,7 +64,9 @@ def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answered:
 def by_words(words: Sequence[str]) -> Command:
     """``explain`` itself; or what opens a number by the words of the command that has it."""
     path = path_among(words, COMMAND.options)
-    of_a_part = path is not None and path.command in COMMANDS and any(word.startswith(OF_A_PART) for word in words)
+    of_a_part = (
+        path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
+    )
     return COMMAND if path is None or of_a_part else of_answer(path, words)
 
 

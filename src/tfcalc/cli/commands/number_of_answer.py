@@ -11,8 +11,7 @@ from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.number import open_answer
-from tfcalc.report.paths import COMMANDS as ABOUT_ONE_MODEL
-from tfcalc.report.paths import dotted
+from tfcalc.report.paths import ABOUT_ONE_MODEL, dotted
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
