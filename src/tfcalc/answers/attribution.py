@@ -1,4 +1,4 @@
-"""What each field of a config moves that differs between two models: changed by itself in the first of them."""
+"""Effect of each config field that differs between two models: changed by itself in the first of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Moved(NamedTuple):
 
     @property
     def moves(self) -> bool:
-        """Whether any number differs."""
+        """Return whether any number differs."""
         return any(row.differs for row in self.rows)
 
 
@@ -71,9 +71,9 @@ def rows_of(old: ModelNumbers, new: ModelNumbers) -> tuple[Row, ...]:
 
 
 class Attribution:
-    """What the ``fields`` move in which a second model differs from the ``first``; or nothing, and ``unsaid`` why.
+    """Effect of each field in which a second model differs from the ``first``; ``unsaid`` is why there is none.
 
-    Fields that nobody reads are changed at once: where nothing moves, none of them moves anything.
+    Those ``fields`` that nobody reads are changed at once: where nothing moves, none of them moves anything.
     """
 
     def __init__(self, first: ModelNumbers, second: ModelNumbers) -> None:
@@ -96,7 +96,7 @@ class Attribution:
         self.moved = tuple(self._joined(alone))
 
     def changing(self, *some: FieldChange) -> Moved:
-        """These fields of the first model changed, and no others."""
+        """Return the effect of changing these fields of the first model, and no others."""
         try:
             return Moved(some, rows_of(self.first, self._changed(*some)))
         except InvalidModel as error:
@@ -142,7 +142,7 @@ class WithEffect(NamedTuple):
 
 
 def with_effects(attribution: Attribution) -> list[WithEffect]:
-    """Each field, and whether it moves a number by itself."""
+    """Return each field with its effect: whether it moves a number by itself."""
     return [WithEffect(field, _effect(field, attribution.moved)) for field in attribution.fields]
 
 
@@ -198,7 +198,7 @@ def side(meaning: str, place: int, origin: Told) -> Key[Any]:
 
 
 def in_model(place: int) -> Told:
-    """The same number among those of one of both models."""
+    """Return the origin of a number that is the same as one among those of the first or the second model."""
     return Told(lambda row: Same(f"models.{place}.{row.key}"))
 
 
@@ -228,7 +228,7 @@ class RowOfMoved(RowOfTwo):
 
 
 class MovedFields(Record):
-    """What fields move that are changed alone in the first model."""
+    """Effect of fields that are changed alone in the first model."""
 
     fields = texts("their paths", lambda one: [field.path for field in one.fields])
     reason = text("why that is no model; empty where it is one", lambda one: one.reason)
@@ -240,12 +240,12 @@ class MovedFields(Record):
 
     @property
     def moves(self) -> bool:
-        """Whether any number differs."""
+        """Return whether any number differs."""
         return bool(self.source.moves)
 
 
 def per_cent(row: Row) -> float | None:
-    """By how many per cent of the first the second is more; None where they are no numbers, or the first is 0."""
+    """Return by how many per cent the second exceeds the first; None without numbers, or where the first is 0."""
     difference, first = row.difference(1), row.values[0]
     return 100 * difference / first if difference is not None and isinstance(first, int | float) and first else None
 
@@ -303,7 +303,7 @@ class FieldsThatDiffer(ComparedModels):
 
 
 def telling(rows: Sequence[Row]) -> list[Row]:
-    """Those that differ, without what only follows from another of them."""
+    """Return the rows that differ, without those that only follow from another of them."""
     by = {row.key: row for row in rows}
     return [
         row
@@ -324,7 +324,7 @@ def percent(row: Row) -> str:
 
 
 def in_brackets(row: Row) -> str:
-    """The same, if there is one."""
+    """Return the difference in per cent in brackets, if there is one."""
     written = percent(row)
     return f" ({written})" if written else ""
 

@@ -53,7 +53,7 @@ UNSAID = SizesOfModel.family.name
 
 
 class SideBySide(Definitions):
-    """What the numbers of a comparison were made by."""
+    """Definitions that the numbers of a comparison were made by."""
 
     difference = text("to which model", lambda _: "to the first model")
 
@@ -129,17 +129,17 @@ class Comparison(FieldsThatDiffer, in_order=True):
 
     @property
     def heading(self) -> str:
-        """What the models are called."""
+        """Names of the models."""
         return ", ".join(self.names)
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """How each is run."""
+        """Workload of each model."""
         return tuple(column.workload for column in self.columns)
 
     @property
     def of_a_family(self) -> bool:
-        """Whether they are two models with the same fields."""
+        """Return whether they are two models with the same fields."""
         models = [operand.model for operand in self.operands]
         return len(models) == LEAST and same_family(*models)
 
@@ -212,7 +212,7 @@ class Comparison(FieldsThatDiffer, in_order=True):
             yield "memory as tfcalc memory has it"
 
     def _detailed(self) -> Sheet:
-        """The same for programs: every row, in full."""
+        """Return the sheet for programs: every row, in full."""
         others = range(1, len(self.names))
         return Sheet(
             title=self._title(),
@@ -308,7 +308,7 @@ def _rows(columns: Sequence[ModelNumbers]) -> Iterator[Row]:
 
 
 def _is_small(values: Sequence[object], wholes: Sequence[object]) -> bool:
-    """Whether so many parameters are less than 10 % of every model's."""
+    """Return whether this number of parameters is less than 10 % of every model's."""
     return all(
         isinstance(value, int) and isinstance(whole, int) and value * SMALL < whole
         for value, whole in zip(values, wholes, strict=True)

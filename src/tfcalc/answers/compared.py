@@ -87,7 +87,7 @@ class ModelNumbers:
 
     @cached_property
     def params(self) -> Question:
-        """How many parameters it has."""
+        """Number of its parameters."""
         return self._asked("params")
 
     @cached_property
@@ -143,7 +143,7 @@ class ModelNumbers:
         return {kind: count for kind, count in counts.items() if kind not in EMBEDDINGS}
 
     def growth_of_cache(self) -> Way:
-        """What each layer's cache grows by with a token."""
+        """Return the origin of the cache's growth per token, layer by layer."""
         growth = cache_growth(self.model, default_run(self.model), self.request)
         each = {path: divmod(amount, growth.tokens) for path, amount in growth.by_mixer.items() if amount}
         if not each:
@@ -180,7 +180,7 @@ class Quantity:
 
     @property
     def unit(self) -> str:
-        """What is counted: params, flops or bytes; empty for sizes and names."""
+        """Unit that is counted: params, flops or bytes; empty for sizes and names."""
         words = self.key.split("_")
         return next((unit for unit in UNITS if unit in words), "")
 
@@ -358,7 +358,7 @@ def _blocks(node: Node) -> Iterator[Node]:
 
 
 class Row(NamedTuple):
-    """One quantity of all models (``columns``); a ``minor`` one stands in the JSON and the CSV alone."""
+    """One quantity of all models (``columns``); a ``minor`` one is in the JSON and the CSV alone."""
 
     quantity: Quantity
     columns: tuple[ModelNumbers, ...]
@@ -377,12 +377,12 @@ class Row(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What is counted; empty for sizes and names."""
+        """Unit that is counted; empty for sizes and names."""
         return self.quantity.unit
 
     @property
     def differs(self) -> bool:
-        """Whether the models have unlike values."""
+        """Return whether the models have unlike values."""
         return any(value != self.values[0] for value in self.values)
 
     @property
@@ -391,16 +391,16 @@ class Row(NamedTuple):
         return [value.reason if isinstance(value, Unknown) else "" for value in self.values]
 
     def origin(self, place: int) -> Way:
-        """Where the value of this model comes from."""
+        """Return the origin of this model's value."""
         return self.quantity.origin(self.columns[place])
 
     def difference(self, place: int) -> int | float | None:
-        """How much more than the first this one has; None where they are no numbers."""
+        """Return by how much this value exceeds the first; None where they are no numbers."""
         first, value = self.values[0], self.values[place]
         return value - first if isinstance(first, int | float) and isinstance(value, int | float) else None
 
     def ratio(self, place: int) -> float | None:
-        """How many times the first; None where they are no numbers, or the first is 0."""
+        """Return this value in multiples of the first; None where they are no numbers, or the first is 0."""
         first, value = self.values[0], self.values[place]
         numbers = isinstance(first, int | float) and isinstance(value, int | float)
         return value / first if numbers and first else None  # type: ignore[operator]  # both are numbers
@@ -425,7 +425,7 @@ class InOneRow(Record):
 
     @property
     def differs(self) -> bool:
-        """Whether the models have unlike values."""
+        """Return whether the models have unlike values."""
         return bool(self.source.differs)
 
 
@@ -470,7 +470,7 @@ def numbers_of(quantities: Sequence[Quantity], pattern: Mapping[str, Mapping[str
 
 
 class Definitions(Record):
-    """What the numbers of a comparison were made by."""
+    """Definitions that the numbers of a comparison were made by."""
 
     flops = text("what FLOPs are", lambda _: "multiply-add = 2, matrix products only, masked pairs counted")
     weights = text("format of the weights", lambda _: "in the checkpoint's own format")
@@ -488,12 +488,12 @@ class ComparedModels(Answer):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What is compared."""
+        """Operands that are compared."""
         return tuple(column.operand for column in self.columns)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the operands are called."""
+        """Names of the operands."""
         return tuple(operand.name for operand in self.operands)
 
     def row(self, key: str) -> Row:
@@ -501,7 +501,7 @@ class ComparedModels(Answer):
         return next(row for row in self.table if row.key == key)
 
     def in_columns(self) -> list[InColumn]:
-        """Each model with its place."""
+        """Return each model with its place."""
         return [InColumn(numbers, place, self.table) for place, numbers in enumerate(self.columns)]
 
 
@@ -518,6 +518,6 @@ def as_operand(each: Model | Operand | str, training: Training | None, serving: 
 
 
 def shared_length(operands: Sequence[Operand]) -> int:
-    """As many tokens as all of them read, 4,096 at most."""
+    """Return the most tokens that all of them read, 4,096 at most."""
     longest = (operand.model.longest for operand in operands)
     return min([LENGTH, *(length for length in longest if isinstance(length, int))])

@@ -1,4 +1,4 @@
-"""The definitions that a number was made by, as they stand in every answer: for programs, and in words."""
+"""The definitions that a number was made by, as every answer has them: for programs, and in words."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _definitions(run: Workload, by: Conventions) -> Iterator[str]:
 
 
 def recomputed(run: Workload) -> str:
-    """What backward computes again, in words."""
+    """Return in words what is recomputed in backward."""
     stops = ", only what is needed (early stop)" if run.early_stop and run.every else ""
     if run.by_operation:
         return f"every layer, but for attention and every other matrix product{stops}"

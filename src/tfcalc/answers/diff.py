@@ -50,7 +50,7 @@ ASKED = (TOTAL, FORWARD, TRAINED, CACHE_PER_TOKEN)
 
 
 class BetweenTwo(Definitions):
-    """What the numbers of a diff were made by."""
+    """Definitions that the numbers of a diff were made by."""
 
     training = text(
         "what is trained, and how; empty where its memory is not known", lambda found: ", ".join(found.trained)
@@ -85,17 +85,17 @@ class Diff(FieldsThatDiffer, in_order=True):
 
     @property
     def heading(self) -> str:
-        """What both are called."""
+        """Names of both models."""
         return " -> ".join(self.names)
 
     @property
     def workload(self) -> Workload:
-        """How both are run."""
+        """Workload of both models."""
         return self.columns[0].workload
 
     @property
     def differs(self) -> bool:
-        """Whether anything differs: a field, or a number."""
+        """Return whether anything differs: a field, or a number."""
         return bool(self.attribution.fields) or any(row.differs for row in self.table)
 
     @property
@@ -166,7 +166,7 @@ class Diff(FieldsThatDiffer, in_order=True):
         return (f"FLOPs at {run.batch_size:,} x {run.seq_len:,} tokens", *trained)
 
     def _detailed(self) -> Sheet:
-        """The same for programs: all numbers in full, and those of each field alone."""
+        """Return the sheet for programs: all numbers in full, and those of each field alone."""
         rows: list[list[Cell]] = [["", *_exactly(row)] for row in self.table]
         for one in self.attribution.moved:
             name = "; ".join(field.path for field in one.fields)
@@ -192,7 +192,7 @@ def diff(
     conventions: Conventions | None = None,
     training: Training | None = None,
 ) -> Diff:
-    """What the ``second`` model has otherwise than the first, and what each field moves by itself.
+    """Compare the ``second`` model with the first: the fields that differ, and what each of them moves by itself.
 
     Args:
         first: a name that :func:`~tfcalc.load` takes (``"HEAD~1:config.json"``), a model, or an :class:`Operand`.

@@ -134,7 +134,7 @@ def explain_part(
 
 
 def _of_answer(target: str, answer: Any) -> Explanation | Derivation:
-    """The number at this path of an answer; the command may stand in front of it."""
+    """Return the number at this path of an answer; the command may come in front of it."""
     return open_answer(answer, dotted(target).removeprefix(f"{answer.to_dict()['command']}.").split("."))
 
 
@@ -148,9 +148,10 @@ def to_open(
     serving: Serving | None = None,
     general: bool = False,
 ) -> Tree:
-    """What :func:`explain` opens. ``general`` gives a letter of its own to each size that follows from others.
+    """Return the tree that :func:`explain` opens.
 
-    Raises InvalidModel and UsageError as it does.
+    ``general`` gives a letter of its own to each size that follows from others. Raises InvalidModel and
+    UsageError as that does.
     """
     by = conventions or Conventions()
     one_of("quantity", of, COUNTS)

@@ -1,6 +1,6 @@
-"""Whether a model fits into so much memory, how large it may get, and what would make it fit.
+"""Verdict on whether a model fits into a budget of memory, how large it may get, and what would make it fit.
 
-Here is also how people see it: the verdict, what would fit, and how much there could be of it.
+The tables for people are made here, too: the verdict, what would fit, and how much there could be of it.
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ class Fit:
 
     @property
     def on_card(self) -> OnCard | None:
-        """What the card shows."""
+        """Figures that the card shows."""
         return self.case.on_card
 
     @property
     def runs(self) -> bool:
-        """Whether the caching allocator ran."""
+        """Return whether the caching allocator ran."""
         return self.case.runs
 
     @cached_property
@@ -120,7 +120,7 @@ class Fit:
 
     @cached_property
     def sizes(self) -> Mapping[str, Largest]:
-        """The same by their names; each is found when it is read."""
+        """Largest sizes that fit, by their names; each is found when it is read."""
         return LargestOf({size.name: size for size in self.case.sizes()}, self)
 
     @cached_property
@@ -144,7 +144,7 @@ class Fit:
 
     @cached_property
     def paged(self) -> PagedCache | None:
-        """What an engine that pages its cache has room for."""
+        """Room for the cache of an engine that pages it."""
         return self.case.paged()
 
     @cached_property
@@ -155,7 +155,7 @@ class Fit:
 
     @property
     def subtitle(self) -> str:
-        """What was asked, in words."""
+        """Question that was asked, in words."""
         return self.report.subtitle
 
     @property
@@ -165,12 +165,12 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the budget; on a card, with what fragments may take."""
+        """Return whether the peak is within the budget; on a card, with what fragments may take."""
         return self.runs and self._room.holds(self.report.answer)
 
     @property
     def tight(self) -> bool:
-        """Whether it fits, but leaves less than the margin."""
+        """Return whether it fits, but leaves less than the margin."""
         return self.fits and self._room.tight(self.report.answer)
 
     @property
@@ -186,12 +186,12 @@ class Fit:
         return f"FITS{', TIGHTLY' if self.tight else ''}: {facts} ({spare})"
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``: the keys of the memory report, the verdict and what would fit."""
+        """Return the JSON object of ``--json``: the keys of the memory report, the verdict and what would fit."""
         return self.report.to_dict()
 
     @property
     def declared(self) -> Memory:
-        """Where its numbers come from is said by the report."""
+        """Memory report, which declares where the verdict's numbers come from."""
         return self.report
 
     def sheet(self) -> Sheet:
@@ -279,7 +279,7 @@ class Fit:
             yield f"No single change is enough{part}"
 
     def _footer(self) -> Footer:
-        """That of the report, with the margin, and with what was assumed of the card."""
+        """Return the footer of the report, with the margin, and with what was assumed of the card."""
         footer = self.report.footer
         bands: list[str] = []
         if self.budget.card:
@@ -300,7 +300,7 @@ class Fit:
 
     @property
     def _cured(self) -> bool:
-        """Whether some change makes it fit."""
+        """Return whether some change makes it fit."""
         return any(self._room.holds(remedy.total) for remedy in self.remedies)
 
     @property
@@ -315,7 +315,7 @@ class Fit:
         return short_bytes(size, self._units)
 
     def _alone(self) -> Sheet:
-        """The verdict alone, below which the assumptions stand where they are asked for."""
+        """Return the verdict alone, followed by the assumptions where they are asked for."""
         return Sheet(self.verdict, (), (), self.report.total_bytes, assumptions=self._footer().assumptions)
 
     def __str__(self) -> str:
@@ -356,7 +356,7 @@ class VerdictLine(NamedTuple):
 
 
 def _shown(told: Sequence[VerdictLine], room: int) -> list[VerdictLine]:
-    """As many rows as there is room for at 80 columns, one of them at least; programs get all."""
+    """Return the rows that there is room for at 80 columns, one of them at least; programs get all."""
     name = max((len(line.name) for line in told), default=0)
     width = WIDE - BESIDE_FLAGS - min(name, LONGEST_NAME)
     heights = accumulate(max(_height(line.flags, width), -(-len(line.name) // LONGEST_NAME)) for line in told)
@@ -405,7 +405,7 @@ def fits(
     utilization: float | None = None,
     breakdown: bool = False,
 ) -> Fit:
-    """Whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
+    """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
 
     Args:
         model: as in :func:`memory`.
@@ -457,7 +457,7 @@ def memory_within(
     margin: int = MARGIN,
     utilization: float | None = None,
 ) -> Memory:
-    """The answer of :func:`memory`, held against a budget: with the verdict, and what would fit.
+    """Return the answer of :func:`memory`, compared with a budget: with the verdict, and what would fit.
 
     The number of GPUs of the budget is that of the training; of a card that serves, the usable part counts. Raises as
     :func:`fits`.
@@ -487,7 +487,7 @@ def _case(
     serving: Serving | None,
     weights: str | None,
 ) -> Case[Any]:
-    """What was asked, and what might be asked in its place."""
+    """Return the case of what was asked, which also finds what might be asked in its place."""
     if training is not None:
         return _Training(memory, budget, run, training)
     if serving is not None:
@@ -505,7 +505,7 @@ def _on_gpus(plan: Training, budget: Capacity) -> Training:
 
 
 class Case(Generic[P]):
-    """What was asked for, and the bytes of other workloads and plans."""
+    """Case that was asked for, and the bytes of other workloads and plans."""
 
     combined: Sequence[str] = ()
     on_card: OnCard | None = None
@@ -538,15 +538,15 @@ class Case(Generic[P]):
         return None
 
     def ways(self) -> Options:
-        """What could be otherwise."""
+        """Return the changes that could be made."""
         raise NotImplementedError
 
     def sizes(self) -> list[GrowingSize]:
-        """What may grow."""
+        """Return the sizes that may grow."""
         return []
 
     def paged(self) -> PagedCache | None:
-        """What an engine that pages its cache has room for."""
+        """Return the room for the cache of an engine that pages it, if that is asked for."""
         return None
 
     def remedies(self, margin: int) -> list[Remedy]:
@@ -556,7 +556,7 @@ class Case(Generic[P]):
         return remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
 
     def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
-        """What should be known of the model at its largest sizes."""
+        """Return the remarks on the model at its largest sizes that the report does not have already."""
         runs = [self._at(each.of.name, each.value) for each in largest if each.value]
         return {remark for run in runs for remark in self.model.remarks(run)} - set(self.memory.notes)
 
@@ -572,7 +572,7 @@ class Case(Generic[P]):
         return need
 
     def flags(self, change: Change) -> tuple[str, ...]:
-        """What to add to the command line; the number of GPUs as it was given, before the card."""
+        """Return the options to add to the command line; the number of GPUs as it was given, before the card."""
         flags = change.flags(self.plan, self.run)
         if self.budget.gpus == 1:
             return flags
@@ -613,22 +613,22 @@ class _Training(Case["Training"]):
 
     @property
     def peaks(self) -> Peaks:
-        """Those that the answer has found, and more of the same model."""
+        """Peaks that the answer has found, and more of the same model."""
         return self.memory.peaks
 
     @cached_property
     def room(self) -> int:
-        """What PyTorch can use of the card."""
+        """Bytes of the card that PyTorch can use."""
         return self.budget.allocatable(self.memory.plan)
 
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
-        """What a card shows of it."""
+        """Figures that a card shows of the training step."""
         return self.memory.on_card if self.room < self.budget.bytes else None
 
     @cached_property
     def runs(self) -> bool:  # type: ignore[override]
-        """Whether the caching allocator runs in what there is, as far as it is simulated."""
+        """Return whether the caching allocator runs in what there is, as far as it is simulated."""
         reserved = self.on_card.reserved.bytes if self.on_card else 0
         if self.memory.total_bytes <= self.room < self.budget.bytes < reserved:
             return self.peaks.runs_in(self.run, self.plan, self.budget.bytes)

@@ -1,4 +1,4 @@
-"""How many floating-point operations: one forward pass, a training step, a prefill, or a decoded token."""
+"""Floating-point operations of one forward pass, a training step, a prefill, or a decoded token."""
 
 from __future__ import annotations
 
@@ -152,17 +152,17 @@ class Flops(Report):
 
     @property
     def run(self) -> Workload:
-        """What is run."""
+        """Workload that is run."""
         return self.question.run
 
     @property
     def everything(self) -> bool:
-        """Whether elementwise work counts, too."""
+        """Return whether elementwise work counts, too."""
         return self.by.count == "all"
 
     @cached_property
     def sums(self) -> Mapping[tuple[str, str], int]:
-        """What each pass takes, of matrix products and of elementwise work."""
+        """FLOPs of each pass, in matrix products and in elementwise work."""
         root = self.question.node.component
         ran = PASSES if self.run.training else PASSES[:1]
         kinds = {"matmul": MATMUL, "elementwise": ELEMENTWISE}
@@ -175,7 +175,7 @@ class Flops(Report):
 
     @property
     def answer(self) -> int:
-        """All that were asked for."""
+        """FLOPs that were asked for, all together."""
         return self.total_flops
 
     @property
@@ -203,7 +203,7 @@ class Flops(Report):
 
     @cached_property
     def of_any_length(self) -> bool:
-        """Whether it is counted by tokens; else the model reads samples of one size."""
+        """Return whether FLOPs are counted by tokens; else the model reads samples of one size."""
         return not LENGTHS.isdisjoint(self.whole.formula.free_symbols)
 
     @property
@@ -213,7 +213,7 @@ class Flops(Report):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What counts as a FLOP."""
+        """Definitions of what counts as a FLOP."""
         tuning = self.question.tuning
         return (
             as_json("flops", self.run, self.by)
@@ -234,7 +234,7 @@ class Flops(Report):
 
     @property
     def footer(self) -> Footer:
-        """By which definitions, without what, and what to ask next."""
+        """Definitions of the count, what it leaves out, and what to ask next."""
         run, everything = self.run, self.everything
         return Footer(
             assumes=(*as_footer(run, self.by), *_frozen(self.question)),
@@ -311,5 +311,5 @@ def check_tuning(tuning: Tuning, run: Workload) -> None:
 
 
 def _frozen(question: Subject) -> tuple[str, ...]:
-    """What backward spares; that of the first layer's input is counted, as checkpointing needs it."""
+    """Return what backward spares; the input gradient of the first layer is counted, as checkpointing needs it."""
     return ("no gradients of frozen weights",) if question.tuning is not None and question.run.training else ()

@@ -75,7 +75,7 @@ class ByConvention(Record):
 
 
 class FlopsByConvention(Flops):
-    """The same workload by every convention; ``exact_flops`` is PyTorch's count, nothing computed twice."""
+    """FLOPs of one workload by every convention; ``exact_flops`` is PyTorch's count, nothing recomputed."""
 
     exact_flops = integer(
         "the count that the others are compared with",
@@ -197,7 +197,7 @@ def compare_conventions(model: Model, workload: Workload | None = None) -> Flops
 
 
 def _counted(model: Model, once: Workload, exactly: int) -> Iterator[Convention]:
-    """What tfcalc counts from the tree, by each of its own definitions."""
+    """Yield the counts that tfcalc makes from the tree, by each of its own definitions."""
 
     def by(attention: str = "full", count: str = "matmul") -> int:
         return flops(model, replace(once, attention=attention), Conventions(count=count)).answer

@@ -44,7 +44,7 @@ DIFFERENCE = "the FLOPs of these products, and of those that 6ND counts though n
 
 
 class RuleOfThumb(NamedTuple):
-    """6ND by one definition of N (``named``), and what the exact count has beyond it."""
+    """6ND by one definition of N (``named``), and how the exact count differs from it."""
 
     named: str
     size: Size
@@ -142,7 +142,7 @@ class FlopsOfRun(Flops):
         self.run_tokens = tokens
 
     def of_run(self, amount: int) -> int:
-        """What a step's amount makes in all steps: a last, partial one in proportion, rounded down."""
+        """Return the amount of all steps from that of one: a last, partial step in proportion, rounded down."""
         return amount * self.run_tokens // self.tokens
 
     @property
@@ -152,7 +152,7 @@ class FlopsOfRun(Flops):
 
     @property
     def tuned(self) -> bool:
-        """Whether a part alone is trained."""
+        """Return whether a part alone is trained."""
         return self.question.tuning is not None
 
     @property
@@ -176,7 +176,7 @@ class FlopsOfRun(Flops):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """Those of a step, and what the numbers of a run are."""
+        """Definitions of a step's numbers, and of those of a run."""
         every, without = self.rules
         return {
             **super().definitions,
@@ -193,7 +193,7 @@ class FlopsOfRun(Flops):
         return f"{said} ({pf_days(self.training_flops)} PF-days)"
 
     def sheet(self) -> Sheet:
-        """The exact count and its parts; then 6ND by each definition, and what the exact count has beyond it."""
+        """The exact count and its parts; then 6ND by each definition, and how the exact count differs from it."""
         if self.limit is not None:
             return super().sheet()
         parts = {
@@ -239,7 +239,10 @@ class FlopsOfRun(Flops):
             yield f"T: {short(trained, billion='B')} of them are trained; frozen weights need no gradients (4 for 6)"
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
-        """Where some parameters are frozen, 6ND is 4ND + 2TD: those are multiplied twice and not three times."""
+        """Yield where the number at these steps comes from.
+
+        Where some parameters are frozen, 6ND is 4ND + 2TD: those are multiplied twice and not three times.
+        """
         yield from super().origins(steps)
         key = str(steps[0])
         if self.tuned and key.startswith("six_nd") and key.endswith("_flops"):

@@ -180,7 +180,7 @@ def _of_memory(
     training: Training | None,
     serving: Serving | None,
 ) -> Formula:
-    """The closed form of one term, or of what is inside it. What depends on when the peak is stands as a letter."""
+    """The closed form of one term, or of what is inside it. A size that depends on when the peak is stays a letter."""
     tree = terms_of(model, run, conventions, training=training, serving=serving)
     node = find_term(tree.twin, target)
     closed = polynomial(node.component.each(bytes_held))

@@ -1,4 +1,4 @@
-"""How many bytes it takes to hold, to train, or to serve a model."""
+"""Bytes that it takes to hold, to train, or to serve a model."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class AtRest(Memory):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """In which format."""
+        """Definitions with the number format of the weights."""
         return as_json("memory", self.question.run, self.by)
 
     @property
@@ -144,7 +144,7 @@ class AtRest(Memory):
 
     @property
     def footer(self) -> Footer:
-        """In which format, and why in that."""
+        """Number format of the weights, and the reason for it."""
         by = self.by
         return _footer(
             (f"{by.dtype}, {by.bits} bits per weight", *assumed_dtype(self.model_, by.dtype)),
@@ -159,7 +159,7 @@ class AtRest(Memory):
 
 
 class InFormat(AtRest):
-    """The same in a format of quantized weights, scales and what is not quantized among them."""
+    """Weights and buffers of a model in a quantized format, scales and what is not quantized among them."""
 
     def __init__(self, question: Subject, name: str, chosen: Conventions, depth: int | None = None) -> None:
         super().__init__(question, chosen, depth)
@@ -167,7 +167,7 @@ class InFormat(AtRest):
 
     @cached_property
     def recipe(self) -> WeightStorage:
-        """How the weights are stored."""
+        """Storage of the weights."""
         from tfcalc.serving.memory import weight_recipe
 
         return weight_recipe(self.model_, Serving(weights=self.name))
@@ -217,7 +217,7 @@ class InFormat(AtRest):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """In which format, and what in which other."""
+        """Definitions with the format of the weights, and that of the tensors which are not quantized."""
         return {
             "phase": "at rest",
             "weights": self.recipe.format.name,
@@ -228,7 +228,7 @@ class InFormat(AtRest):
 
     @property
     def footer(self) -> Footer:
-        """In which format, and by which source."""
+        """Format of the weights, and its source."""
         name, dtype = self.recipe.format.name, self.recipe.dtype
         return _footer(
             (f"tensors that {name} leaves unquantized in {dtype}",),
@@ -237,12 +237,12 @@ class InFormat(AtRest):
         )
 
     def folds_of_part(self, _entry: Entry, _key: str) -> Iterator[Way]:
-        """None: each tensor is in a format of its own."""
+        """Return no items: each tensor is in a format of its own."""
         return iter(())
 
 
 def _footer(assumes: tuple[str, ...], assumptions: tuple[str, ...], *, chosen: bool) -> Footer:
-    """What stands below the memory of a model at rest; no training goes with a format that was ``chosen``."""
+    """Return the footer of the memory of a model at rest; no training goes with a format that was ``chosen``."""
     return Footer(
         assumes,
         not_counted="gradients, optimizer, activations, KV cache, CUDA context",
@@ -302,7 +302,7 @@ def memory_of(
     weights: str | None = None,
     depth: int | None = None,
 ) -> Memory:
-    """The same answer, of which nothing is found before it is read.
+    """Return the answer of :func:`memory`, of which nothing is found before it is read.
 
     Raises as :func:`memory` for what cannot be asked.
     """

@@ -1,4 +1,4 @@
-"""Memory as an answer: the keys that it has at rest, in training, in serving, and where it is held against a budget."""
+"""Memory as an answer: its keys at rest, in training, in serving, and where it is compared with a budget."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ MOST = 4
 
 
 def _largest(entry: Entry) -> str:
-    """What a term mostly is, where it has parts."""
+    """Return the name of a term's largest part, where it has parts."""
     return max(entry.parts, key=lambda part: part.value).name if entry.parts else ""
 
 
@@ -152,7 +152,7 @@ def _ends(entry: Entry) -> Iterator[Entry]:
 
 
 def called(model: Model) -> str:
-    """What people call a model: its name, or what it is."""
+    """Return what people call a model: its name, or what it is."""
     return getattr(model, "name", "") or model.summary
 
 
@@ -201,7 +201,10 @@ FIGURES = ("allocated", "reserved", "nvidia-smi")
 
 
 def card_lines(found: OnCard, units: str) -> list[str]:
-    """Each with its number and its band: ``reserved 2.72 GiB (2.64-3.27 GiB): caching allocator, simulated``."""
+    """Return each figure with its number and its band.
+
+    ``reserved 2.72 GiB (2.64-3.27 GiB): caching allocator, simulated``.
+    """
     return [
         f"{called} {short_bytes(figure.bytes, units)} ({_band(figure, units)}): {what}"
         for called, what, figure in zip(FIGURES, MEASURED_AS, found, strict=True)
@@ -216,7 +219,7 @@ MEASURED_AS = (
 
 
 def card_assumptions() -> list[str]:
-    """What the bands rest on."""
+    """Return the measurements and the sources that the bands rest on."""
     by = bands()
     told = {name: f"{by[name].low - 1:+.0%} to {by[name].high - 1:+.0%}" for name in ("allocated", "reserved")}
     now, before = by["context"], by["old context"]
@@ -252,7 +255,7 @@ JUDGED = When(lambda memory: memory.judge is not None, "fits")
 
 
 def may_grow(name: str, anchor: str = "") -> When:
-    """Where the largest size of this name is looked for."""
+    """Return the condition that the largest size of this name is looked for."""
     return When(lambda memory: memory.judge is not None and name in memory.judge.sizes, anchor)
 
 
@@ -300,7 +303,7 @@ class TermOpened(NamedTuple):
 
 
 class WithChange(Record):
-    """What would make it fit."""
+    """Change that would make it fit."""
 
     change = text("in words", lambda one: one.remedy.change.name)
     flags = text("options to add", lambda one: " ".join(one.flags))
@@ -351,7 +354,7 @@ class PagedRoom(Record):
 
 
 class Judge(Protocol):
-    """Verdict on the memory, held against a budget: a :class:`~tfcalc.answers.fits.Fit`."""
+    """Verdict on the memory, compared with a budget: a :class:`~tfcalc.answers.fits.Fit`."""
 
     in_a_line: bool
 
@@ -361,7 +364,7 @@ class Judge(Protocol):
 
 
 class Memory(Report):
-    """What every answer about memory has; and the verdict, where there is so much."""
+    """Answer about memory, with the keys that all of them have; and with the verdict, where a budget is given."""
 
     command, unit = "memory", "bytes"
     about = "Bytes of a model at rest, at the peak of a training step (--train), or of serving (--serve)."
@@ -487,7 +490,7 @@ class Memory(Report):
         return self.by.dtype
 
     def terms(self) -> Tree:
-        """What a step or serving holds, term by term, each tensor by tensor."""
+        """Return the terms of a step or of serving, each tensor by tensor."""
         raise NotImplementedError
 
     @property
@@ -502,14 +505,14 @@ class Memory(Report):
 
     @property
     def subtitle(self) -> str:
-        """What was asked, in a line."""
+        """Question that was asked, in a line."""
         return self.heading
 
     @property
     def answer(self) -> int:
-        """All bytes."""
+        """Total of all bytes."""
         return self.total_bytes
 
     def sheet(self) -> Sheet:
-        """The verdict, where there is so much memory; else the terms."""
+        """Return the verdict, where a budget is given; else the terms."""
         return super().sheet() if self.judge is None else self.judge.sheet()

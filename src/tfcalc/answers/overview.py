@@ -107,7 +107,7 @@ class OnCommand(NamedTuple):
 
 
 class CommandOpened(NamedTuple):
-    """The same in one overview."""
+    """Number that another command answers, in one overview."""
 
     line: str
     key: str
@@ -246,7 +246,7 @@ class Overview(Answer):
 
     @property
     def heading(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return self.name or ("config" if isinstance(self.of, HFModel) else "model")
 
     @property
@@ -256,12 +256,12 @@ class Overview(Answer):
 
     @property
     def tree(self) -> Component:
-        """What its numbers are sums over."""
+        """Component that its numbers are sums over."""
         return self.question.node.component
 
     @cached_property
     def plan(self) -> Serving:
-        """How it is served: one request as long as the model reads."""
+        """Plan by which it is served: one request as long as the model reads."""
         return Serving(context=serving_context(self.of, self.once))
 
     @property
@@ -308,7 +308,7 @@ class Overview(Answer):
 
     @property
     def by_sample(self) -> bool:
-        """Whether FLOPs are those of a sample, as the model reads no tokens."""
+        """Return whether FLOPs are those of a sample, as the model reads no tokens."""
         return not self._forward.of_any_length
 
     @property
@@ -333,7 +333,7 @@ class Overview(Answer):
 
     @cached_property
     def gpus(self) -> dict[str, Callable[[], Iterator[Accelerator]]]:
-        """On which cards serving and each method fit."""
+        """Searches for the cards on which serving and each method fit."""
         found = {f"finetune_{method}": on for method, (_, on) in self._tuned.items() if on}
         if not isinstance(self.serving, Unknown):
             found["serving"] = partial(serving_on, self.serving, self.plan, compute_dtype(self.of))
@@ -341,12 +341,12 @@ class Overview(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of the model."""
+        """Remarks on the model that should be known."""
         return (*self.of.remarks(self.once), *of_text_alone(self.of))
 
     @property
     def definitions(self) -> dict[str, object]:
-        """What the numbers were made by."""
+        """Definitions that the numbers were made by."""
         return {
             "batch_size": self.workload.batch_size,
             "seq_len": self.workload.seq_len,
@@ -467,7 +467,7 @@ class Overview(Answer):
             yield f"serving 1 request of {self.served_context:,} tokens in {100 * UTILIZATION:g} % of a GPU's memory"
 
     def _detailed(self) -> Sheet:
-        """The same for programs: a row for each number, in full."""
+        """Return the sheet for programs: a row for each number, in full."""
         rows: list[list[Cell]] = [[name, value] for name, value in self.sizes._asdict().items()]
         for key in self.keys.values():
             if key.name == "weights_bytes":

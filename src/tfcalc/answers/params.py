@@ -1,4 +1,4 @@
-"""How many parameters, and where."""
+"""Number of parameters, and their places in the model."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TUNED = When(lambda report: report.question.tuning)
 
 
 class CountOfParams(Report):
-    """What every count of parameters has, whoever counted."""
+    """Count of parameters, with the keys that all have, whoever counted."""
 
     command, about, unit = "params", "Parameters, component by component.", "params"
     stated: ClassVar[Sequence[str]] = ("parameters", "embedding_params", "component_flops")
@@ -68,7 +68,7 @@ class CountOfParams(Report):
 
     @property
     def answer(self) -> int:
-        """All parameters."""
+        """Number of all parameters."""
         return self.total_params
 
 
@@ -118,7 +118,7 @@ class Params(CountOfParams, in_order=True):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What counts as a parameter."""
+        """Definition of what counts as a parameter."""
         return as_json("params", self.question.run, self.by)
 
     @property
@@ -133,7 +133,7 @@ class Params(CountOfParams, in_order=True):
 
     @property
     def some_active(self) -> bool:
-        """Whether a token goes through some of them only."""
+        """Return whether a token goes through some of them only."""
         return self.active_params != self.total_params
 
     @cached_property
@@ -151,7 +151,7 @@ class Params(CountOfParams, in_order=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not trained, not used for each token, stored beside the parameters, or used twice."""
+        """Remarks on what is not trained, not used for each token, stored beside the parameters, or used twice."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
@@ -174,7 +174,7 @@ class Params(CountOfParams, in_order=True):
 
     @property
     def footer(self) -> Footer:
-        """What is counted, and what was assumed of the config."""
+        """Definition of the count, and what was assumed of the config."""
         assumed = self.question.model.assumptions
         return Footer(
             assumes=("transformers' defaults for missing fields (--assumptions)",) if assumed else (),
@@ -211,7 +211,7 @@ class TrainableParams(Params):
 
     @property
     def answer(self) -> int:
-        """Those that are trained."""
+        """Number of parameters that are trained."""
         return self.trainable_params
 
     @property
@@ -226,7 +226,7 @@ class TrainableParams(Params):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What counts as a parameter, and what is trained."""
+        """Definitions of what counts as a parameter, and of what is trained."""
         return {**super().definitions, **self._tuning.described}
 
     @cached_property
@@ -242,7 +242,7 @@ class TrainableParams(Params):
 
     @property
     def footer(self) -> Footer:
-        """What is counted, and what was assumed of the config."""
+        """Definition of the count, and what was assumed of the config."""
         words = as_text("params", self.question.run, self.by)
         return Footer(
             see_also=("--formulas", "--depth 5", "--json"), assumptions=(*words, *self.question.model.assumptions)
@@ -290,7 +290,7 @@ def params(
 
 
 def sharing(root: Node) -> Iterator[str]:
-    """What is stored once and used more than once, and what is stored but not always used, in words."""
+    """Yield in words what is stored once and used more than once, and what is stored but not always used."""
     for node in root.walk():
         component = node.component
         for weight in component.own.weights:

@@ -1,4 +1,4 @@
-"""How parts of a model grow with one size: amounts, shares of the whole, where two cross, and where each comes from."""
+"""Growth of parts of a model with one size: amounts, shares of the whole, crossings, and where each comes from."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ class PartOverSize(Record):
 
 
 class CrossingPoint(NamedTuple):
-    """Where ``one`` part passes ``other``: ``at`` this number it has as much or more, ``after`` that one still less.
+    """Point where ``one`` part passes ``other``: at the number ``at`` it has as much or more, at ``after`` still less.
 
-    They follow each other, unless there is no model at the numbers between them (heads that do not divide the width).
+    These two numbers follow each other, unless there is no model at the numbers between them (heads that do not
+    divide the width).
     """
 
     one: str
@@ -89,7 +90,7 @@ def _found(crossing: PartCrossing) -> Way:
 
 
 class PartCrossing(Record):
-    """Where one part passes another."""
+    """Crossing at which one part passes another."""
 
     parts = texts("the part that passes, and the one that is passed", lambda each: (each.one, each.other))
     at = integer("the value at which it has as much or more", lambda each: each.at, Told(_found))
@@ -160,7 +161,7 @@ class PartsOverSize(Answer):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What the amounts at all values were made by."""
+        """Definitions that the amounts at all values were made by."""
         counted = self.counted
         ends = [
             as_json(self.of, counted.at(value)[1], counted.conventions) for value in (self.sizes[0], self.sizes[-1])
@@ -169,7 +170,7 @@ class PartsOverSize(Answer):
 
     @property
     def by_part(self) -> list[CountedPart]:
-        """Each part with its amounts."""
+        """Parts of the model, each with its amounts."""
         found = []
         for place, name in enumerate(self.counted.parts):
             amounts = tuple(each[place] for each in self.amounts)
@@ -178,7 +179,7 @@ class PartsOverSize(Answer):
 
     @property
     def length(self) -> bool:
-        """Whether the size is a length, in tokens."""
+        """Return whether the size is a length, in tokens."""
         return self.counted.axes[0].length
 
     def sheet(self) -> Sheet:
@@ -305,7 +306,7 @@ class PartCounts:
         self.known: dict[int, tuple[int, ...]] = {}
 
     def __call__(self, value: int) -> tuple[int, ...]:
-        """Those of the parts, and that of the whole behind them. Raises InvalidModel where there is no such model."""
+        """Return the amounts of the parts, then that of the whole. Raises InvalidModel where there is no such model."""
         if value not in self.known:
             model, run = self.at(value)
             model.check(run)
@@ -323,7 +324,7 @@ class PartCounts:
 
 
 def _usual(root: Node) -> Iterator[str]:
-    """Attention, and what stands beside it in a layer."""
+    """Yield attention, and the part beside it in a layer."""
     kinds = {node.component.kind for node in root.walk()}
     yield from ["attention"] * ("attention" in kinds)
     yield from ["moe"] if "moe" in kinds else ["ffn"] * ("ffn" in kinds)
@@ -332,7 +333,7 @@ def _usual(root: Node) -> Iterator[str]:
 
 
 def named(root: Node, target: str) -> list[Node]:
-    """All parts of this name that are not inside another such part; of a path the one that it names."""
+    """Return all parts of this name that are not inside another such part; of a path the one that it names."""
     fits = TARGETS.get(target)
     if fits is None:
         return [find(root, target)]
@@ -347,7 +348,7 @@ def named(root: Node, target: str) -> list[Node]:
 def _crossings(
     counted: PartCounts, values: Sequence[int], amounts: Sequence[tuple[int, ...]]
 ) -> Iterator[CrossingPoint]:
-    """Where a part that had less has as much as another, between each two values that follow each other."""
+    """Yield where a part that had less has as much as another, between each two values that follow each other."""
     steps = sorted(zip(values, amounts, strict=True))
     for left, right in combinations(range(len(counted.parts)), 2):
         for (low, at_low), (high, at_high) in pairwise(steps):
@@ -376,7 +377,7 @@ class PartAmount:
         self.answer, self.part, self.value = answer, part, value
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation:
-        """All parts of this name, matrix by matrix. Raises UsageError, as nothing lies behind it."""
+        """Explain all parts of this name, matrix by matrix. Raises UsageError, as nothing lies behind it."""
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         counted, of = self.answer.counted, self.answer.of

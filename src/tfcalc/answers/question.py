@@ -60,15 +60,15 @@ def _keys(name: str) -> Collection[str]:
 
 
 def levels(keys: Sequence[str]) -> int | None:
-    """How deep a breakdown has to be so that these keys lead into it; None for as deep as it is by itself."""
+    """Return how deep a breakdown has to be so that these keys lead into it; None for as deep as it is by itself."""
     return len(keys) if keys and keys[0] == "components" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a command is asked about one model: ``params``, ``flops``, ``memory`` or ``overview``. It is answered once.
+    """Question to a command about one model: ``params``, ``flops``, ``memory`` or ``overview``. It is answered once.
 
-    ``called`` is what the model is called by whoever asks; ``weights`` a format of the model at rest.
+    ``called`` is the name of the model to whoever asks; ``weights`` a format of the model at rest.
     """
 
     command: str
@@ -123,7 +123,7 @@ class AskedNumber:
     keys: tuple[str, ...]
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
-        """As in the answer itself; ``further`` keys are those of that answer. Raises UsageError."""
+        """Open the number as in the answer itself; ``further`` keys are those of that answer. Raises UsageError."""
         keys = further or self.keys
         found = Opened(self.question.answer(keys), prefix=prefix).open(keys)
         command = self.question.command

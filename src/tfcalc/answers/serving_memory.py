@@ -1,4 +1,4 @@
-"""The memory of serving as an answer: what is alive at its peak, by which formats, and what was assumed."""
+"""The memory of serving as an answer: what is live at its peak, by which formats, and what was assumed."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ class ServingMemory(Memory, in_order=True):
 
     @property
     def served(self) -> Served:
-        """What is held, by whichever way it was found."""
+        """Memory of serving, by whichever way it was found."""
         return self.__dict__.get("full", self._quick)  # type: ignore[no-any-return]
 
     @cached_property
     def full(self) -> Served:
-        """The same with formulas."""
+        """Memory of serving, with formulas."""
         return served(self._model, self.run, self.plan, self.by.dtype)
 
     def term(self, name: str) -> Component:
@@ -111,7 +111,7 @@ class ServingMemory(Memory, in_order=True):
         return found
 
     def terms(self) -> Tree:
-        """Each term, tensor by tensor."""
+        """Return all terms, each tensor by tensor."""
         said = {**stated(self.requests, self.plan, self.full), "units": self.by.units}
         told = tuple(notes(self.plan, self.full))
         return tree_of_terms(self._model, self.requests, self.full.alive, said, told, LETTERS)
@@ -122,7 +122,7 @@ class ServingMemory(Memory, in_order=True):
 
     @cached_property
     def whole(self) -> Entry:
-        """What is live at the peak."""
+        """Breakdown of what is live at the peak."""
         return self._breakdown[0]
 
     @property
@@ -139,22 +139,22 @@ class ServingMemory(Memory, in_order=True):
 
     @property
     def subtitle(self) -> str:
-        """What is served, and how."""
+        """Model that is served, and how."""
         return of_serving(self._model, self.requests, self.served.recipe.format.name, self.plan)
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """How it is served, and what is not counted."""
+        """Definitions of how it is served, and of what is not counted."""
         return in_full(self.requests, self.plan, self.served, self.by)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not known of such a model."""
+        """Remarks on what is not known of such a model."""
         return (*self._model.remarks(self.requests), *of_text_alone(self._model), *_unknown(self.served))
 
     @property
     def footer(self) -> Footer:
-        """By which engine, without what, and what to ask next."""
+        """Serving engine that is assumed, what is not counted, and what to ask next."""
         return Footer(
             assumes=(*in_short(self.requests, self.plan), *assumed_dtype(self._model, self.served.recipe.dtype)),
             not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
@@ -169,7 +169,10 @@ class ServingMemory(Memory, in_order=True):
 
 
 def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conventions) -> tuple[Workload, Serving]:
-    """What is served and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    """Return what is served and how, with all that was left open.
+
+    Raises InvalidModel; UsageError for what has no effect.
+    """
     effective, where = (PAGED_SERVING, "with a paged cache") if plan.cache == PAGED else (SERVING, "with --serve")
     refuse_idle(workload, effective, where)
     refuse_idle_source(model, workload)
@@ -177,7 +180,7 @@ def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conve
 
 
 def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
-    """What the number was made by, for programs."""
+    """Return the definitions that the number was made by, for programs."""
     return {
         "phase": "serve",
         "concurrency": run.batch_size,
@@ -194,12 +197,12 @@ def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
 
 
 def in_full(run: Workload, plan: Serving, found: Served, conventions: Conventions) -> dict[str, object]:
-    """The same with the units."""
+    """Return the definitions that the number was made by, for programs, with the units."""
     return {**stated(run, plan, found), "units": conventions.units}
 
 
 def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
-    """What each term is stored in, and what it is for."""
+    """Return what each term is stored in, and what it is for."""
     weights, beside = found.recipe.format.name, found.recipe.dtype
     per_token = value_of(found.cache.total(bytes_held)) // (run.batch_size * run.size("cached"))  # type: ignore[operator]
     return {
@@ -217,7 +220,7 @@ def _reading(plan: Serving) -> str:
 
 
 def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:
-    """What the server is, in a line."""
+    """Return a description of the server, in a line."""
     cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
     return (cache, f"{run.kernel} attention", "logits of the last token only")
 
@@ -228,7 +231,7 @@ def _unknown(found: Served) -> Iterator[str]:
 
 
 def notes(plan: Serving, found: Served) -> Iterator[str]:
-    """All that the answer rests on, in words."""
+    """Yield all that the answer rests on, in words."""
     weights = found.recipe.format.name
     beside = "" if weights == found.recipe.dtype else f", unquantized tensors in {found.recipe.dtype}"
     yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"

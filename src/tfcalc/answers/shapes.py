@@ -1,4 +1,4 @@
-"""Every intermediate result of a part of a model: its name, its shape in letters and numbers, and what made it."""
+"""Intermediate results of a part of a model, each with its name, its shape in letters and numbers, and what made it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class MatrixProduct(Record):
 
     @property
     def known(self) -> bool:
-        """Whether its matrices are said."""
+        """Return whether its matrices are known."""
         return self.source.matrices is not None
 
     @property
@@ -248,7 +248,7 @@ class Shapes(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What should be known of the part and the model."""
+        """Remarks on the part and the model that should be known."""
         by = as_text("flops", self.run, self.by)
         return (*others(self.root, self.asked, self.node), *self.of.remarks(self.run), *by)
 
@@ -289,7 +289,7 @@ class Shapes(Answer):
         return sheet if several else sheet.without([4])
 
     def _module(self, made: Made) -> str:
-        """Where a result stands: without the operation or the matrix itself, unless others stand there, too."""
+        """Return the path of a result: without the operation or the matrix itself, unless others are in it, too."""
         return ".".join(made.modules if made.modules in self._modules else made.modules[:-1])
 
     @cached_property
@@ -340,7 +340,7 @@ def shapes(
 
 
 class _Read(NamedTuple):
-    """What the part reads."""
+    """Input of the part."""
 
     shape: Shape
 
@@ -360,7 +360,7 @@ class _Placed(NamedTuple):
 
 
 class _Within(NamedTuple):
-    """What a part reads, and what it makes."""
+    """Input of a part, and its results."""
 
     reads: _Read | None
     results: tuple[_Placed, ...]
@@ -375,7 +375,7 @@ def _placed(results: list[Result], places: _Places, *, everything: bool) -> Iter
 
 
 class _Places:
-    """Where results stand in the tree, in which layers that turned out equal are one."""
+    """Places of results in the tree, in which layers that turned out equal are one."""
 
     def __init__(self, root: Component, target: Node, trace: Shaping) -> None:
         self.root = root
@@ -408,6 +408,6 @@ class _Places:
 
 
 def _has(part: Component, group: Group) -> bool:
-    """Whether these layers are among those of a component."""
+    """Return whether these layers are among those of a component."""
     alike = LAYERS.sub("", part.name) == LAYERS.sub("", group.name)
     return alike and (part.places is None or set(group.places or ()) <= set(part.places))

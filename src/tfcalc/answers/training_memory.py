@@ -1,4 +1,4 @@
-"""The memory of a training step as an answer: what is alive at its peak, the phases, and what was assumed."""
+"""The memory of a training step as an answer: what is live at its peak, the phases, and what was assumed."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def of_card(figure: str, end: str) -> Any:
 
 
 def shown(meaning: str, figure: str, end: str, *origins: Stated | Rule) -> Key[int]:
-    """What a card shows of the step."""
+    """Return the key of a figure that a card shows of the step."""
     return integer(meaning, of_card(figure, end), *origins, when=ON_CARD, place=FIRST)
 
 
@@ -342,7 +342,7 @@ class TrainingMemory(Memory, in_order=True):
         return terms[name]()
 
     def terms(self) -> Tree:
-        """Each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
+        """Return each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
         told = (
             f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak",
             *notes(self.run, self.plan),
@@ -357,7 +357,7 @@ class TrainingMemory(Memory, in_order=True):
 
     @cached_property
     def whole(self) -> Entry:
-        """What is live at the peak."""
+        """Breakdown of what is live at the peak."""
         return self._breakdown[0]
 
     @property
@@ -374,17 +374,17 @@ class TrainingMemory(Memory, in_order=True):
 
     @property
     def subtitle(self) -> str:
-        """What is trained, and how."""
+        """Model that is trained, and how."""
         return of_training(self._model, self.run, self.plan)
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """How it is trained, and what is not counted."""
+        """Definitions of how it is trained, and of what is not counted."""
         return in_full(self.run, self.plan, self.by)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The other phases, what is in the host's memory, and how sure the numbers are."""
+        """Remarks on the other phases, on what is in the host's memory, and on how sure the numbers are."""
         return (
             _other_phases(self.step, self.by.units),
             *_on_host(self.step, self.plan, self.by.units),
@@ -395,7 +395,7 @@ class TrainingMemory(Memory, in_order=True):
 
     @property
     def footer(self) -> Footer:
-        """By whose code, without what, and what to ask next."""
+        """Code that is assumed, what is not counted, and what to ask next."""
         plan, by = self.plan, self.by
         return Footer(
             assumes=(*as_footer(self._model, self.run, plan), *assumed_dtype(self._model, plan.precision)),
@@ -418,7 +418,7 @@ class TrainingMemory(Memory, in_order=True):
 
     @cached_property
     def on_card(self) -> OnCard | None:
-        """What a card shows of it, where its allocations are known in their order."""
+        """Figures that a card shows of it, where its allocations are known in their order."""
         if self.plan.backend == MEGATRON or self._not_simulated:
             return None
         return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
@@ -441,7 +441,10 @@ class TrainingMemory(Memory, in_order=True):
 
 
 def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload, Training]:
-    """What is run and how, with all that was left open. Raises InvalidModel; UsageError for what has no effect."""
+    """Return what is run and how, with all that was left open.
+
+    Raises InvalidModel; UsageError for what has no effect.
+    """
     model = peaks.model
     workload = asked_run(model, workload)
     model.check(workload)
@@ -451,7 +454,7 @@ def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload
 
 
 def _between_gpus(plan: Training) -> tuple[str, ...]:
-    """What GPUs exchange gradients and weights in, as far as it is not counted."""
+    """Return the buffers in which GPUs exchange gradients and weights, as far as they are not counted."""
     if plan.gpus == 1:
         return ()
     counted = plan.zero == "0" or placement_of(plan).by_units
@@ -482,7 +485,7 @@ STATES = {"master": "master weights", "optimizer": "optimizer states"}
 
 
 def as_footer(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
-    """What the code is, in a line."""
+    """Return a description of the code, in a line."""
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
     again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
@@ -513,7 +516,7 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
-    """How far the family's activations were from PyTorch's, where they were not equal; what makes none."""
+    """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
     error = 0.0 if plan.backend == MEGATRON else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
@@ -531,7 +534,7 @@ def _kernel(run: Workload, plan: Training) -> str:
 
 
 def stated(run: Workload, plan: Training) -> dict[str, object]:
-    """What the number was made by, for programs."""
+    """Return the definitions that the number was made by, for programs."""
     by = precision(plan.precision)
     return {
         "phase": "train",
@@ -549,18 +552,18 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
 
 
 def in_full(run: Workload, plan: Training, conventions: Conventions) -> dict[str, object]:
-    """The same with the units, and with what is not counted."""
+    """Return the definitions that the number was made by, with the units, and with what is not counted."""
     return {**stated(run, plan), "units": conventions.units, "not_counted": NOT_COUNTED}
 
 
 def of_loop(step: Step, plan: Training, units: str) -> Iterator[str]:
-    """Who holds the logits, and how much that is."""
+    """Yield what holds the logits, and their size."""
     if step.logits:
         yield LOOPS[plan.loop].format(short_bytes(step.logits, units))
 
 
 def _preset(name: str) -> Iterator[str]:
-    """What a preset stands for, from where, and what of it is not modelled."""
+    """Yield what a preset stands for, from where, and what of it is not modelled."""
     found = training_preset(name)
     yield f"preset {name} stands for {found.flags}, where nothing else was given"
     yield f"source of the preset: {found.source} at {found.revision}"
@@ -568,7 +571,7 @@ def _preset(name: str) -> Iterator[str]:
 
 
 def notes(run: Workload, plan: Training) -> Iterator[str]:
-    """All that the answer rests on, in words."""
+    """Yield all that the answer rests on, in words."""
     by = precision(plan.precision)
     dropout = "with dropout where the config has some" if run.drops else "no dropout"
     again = "no gradient checkpointing" if run.recompute == "none" else f"recomputed in backward: {recomputed(run)}"

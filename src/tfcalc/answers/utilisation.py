@@ -1,4 +1,4 @@
-"""How much of an accelerator's peak a training run uses: MFU and HFU from its tokens per second."""
+"""Share of an accelerator's peak that a training run uses: MFU and HFU from its tokens per second."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ class Utilisation(Flops):
 
     @cached_property
     def model_flops_of_token(self) -> Fraction:
-        """FLOPs of a token, nothing computed twice."""
+        """FLOPs of a token, nothing recomputed, not by a fused kernel either."""
         once = replace(self.run, recompute="none", kernel="math")
         return Fraction(flops(self.question.model, once, self.by).answer, self.tokens)
 
     @cached_property
     def hardware_flops_of_token(self) -> Fraction:
-        """FLOPs of a token, with all that is computed again."""
+        """FLOPs of a token, with all that is recomputed."""
         return Fraction(self.total_flops, self.tokens)
 
     @property
@@ -130,16 +130,16 @@ class Utilisation(Flops):
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
-        """What is probably wrong."""
+        """Warnings of what is probably wrong."""
         return tuple(_doubts(self))
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """Those of a step, and what is divided by what."""
+        """Definitions of a step's numbers, and of the ratios of utilisation."""
         return {**super().definitions, "mfu": MFU, "hfu": HFU, "tokens_per_second": "of all GPUs together"}
 
     def sheet(self) -> Sheet:
-        """What is divided by what."""
+        """Return the rates and the peak that they are divided by."""
         known = self.machines
         shares = f"MFU {float(self.model_share):.2%}, HFU {float(self.hardware_share):.2%}"
         return Sheet(
@@ -223,7 +223,7 @@ def machines_of(name: str, gpus: int = 1, precision: str = "bf16") -> Machines:
 
 
 def _others(found: Accelerator, others: list[Accelerator], precision: str) -> Iterator[str]:
-    """Those that the name may also mean, where it makes a difference."""
+    """Yield the other accelerators that the name may also mean, where it makes a difference."""
     unlike = [one for one in others if one.peaks.get(precision) != found.peaks[precision]]
     if unlike:
         peaks = ", ".join(f"{one.name} ({_tera(one.peaks.get(precision, 0))})" for one in unlike)
@@ -231,7 +231,7 @@ def _others(found: Accelerator, others: list[Accelerator], precision: str) -> It
 
 
 def _doubts(used: Utilisation) -> Iterator[str]:
-    """What is probably wrong."""
+    """Yield what is probably wrong."""
     known = used.machines
     if known.name == "" and known.precision in MULTIPLIED and (card := looks_sparse(known.peak, known.precision)):
         dense = card.peaks[known.precision]

@@ -36,7 +36,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
 
 
 def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Style], str]:
-    """What renders a format: its module is imported when it is asked for."""
+    """Return the function that renders a format; its module is imported when it is asked for."""
     found: Callable[[Sheet, Style], str] = getattr(import_module(f"tfcalc.render.{module}"), name)
     return found
 

@@ -87,7 +87,7 @@ def filled(text: str, width: int, indent: str = "") -> str:
 
 
 def _together(text: str) -> str:
-    """Each flag and its value, and each number and its unit, as one word."""
+    """Join each flag and its value, and each number and its unit, to one word."""
     words = text.split(" ")
     found = words[0]
     for before, word in pairwise(words):

@@ -1,4 +1,4 @@
-"""What an answer is made of: a breakdown with formulas, laid out as a sheet, before it has a format."""
+"""Parts of an answer: a breakdown with formulas, laid out as a sheet, before it has a format."""
 
 from tfcalc.report.declared import SCHEMA_VERSION
 from tfcalc.report.report import (

@@ -1,4 +1,4 @@
-"""What the answers to all questions have in common; for the type checker alone."""
+"""Protocol that the answers to all questions have in common; for the type checker alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfcalc.report.sheet import Sheet
 
 
 class Answered(Protocol):
-    """What every question returns."""
+    """Interface of the answer to any question."""
 
     def to_dict(self) -> dict[str, object]:
         """The answer for programs."""

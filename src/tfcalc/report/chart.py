@@ -39,13 +39,13 @@ class Chart(NamedTuple):
 
     @property
     def numbers(self) -> tuple[list[int], list[float]]:
-        """All numbers of each axis, sorted."""
+        """Numbers of each axis, sorted."""
         points = [point for curve in self.curves for point in curve.points]
         return sorted({x for x, _ in points}), sorted({y for _, y in points})
 
     @property
     def logarithmic(self) -> tuple[bool, bool]:
-        """Whether each axis is better read by factors than by steps."""
+        """Flags of both axes, each true if the axis is better read by factors than by steps."""
         xs, ys = self.numbers
         wide = [bool(axis) and axis[0] > 0 and axis[-1] / axis[0] > DECADES for axis in (xs, ys)]
         return wide[0], wide[1] and self.unit != "share"

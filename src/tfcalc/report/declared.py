@@ -53,7 +53,7 @@ class Bound(Protocol):
     """An origin that depends on the answer."""
 
     def of(self, answer: Any, /) -> Elsewhere:
-        """Where it is in this answer."""
+        """Return the origin in this answer."""
         ...
 
 
@@ -70,7 +70,7 @@ Origin = Rule | Same | Stated | Sum | Bound | Told
 
 
 def handed_in(answer: Any) -> Any:
-    """Of a key whose value is given when its answer is made."""
+    """Raise AttributeError, for a key whose value is given when its answer is made."""
     raise AttributeError(f"{type(answer).__name__} was made without one of its keys")
 
 
@@ -82,7 +82,7 @@ class Unknown(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """How a number is shown where models are compared: what it is ``called``, and whether it is a ``part`` of another.
+    """Form of a number where models are compared: what it is ``called``, and whether it is a ``part`` of another.
 
     ``meaning`` is that in the schema of the comparison.
     """
@@ -93,9 +93,10 @@ class Compared(NamedTuple):
 
 
 class When(NamedTuple):
-    """When an answer has a key: where this ``holds`` of it. Keys with one ``anchor`` come together with that key.
+    """Condition under which an answer has a key: where this ``holds`` of it.
 
-    If that is ``mutual``, the anchor comes together with each of them, too.
+    Keys with one ``anchor`` come together with that key. If that is ``mutual``, the anchor comes together with each of
+    them, too.
     ``form`` is the form of the answer that has it, in words for its schema.
     """
 
@@ -166,33 +167,33 @@ class Key(Generic[T]):
         return found  # type: ignore[no-any-return]
 
     def compared(self, called: str, *, part: bool = False, meaning: str = "") -> Self:
-        """The same key, which ``compare`` shows of each model under this name."""
+        """Set the name under which ``compare`` shows the key of each model, and return the key."""
         self.comparison = Compared(called, part, meaning or str(self.schema["description"]))
         return self
 
     def only(self, when: When) -> Key[T]:
-        """The same key, which a subclass has under a condition."""
+        """Return a copy of the key, which a subclass has under a condition."""
         found = copy(self)
         found.when = when
         return found
 
     def made(self, make: Make, *origins: Origin) -> Key[T]:
-        """The same key, made in another way: that of a subclass."""
+        """Return a copy of the key, made in another way: that of a subclass."""
         return Key(self.schema, make, *origins, when=self.when, record=self.record, place=self.place, label=self.label)
 
     def holds(self, of: Keyed) -> bool:
-        """Whether this answer has it."""
+        """Return whether this answer has it."""
         return self.when is None or bool(self.when.holds(of.source))
 
     @property
     def scalar(self) -> bool:
-        """Whether it is one value: a number, a word."""
+        """Return whether it is one value: a number, a word."""
         types = self.schema.get("type", "object")
         return not {"array", "object"} & set([types] if isinstance(types, str) else types)
 
 
 class FurtherKeys(Key[Mapping[str, Any]]):
-    """Keys that are listed elsewhere, or known by a ``pattern`` alone: they stand beside those that a class declares.
+    """Keys that are listed elsewhere, or known by a ``pattern`` alone, beside those that a class declares.
 
     Args:
         listed: schemas by key.
@@ -213,7 +214,7 @@ class FurtherKeys(Key[Mapping[str, Any]]):
 
 
 class Keyed:
-    """What has keys: an answer, or a record in one."""
+    """Object that has keys: an answer, or a record in one."""
 
     keys: ClassVar[Mapping[str, Key[Any]]] = {}
     """By name, in the order of the JSON: those of its bases first, unless a class is ``in_order``."""
@@ -222,7 +223,7 @@ class Keyed:
 
     @property
     def source(self) -> Any:
-        """What its keys are made of."""
+        """Object that its keys are made of."""
         return self
 
     @property
@@ -250,11 +251,11 @@ class Keyed:
         return getattr(of, of.keys[name].attribute if name in of.keys else name)
 
     def evaluate(self, rule: Rule) -> Any:
-        """What the rule makes of the values that it names."""
+        """Return the result of the rule for the values that it names."""
         return rule.at([self.read(name) for name in rule.terms], [self.read(name) for name in rule.others])
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
+        """Return the JSON object, as in ``--json``."""
         found: dict[str, object] = {}
         for key in self.present():
             value = getattr(self, key.attribute)
@@ -263,7 +264,7 @@ class Keyed:
         return found
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
-        """Where the number at these steps comes from: ways of which the first that makes it is told."""
+        """Yield where the number at these steps comes from: ways of which the first that makes it is told."""
         key = self.keys.get(str(steps[0]))
         if key is None:
             return
@@ -289,7 +290,7 @@ class Record(Keyed):
 
     @property
     def source(self) -> Any:
-        """What it is about."""
+        """Object that it is about."""
         return self._source
 
     @property
@@ -299,7 +300,7 @@ class Record(Keyed):
 
 
 class Answer(Keyed):
-    """What a question returns: values by their keys, and a sheet for people.
+    """Answer to a question: values by their keys, and a sheet for people.
 
     Attributes:
         command: the command that gives the same answer.
@@ -308,7 +309,7 @@ class Answer(Keyed):
         stated: the definitions in ``conventions`` that this form always has; ``constants`` those of one value.
         exclusive: whether an answer has the keys of exactly one form.
         record_keys: by a list of records, the keys that these always have in this form.
-        lacks: the keys that this form is told from others by, as it never has them.
+        lacks: the keys that this form is distinguished by, as it never has them.
         heading: the model, with what was asked of it.
     """
 
@@ -328,7 +329,7 @@ class Answer(Keyed):
 
     @property
     def subject(self) -> str:
-        """What its numbers are about: the model, without what was asked of it."""
+        """Subject of its numbers: the model, without what was asked of it."""
         return self.heading
 
     def sheet(self) -> Sheet:
@@ -336,7 +337,7 @@ class Answer(Keyed):
         raise NotImplementedError
 
     def head(self) -> dict[str, object]:
-        """How its JSON begins: by which promise, and whose answer it is."""
+        """Return the beginning of its JSON: the version that it promises, and the command whose answer it is."""
         return {"schema_version": SCHEMA_VERSION, "command": self.command}
 
     def to_dict(self) -> dict[str, object]:
@@ -344,12 +345,12 @@ class Answer(Keyed):
         return {**self.head(), **super().to_dict()}
 
     def entries(self) -> Mapping[str, Any]:
-        """The same object, of which each entry is found when it is read."""
+        """Return the object of ``to_dict``, of which each entry is found when it is read."""
         return Entries(self)
 
     @property
     def declared(self) -> Self:
-        """Itself: where its numbers come from is said by :meth:`origins`."""
+        """Answer itself: where its numbers come from is said by :meth:`origins`."""
         return self
 
     def to_json(self) -> str:
@@ -372,7 +373,7 @@ class Answer(Keyed):
 
 
 class Entries(Mapping[str, Any]):
-    """The JSON object of an answer, or those of its entries that are ``kept``: each is found when it is read."""
+    """Entries of an answer's JSON object, or those whose keys pass the filter: each is found when it is read."""
 
     def __init__(self, answer: Answer, kept: Callable[[Key[Any]], bool] | None = None) -> None:
         self.answer, self.kept = answer, kept
@@ -498,7 +499,7 @@ def record(
 
 
 def shared(name: str, make: Make = handed_in, *, place: int | None = None) -> Key[Any]:
-    """What several answers have by one definition of schemas/shared.json: the model, the conventions."""
+    """Return a key that several answers have by one definition of schemas/shared.json: the model, the conventions."""
     return Key({"$ref": f"shared.json#/$defs/{name}"}, make, place=place)
 
 
@@ -562,5 +563,5 @@ def either(types: Sequence[str], meaning: str, make: Make = handed_in, *origins:
 
 
 def as_field(key: Key[T]) -> Key[T]:
-    """The same key where it is handed in: that of a subclass."""
+    """Return a copy of the key, handed in: that of a subclass."""
     return key.made(handed_in)

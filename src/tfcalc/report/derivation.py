@@ -56,7 +56,7 @@ class TermOfDerivation(Record):
     what = text("what a constant is, or the command that has the number; may be empty", lambda term: term.what)
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:  # noqa: ARG002  # it has one number
-        """It is a number of the answer that was explained, or a constant."""
+        """Yield its only origin: a number of the answer that was explained, or a constant."""
         yield given(f"the number at {self.path}, which explain opens" if self.path else self.what)
 
 
@@ -107,7 +107,7 @@ class Derivation(Explained):
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """None: it is no sum of matrices."""
+        """Empty tuple: a derivation is no sum of matrices."""
         return ()
 
     def sheet(self) -> Sheet:
@@ -147,7 +147,7 @@ class Itself(NamedTuple):
     answer: Derivation
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Derivation:
-        """The same. Raises UsageError, as nothing lies behind it."""
+        """Open the number as its answer explains it. Raises UsageError, as nothing lies behind it."""
         if further:
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         above = prefix.removesuffix("value")

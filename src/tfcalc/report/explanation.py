@@ -39,7 +39,7 @@ Growth = Callable[[Polynomial], Polynomial]
 
 
 class Line(NamedTuple):
-    """Items of one size that stand side by side: their factors in symbols and in numbers, ``value`` of all together.
+    """Items of one size that are listed together: their factors in symbols and in numbers, ``value`` of all together.
 
     ``order`` is what their time grows like, where that is asked for.
     """
@@ -92,7 +92,7 @@ class ExplainedItem(Record):
 
     @property
     def source(self) -> ExplainedItem:
-        """Itself, as its answer has the unit."""
+        """Item itself, as its answer has the unit."""
         return self
 
     @property
@@ -127,7 +127,7 @@ def _form(symbols: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained(Answer):
-    """What every answer of :func:`~tfcalc.explain` has."""
+    """Answer of :func:`~tfcalc.explain`, with the keys that all of its forms have."""
 
     command, exclusive = "explain", True
     about = "One number: the matrices that it is the sum of, or the numbers that it follows from."
@@ -238,7 +238,7 @@ class Explanation(Explained):
         return f"{self.path} of {self.heading}"
 
     def growing(self, each: Growth, whole: Growth) -> Explanation:
-        """The same with what ``each`` line grows like, and the ``whole``."""
+        """Return a copy with what ``each`` line grows like, and the ``whole``."""
         lines = tuple(line._replace(order=each(line.formula)) for line in self.lines)
         order = whole(self.formula)
         letters = order.free_symbols.union(*(line.formula.free_symbols for line in lines))

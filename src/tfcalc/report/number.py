@@ -66,7 +66,7 @@ class Opened:
 
     @property
     def _of_one_model(self) -> bool:
-        """Whether it is an answer about one model, whose numbers are told with its definitions and the constants."""
+        """Return whether it answers about one model: its numbers are told with its definitions and the constants."""
         return self.command in ABOUT_ONE_MODEL
 
     def open(self, keys: Sequence[str]) -> Explanation | Derivation:
@@ -80,7 +80,7 @@ class Opened:
         raise UsageError(f"{'.'.join(keys)} cannot be opened", "open one of the numbers beside it")
 
     def _ways(self, steps: tuple[Step, ...]) -> Iterator[Rule | Stated | Elsewhere]:
-        """What may be said of the number at these steps; what says the same of several is followed."""
+        """Yield what may be said of the number at these steps; a way that several share (Same) is followed."""
         for way in (*self.answer.origins(steps), self._common(steps)):
             if isinstance(way, Same):
                 yield from self._ways(locate(self.said, way.path.split(".")).steps)
@@ -91,7 +91,7 @@ class Opened:
     def _told(
         self, way: Rule | Stated | Elsewhere, names: tuple[str, ...], place: Place, value: Number
     ) -> Explanation | Derivation | None:
-        """What this way says of the number; None where it does not make it."""
+        """Return what this way says of the number; None where it does not make it."""
         path = self._path(*names)
         if value == 0 and hasattr(way, "sums"):
             return None
@@ -108,7 +108,7 @@ class Opened:
         return ".".join((self.prefix or self.command, *keys))
 
     def _common(self, steps: tuple[Step, ...]) -> Way | None:
-        """What every answer has."""
+        """Return the origin of a number that every answer has: the schema version, the model's, or a convention."""
         if steps == ("schema_version",):
             return given("the format of the JSON: within one version keys are only added")
         for place, step in enumerate(steps):
@@ -135,7 +135,7 @@ class Opened:
         return given(f"given: {self.by[name]}" if name in self.by else otherwise)
 
     def _derived(self, names: tuple[str, ...], value: Number, way: Rule) -> Derivation | None:
-        """What a rule makes it of; None where it makes another number, or where the answer has not all of it."""
+        """Return the derivation by a rule; None where it makes another number, or where the answer lacks some of it."""
         try:
             terms, others = (
                 tuple(term for name in named for term in self._terms(name, names)) for named in (way.terms, way.others)
@@ -185,7 +185,7 @@ class Opened:
         )
 
     def _terms(self, name: Named, names: tuple[str, ...]) -> Iterator[DerivationTerm]:
-        """What a name of a rule stands for: a key of the answer, beside the number, or of each part of a list."""
+        """Yield what a name of a rule refers to: a key of the answer, beside the number, or of each part of a list."""
         if isinstance(name, Constant):
             yield DerivationTerm("", name.value, name.what)
             return

@@ -1,4 +1,4 @@
-"""Where a number of an answer comes from: its key is declared with it (:mod:`tfcalc.report.declared`).
+"""Origins of the numbers of an answer: a key's is declared with it (:mod:`tfcalc.report.declared`).
 
 A number follows from others of the same answer by a :class:`Rule`, is the :class:`Same` as another, is
 :class:`Stated` (given, counted, found by a search), or is the answer to another question (:class:`Elsewhere`), whose
@@ -37,12 +37,12 @@ class Rule(NamedTuple):
 
     @property
     def constants(self) -> str:
-        """What its constants are: ``6 of 6ND``."""
+        """Constants of the rule, and what each is: ``6 of 6ND``."""
         both = (*self.terms, *self.others)
         return "; ".join(f"{each.value:,} {each.what}" for each in both if isinstance(each, Constant))
 
     def at(self, terms: list[Number], others: list[Number]) -> Number:
-        """What the terms make."""
+        """Return what the rule makes of the terms."""
         match self.how:
             case "sum" | "difference":
                 return sum(terms) - sum(others)
@@ -62,7 +62,7 @@ class Rule(NamedTuple):
                 return prod(terms) / prod(others) if others else prod(terms)
 
     def gives(self, value: Number, terms: list[Number], others: list[Number]) -> bool:
-        """Whether they make this number."""
+        """Return whether they make this number."""
         adds = self.how in ("sum", "difference")
         if not adds and others and not prod(others):
             return False
@@ -104,7 +104,7 @@ def ratio(*terms: Named, over: tuple[Named, ...] = ()) -> Rule:
 
 
 class Same(NamedTuple):
-    """The number that stands at another path of the same answer, too."""
+    """Number that is the same as one at another path of the same answer."""
 
     path: str
 
@@ -121,17 +121,17 @@ class Stated(NamedTuple):
 
 
 def given(note: str) -> Stated:
-    """What somebody gave, or published."""
+    """Return the origin of a number that somebody gave, or published."""
     return Stated("given", note)
 
 
 def found(note: str) -> Stated:
-    """What a search, a simulation or another program found."""
+    """Return the origin of a number that a search, a simulation or another program found."""
     return Stated("found", note)
 
 
 def count(note: str) -> Stated:
-    """How many there are of something."""
+    """Return the origin of a number that is a count."""
     return Stated("count", note)
 
 
@@ -139,10 +139,10 @@ class Elsewhere(Protocol):
     """Another question, whose answer the number is."""
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Any:
-        """The number, which stands at ``prefix``; or one that lies behind it, at ``further`` keys of its answer.
+        """Open the number at ``prefix``; or one that lies behind it, at ``further`` keys of its answer.
 
-        It is an Explanation or a Derivation: answers themselves, which stand above this file. Raises UsageError where
-        there is none.
+        It is an Explanation or a Derivation: answers themselves, which are defined above this module. Raises UsageError
+        where there is none.
         """
         ...
 

@@ -21,7 +21,7 @@ Step = str | int
 
 
 class Place(NamedTuple):
-    """Where keys lead: the ``steps`` of a program (keys, and places in lists), the ``value`` there.
+    """Place that keys lead to: the ``steps`` of a program (keys, and places in lists), the ``value`` there.
 
     ``left`` are further keys, where the value is a single one.
     """
@@ -41,7 +41,10 @@ def dotted(path: str) -> str:
 
 
 def reach(answer: Mapping[str, object], keys: Sequence[str]) -> object:
-    """What the keys lead to, a value or what has parts. Raises UsageError with the nearest keys where there is none."""
+    """Return what the keys lead to, a value or an object with parts.
+
+    Raises UsageError with the nearest keys where there is none.
+    """
     found = locate(answer, keys)
     if found.left:
         passed = keys[: len(keys) - len(found.left)]
@@ -50,7 +53,9 @@ def reach(answer: Mapping[str, object], keys: Sequence[str]) -> object:
 
 
 def locate(answer: Mapping[str, object], keys: Sequence[str]) -> Place:
-    """Where the keys lead, as far as there are parts. Raises UsageError with the nearest keys where there is none.
+    """Return the place that the keys lead to, as far as there are parts.
+
+    Raises UsageError with the nearest keys where there is none.
 
     >>> locate({"models": [{"name": "gpt2", "layers": 12}]}, ["models", "gpt2", "layers", "more"])
     Place(steps=('models', 0, 'layers'), value=12, left=('more',))
@@ -79,7 +84,7 @@ def _within(keys: Sequence[str]) -> str:
 
 
 def _inside(value: object) -> dict[str, tuple[tuple[Step, ...], object]]:
-    """What a value has, by key, with the steps to it; its own keys come before those of its parts."""
+    """Return the contents of a value, by key, with the steps to each; its own keys come before those of its parts."""
     if isinstance(value, Mapping):
         found = {
             name: ((key, *steps), part)

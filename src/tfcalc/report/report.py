@@ -73,16 +73,16 @@ class Entry(NamedTuple):
         return self.value // self.counted if self.counted else 0
 
     def pruned(self, depth: int | None) -> "Entry":
-        """This entry with so many levels below the root; without a number, down to the layers."""
+        """Return this entry with ``depth`` levels below the root; without a number, down to the layers."""
         ends = self.kind in BLOCKS if depth is None else self.depth >= depth
         return self._replace(parts=() if ends else tuple(part.pruned(depth) for part in self.parts))
 
     def upto(self, depth: int) -> "Entry":
-        """This entry with so many levels below the root at most."""
+        """Return this entry with ``depth`` levels below the root at most."""
         return self._replace(parts=() if self.depth >= depth else tuple(part.upto(depth) for part in self.parts))
 
     def walk(self) -> "Iterator[Entry]":
-        """This entry and all below it, parents first."""
+        """Yield this entry and all below it, parents first."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -92,7 +92,7 @@ class Entry(NamedTuple):
         return write(self.formula)
 
     def to_dict(self) -> dict[str, object]:
-        """As in ``--json``."""
+        """Return the JSON object of the entry, as in ``--json``."""
         return {
             "name": self.name,
             "path": self.path,
@@ -124,12 +124,12 @@ class Footer(NamedTuple):
     assumptions: tuple[str, ...] = ()
 
     def counting(self, *parts: str) -> "Footer":
-        """The same where these are counted after all."""
+        """Return a copy of the footer where these are counted after all."""
         rest = (part for part in self.not_counted.split(", ") if part not in parts)
         return self._replace(not_counted=", ".join(rest))
 
     def lines(self) -> list[str]:
-        """As they stand below an answer, without the full assumptions."""
+        """Return the lines that are printed below an answer, without the full assumptions."""
         told = (("Assumes", ", ".join(self.assumes)), ("Not counted", self.not_counted))
         return [f"{what}: {text}" for what, text in (*told, ("See also", "  ".join(self.see_also))) if text]
 
@@ -229,14 +229,14 @@ class Report(Answer):
     # --- the limit
 
     def held_to(self, limit: int) -> Self:
-        """The same answer, which is to be at most ``limit``."""
+        """Return a copy of the answer, which is to be at most ``limit``."""
         found = copy(self)
         found.limit = limit
         return found
 
     @property
     def fits(self) -> bool:
-        """Whether it is within its limit."""
+        """Return whether it is within its limit."""
         return self.limit is None or self.answer <= self.limit
 
     def verdict_on_limit(self) -> str:
@@ -343,7 +343,7 @@ class Report(Answer):
         return short_bytes(value, str(self.definitions["units"]))
 
     def _kinds(self) -> str:
-        """What the answer is spent on, as far as it shows in per mille."""
+        """Return a line of what the answer is spent on, as far as it shows in per mille."""
         shares = {kind: value / self.answer for kind, value in self.by_kind().items()} if self.answer else {}
         shown = [f"{kind} {share:.1%}" for kind, share in shares.items() if abs(share) >= LEAST_SHARE]
         return f"By kind: {', '.join(shown)}" if shown else "By kind: nothing"
@@ -367,13 +367,13 @@ class Report(Answer):
     # --- where its numbers come from
 
     def origins(self, steps: tuple["Step", ...]) -> "Iterator[Way]":
-        """Of a component, its items and its parts; of another number what its key declares."""
+        """Yield a number's origins: of a component its items and its parts, of others those that their keys declare."""
         if steps[0] == "components":
             return self.origins_of_part(steps)
         return super().origins(steps)
 
     def origins_of_part(self, steps: tuple["Step", ...]) -> "Iterator[Way]":
-        """Of a number of a component: how many there are, the sum of its parts, its closed form."""
+        """Yield the origins of a component's number: how many there are, the sum of its parts, its closed form."""
         entry = self.root
         for step in steps[1:-1]:
             entry = entry.parts[step] if isinstance(step, int) else entry
@@ -392,7 +392,7 @@ class Report(Answer):
 
 
 def _is_total(key: Key[Any]) -> bool:
-    """Whether it is a single value that comes with no other."""
+    """Return whether it is a single value that comes with no other."""
     return key.scalar and key.place == FIRST and not (key.when and key.when.anchor)
 
 

@@ -1,4 +1,4 @@
-"""What an answer looks like before it has a format: columns, rows of typed cells, and lines above and below."""
+"""Layout of an answer before it has a format: columns, rows of typed cells, and lines above and below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfcalc.units import grouped, parse_bytes, short, short_bytes, short_tokens
 
 
 class Share(NamedTuple):
-    """A part of a whole, shown in per cent with so many ``digits``."""
+    """A part of a whole, shown in per cent with this many ``digits``."""
 
     part: int
     whole: int
@@ -38,7 +38,7 @@ class InUnit(NamedTuple):
 
 
 class Times(NamedTuple):
-    """So many copies of so much each; ``unit`` is params, flops or bytes."""
+    """Number of copies, and the size of each; ``unit`` is params, flops or bytes."""
 
     copies: int
     each: int
@@ -46,7 +46,7 @@ class Times(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What multiplies to a size, ``n × 3 × (h × h)``: how many, and the factors of each."""
+    """Factors that multiply to a size, ``n × 3 × (h × h)``: how many there are, and the factors of each."""
 
     copies: tuple[Polynomial | int, ...]
     each: tuple[Polynomial | int, ...]
@@ -131,9 +131,9 @@ class Sheet(NamedTuple):
     """One table under a ``title`` and a ``subtitle``, and the lines below it.
 
     ``title`` is the verdict or the number. ``quiet`` is what ``-q`` prints: the answer alone. ``depths`` indent the
-    first column, and ``paths`` say in full what the indentation means, for programs. Below the table stand ``notes``
+    first column, and ``paths`` say in full what the indentation means, for programs. Below the table come ``notes``
     (what belongs to the answer), then a line each of what it ``assumes``, what is ``not_counted``, and commands to
-    ``see_also``; the full ``assumptions`` stand there with --assumptions, the ``legend`` where there are formulas.
+    ``see_also``; the full ``assumptions`` follow with --assumptions, the ``legend`` where there are formulas.
     ``detailed`` is the same answer with everything opened: for --formulas, and for programs. ``letters`` are those that
     the user has for some of the formulas' letters.
     """
@@ -155,7 +155,7 @@ class Sheet(NamedTuple):
     letters: Mapping[str, str] = MappingProxyType({})
 
     def depth(self, row: int) -> int:
-        """How far the first cell of a row is indented."""
+        """Return how far the first cell of a row is indented."""
         return self.depths[row] if row < len(self.depths) else 0
 
     def above(self) -> list[str]:
@@ -175,7 +175,7 @@ class Sheet(NamedTuple):
         return sheet.without(formulas)
 
     def without(self, places: Sequence[int]) -> Sheet:
-        """The same without these columns, and without the legend where these were the formulas."""
+        """Return a copy without these columns, and without the legend where these were the formulas."""
         left = [place for place in range(len(self.columns)) if place not in places]
         columns = [self.columns[place] for place in left]
         legend = {} if any(self.columns[place].formula for place in places) else self.legend

@@ -1,4 +1,4 @@
-"""How the user wants to read an answer; what it says does not depend on it."""
+"""Style in which the user wants to read an answer; what the answer says does not depend on it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Style(NamedTuple):
         return {letter: self.letters.get(letter) or spelled(letter, self.notation) for letter in letters}
 
     def plain(self) -> Style:
-        """The same letters in ASCII."""
+        """Return a copy of the style that shows the same letters in ASCII."""
         return self._replace(script="ascii")
 
     def text(self, words: str) -> str:

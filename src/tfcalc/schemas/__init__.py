@@ -148,7 +148,7 @@ def _shared() -> Schema:
 
 
 def _inside(value: Any) -> Any:
-    """The same with references to definitions of its own in the place of those to shared.json."""
+    """Return a copy with references to definitions of its own in the place of those to shared.json."""
     if isinstance(value, dict):
         return {key: inner.replace(THERE, HERE) if key == "$ref" else _inside(inner) for key, inner in value.items()}
     return [_inside(inner) for inner in value] if isinstance(value, list) else value

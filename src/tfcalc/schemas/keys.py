@@ -34,7 +34,7 @@ class ListedKey(NamedTuple):
 
 
 def keys(schema: Schema) -> Iterator[ListedKey]:
-    """Every key of a schema that is complete, parents first; what contains itself is entered once.
+    """Yield every key of a complete schema, parents first; an object that contains itself is entered once.
 
     A key that several forms have is that of the first.
     """
@@ -87,7 +87,7 @@ def _forms(schema: Schema) -> Forms:
 
 
 def _of(name: str, forms: Forms) -> Forms:
-    """What the forms say of the object at this key."""
+    """Return what the forms say of the object at this key."""
     return [(title, form["properties"][name]) for title, form in forms if name in form.get("properties", {})]
 
 
@@ -98,7 +98,7 @@ def _when(name: str, schema: Schema, forms: Forms) -> tuple[str, ...]:
 
 
 def _resolved(schema: Schema, known: Schema) -> Schema:
-    """With the definition that it refers to; what stands beside the reference is added to it, or counts for more."""
+    """Return the schema with the definition that it refers to; keys beside the reference are added, or override it."""
     if "$ref" not in schema:
         return schema
     found = known[schema["$ref"].removeprefix(HERE)]
