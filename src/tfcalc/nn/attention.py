@@ -28,9 +28,9 @@ class EagerCode(Frozen):
 
     ``scores`` are products in the stream's format, or of copies in ``float32``, perhaps even under autocast
     (``exact``). Their ``softmax`` is in ``float32``, in their ``own`` format (perhaps ``less highest``: of scores less
-    each row's highest), or in that of the ``weights``. A ``mask`` is ``added``, and scores are perhaps clamped to the
-    smallest number (``limited``); or it says where they are ``filled`` in. Each layer may make a mask of its ``own``,
-    of the tokens that are not padding and of those that are seen.
+    each row's highest), or in that of the ``weights``. A ``mask`` is ``added``, and scores are perhaps clamped from
+    below at the smallest number (``limited``); or it says where they are ``filled`` in. Each layer may make a mask of
+    its ``own``, of the tokens that are not padding and of those that are seen.
     """
 
     scores: str = ""

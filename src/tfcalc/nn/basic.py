@@ -76,7 +76,7 @@ def parameter(name: str, *shape: Num, minor: bool = False) -> Parameter:
 
 
 class PositionVectors(Module):
-    """A trained vector of this ``width`` for each position, in ``rows`` rows."""
+    """A trained vector of this ``width`` for each of ``rows`` positions."""
 
     kind = "position"
 
@@ -148,7 +148,7 @@ class Norm(Module):
 
 
 class Embedding(Module):
-    """A row of this ``width`` for each of the words; ``tied_to`` names the table that it shares its storage with.
+    """A row of this ``width`` for each of ``rows`` words; ``tied_to`` names the table that it shares its storage with.
 
     The vectors may be multiplied by a number (``scales``). What is tied to it may run first, and then makes the table
     by the name that it is ``known_as``.

@@ -75,7 +75,7 @@ class Classifier(Module):
     undropped: tuple[str, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Return the classes' scores for token ids."""
+        """Return the class scores for token ids."""
         x = self._read(x, ctx)
         x = x if self.transform is None else self.transform(x, ctx)
         for place, each in enumerate(self.maps):
@@ -144,7 +144,7 @@ class SentenceHead(Module):
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Return the classes' scores for each sequence, given the vectors of all tokens."""
+        """Return the class scores of each sequence, given the vectors of all tokens."""
         inner = self.dense(narrow(x, 1))
         return self.output(ctx.activation("tanh", inner, "tanh"))
 

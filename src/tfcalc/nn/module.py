@@ -177,8 +177,8 @@ class Routing(NamedTuple):
 class Backend(Protocol):
     """Code that runs what is one operation to the mathematics and several to a library, or the other way round.
 
-    The module that runs hands itself over: an ``attention``, a ``norm``, a ``router``. These are defined above this
-    file.
+    The module that runs hands itself over: an ``attention``, a ``norm``, a ``router``. Their classes belong to layers
+    above this file.
     """
 
     @property

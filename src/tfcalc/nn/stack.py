@@ -268,7 +268,7 @@ def _first_of_each(group: EqualLayers, every: int) -> Num:
 
 
 def _first(group: EqualLayers) -> Iterator[EqualLayers]:
-    """The first layer by itself, and the others: what it reads needs no gradient, or is stored anyway."""
+    """The first layer by itself, and the others: what it reads needs no gradient, or is saved anyway."""
     yield group._replace(mark="[first]", copies=1, places=None)
     yield group._replace(mark="[others]", copies=group.copies - 1, under=1)
 
