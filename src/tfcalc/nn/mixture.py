@@ -101,12 +101,12 @@ class Experts(Replicated, GatedFeedForward):
     clipped: bool = False
 
     def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         with x.trace.inside(self):
             return ctx.backend.experts(self, x, sent, ctx)
 
     def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights, where operations are counted."""
+        """Return the weighted sum of the outputs of each token's experts, where operations are counted."""
         return combined(self.forward(x, ctx), sent.weights)
 
 
@@ -195,12 +195,12 @@ class Networks(Replicated, FeedForward):
     kind = "experts"
 
     def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         with x.trace.inside(self):
             return ctx.backend.networks(self, x, sent, ctx)
 
     def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights, where operations are counted."""
+        """Return the weighted sum of the outputs of each token's experts, where operations are counted."""
         return combined(self.forward(x, ctx), sent.weights)
 
 

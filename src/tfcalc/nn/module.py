@@ -237,11 +237,11 @@ class Backend(Protocol):
         ...
 
     def experts(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         ...
 
     def networks(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Return the sum of each token's experts, times their weights, for experts that have matrices of their own."""
+        """Return the weighted sum of the outputs of each token's experts, which have matrices of their own."""
         ...
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
