@@ -28,7 +28,7 @@ def approximately(found: Explanation, node: Node, model: Model) -> Explanation:
 
 
 def too_small(node: Node, model: Model) -> list[str]:
-    """By how much the form without biases and norms is too small at this model's sizes, where these are known."""
+    """State by how much the form without biases and norms is too small at this model's sizes, where these are known."""
     both = [node.component.each(measure) for measure in (params, major_params)]
     if any(isinstance(number, Polynomial) for number in both) or both[0] == 0:
         return []

@@ -28,7 +28,7 @@ class Axis(NamedTuple):
 
 
 def axes(names: Iterable[str], model: Model, workload: Workload, training: bool, serving: bool) -> list[Axis]:
-    """Whose size each name is: of the model, of the workload, or of a plan. Raises UsageError for any other name."""
+    """Find the owner of each named size: the model, the workload, or a plan. Raises UsageError for any other name."""
     described = [(MODEL, model), (RUN, workload)]
     described += [(TRAINING, Training())] * training + [(SERVING, Serving())] * serving
     found = {}

@@ -1,4 +1,4 @@
-"""Which fields of a model differ from another's, and the model with some of them changed alone."""
+"""Fields of a model that differ from another's, and the model with some of them changed alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _brief(value: object) -> str:
 
 
 def same_family(first: Model, second: Model) -> bool:
-    """Whether both are described by the same fields: two configs of one model_type, or two classic models."""
+    """Return True if both are described by the same fields: two configs of one model_type, or two classic models."""
     if isinstance(first, HFModel) and isinstance(second, HFModel):
         return first.family.model_type == second.family.model_type
     return type(first) is type(second)

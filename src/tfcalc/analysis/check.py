@@ -81,7 +81,7 @@ class CauseOfDifference(Record):
 
     @property
     def source(self) -> CauseOfDifference:
-        """Itself, as its answer has the quantity."""
+        """The record itself, as its answer has the quantity."""
         return self
 
     @property
@@ -405,7 +405,7 @@ FAR_FETCHED = 3.05
 def _names(
     model: Model, run: Workload, legend: Iterable[str], notation: str, others: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """How each letter is written, and which letter each name means. Raises UsageError where others are none."""
+    """Return the spelling of each letter, and the letter of each name. Raises UsageError where others are none."""
     names = {spelled(letter, notation): letter for letter in legend} | spellings(model, run, notation=notation)
     written = {letter: spelled(letter, notation) for letter in names.values()}
     own = own_letters(others, model, run, notation=notation)
@@ -435,7 +435,7 @@ def _is(
     notation: str,
     meaning: Mapping[str, Polynomial],
 ) -> bool:
-    """Whether a text is the right formula if it is read in the letters of a notation."""
+    """Return True if a text is the right formula when it is read in the letters of a notation."""
     _, names = _names(model, run, legend, notation, {})
     try:
         yours = expanded(read_formula(text, names), {name: meaning[letter] for name, letter in names.items()})
@@ -453,7 +453,7 @@ def _of_another_question(
     *,
     general: bool,
 ) -> str:
-    """Which part, quantity, mask or phase the formula is right for; ``""`` where for none."""
+    """Name the part, quantity, mask or phase that the formula is right for; ``""`` where there is none."""
     if yours.bottom != 1 or tree.of_terms or not yours.top.terms:
         return ""
     by, model, run = conventions or Conventions(), tree.model, tree.run

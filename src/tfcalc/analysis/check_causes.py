@@ -35,7 +35,7 @@ class CountablePart(NamedTuple):
 
 
 class Multiplicity(NamedTuple):
-    """How often parts were counted that are there once: a number, or a letter, or 1 by a letter, or one by another.
+    """Number of times that parts which exist once were counted: a number, a letter, 1 by a letter, or one by another.
 
     ``by`` is the letter that ``letter`` took the place of.
     """
@@ -65,7 +65,7 @@ class Multiplicity(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A part that was counted so many times, and how far-fetched that is; ``others`` would explain it as well."""
+    """A part that was counted ``times`` times, and how far-fetched that is; ``others`` would explain it as well."""
 
     times: Multiplicity
     part: CountablePart
@@ -74,7 +74,7 @@ class Cause(NamedTuple):
 
     @property
     def is_all(self) -> bool:
-        """Whether this is all that there is."""
+        """True if the part is all that there is."""
         return self.part.name == ALL
 
 
@@ -86,7 +86,7 @@ LETTER, BY_LETTER = 1.5, 1.6
 
 
 def cause_of(difference: Ratio, lines: Sequence[Line]) -> Cause | None:
-    """Find the nearest reason for a difference (yours less what is right): a part counted so many times, or a letter.
+    """Find the nearest reason for a difference (yours less what is right): a part counted q times, or a letter.
 
     ``None`` where there is none.
     """
@@ -200,7 +200,7 @@ def _called(titles: list[str], *wanted: str) -> frozenset[int]:
 
 
 def _is_projection(line: Line) -> bool:
-    """Whether it is a matrix of queries, keys, values or the output, or the product with it."""
+    """Return True if it is a matrix of queries, keys, values or the output, or the product with it."""
     return all(name.removeprefix("X ") in PROJECTIONS for name in line.names)
 
 

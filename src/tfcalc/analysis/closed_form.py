@@ -20,7 +20,7 @@ PLAIN = Style()
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedForm(Answer):
-    """What the closed form of a part, and those of all parts, have in common: ``text`` writes the form of the whole."""
+    """Base of the closed form of a part, and of those of all parts: ``text`` writes the form of the whole."""
 
     command = "formula"
     about = (

@@ -1,4 +1,4 @@
-"""What every question does first: check, build the tree, and build its symbolic twin."""
+"""Steps that every question takes first: check, build the tree, and build its symbolic twin."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class Subject:
         return breakdown(*self.twins, measure, {**ALWAYS, **extras}, inside_blocks=depth is not None)
 
     def legend(self, entry: Entry) -> dict[str, str]:
-        """What the letters mean that stand in this breakdown."""
+        """Return the meanings of the letters in this breakdown."""
         used = frozenset().union(*(part.formula.free_symbols for part in entry.walk()))
         return legend(used, self.model, self.run) | self.ranks(used)
 
     def ranks(self, used: frozenset[str]) -> dict[str, str]:
-        """The same of the adapters' rank."""
+        """Return the meaning of the letter of the adapters' rank, if it is used."""
         known = {} if self.tuning is None else self.tuning.legend
         return {letter: meaning for letter, meaning in known.items() if letter in used}
 
 
 def run_tree(model: Model, workload: Workload, plan: Training | None = None) -> Component:
-    """The model's tree on this workload, trained by this ``plan``, with what backward computes again marked."""
+    """The model's tree on this workload, trained by this ``plan``, with what backward recomputes marked."""
     root = model.tree(workload)
     if plan is not None:
         from tfcalc.training.adapters import tuned
@@ -90,7 +90,7 @@ def check_arguments(model: Model, workload: Workload | None, conventions: Conven
 
 
 def check_plans(training: Training | None, serving: Serving | None) -> None:
-    """The same for the plans that memory is asked by."""
+    """Raise InvalidModel where a plan for memory is something else, or holds what is no size and no known word."""
     from tfcalc.plans import Serving, Training
 
     for given, kind in ((training, Training), (serving, Serving)):
@@ -131,7 +131,7 @@ def subject(
 
 
 def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | None:
-    """What of the model is trained; None where that is all of it. Raises as :func:`subject`."""
+    """Return the tuning of the model's trained part; None where all of it is trained. Raises as :func:`subject`."""
     if training is None:
         return None
     from tfcalc.training.adapters import tuning_of  # few ask for it
@@ -188,7 +188,7 @@ def refuse_idle_in_flops(model: Model, workload: Workload) -> None:
 
 
 def _changes(model: Model, workload: Workload, name: str) -> bool:
-    """Whether a field makes another tree than its default, at a length at which it might."""
+    """Return True if a field makes another tree than its default, at a length at which it might."""
     default = next(item.default for item in fields(workload) if item.name == name)
     probe = workload if workload.decoding else workload.replaced(seq_len=workload.seq_len + 1)
     other = {name: probe.seq_len + 1 if name == "source_len" else default}

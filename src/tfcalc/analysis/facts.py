@@ -1,4 +1,4 @@
-"""What a model is, in the sizes that people compare: layers, widths, heads, experts, vocabulary, context."""
+"""Facts of a model, in the sizes that people compare: layers, widths, heads, experts, vocabulary, context."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def facts(model: Model, tree: Component) -> Facts:
 
 
 def _sizes(model: Model) -> dict[str, int]:
-    """What each letter stands for; of the classic model also what follows from others."""
+    """Return the size that each letter stands for; of the classic model also those that follow from others."""
     sizes = {letter: _number(size) for letter, size in model.values().items()}
     if isinstance(model, Described):
         for name, known in model.dimensions().items():
@@ -132,7 +132,7 @@ def _number(size: Num | None) -> int | None:
 
 
 def _experts(tree: Component) -> tuple[int | None, int | None]:
-    """Of a layer: how many routed experts are stored, and how many a token goes through."""
+    """Return how many routed experts of a layer are stored, and how many are active per token."""
     for node in tree.walk():
         routed = node.component.walk() if node.component.kind == "experts" else ()
         for part in (each.component for each in routed):
@@ -142,7 +142,7 @@ def _experts(tree: Component) -> tuple[int | None, int | None]:
 
 
 def _cached_heads(tree: Component) -> int | None:
-    """How many heads of keys are in the cache of the first attention that has one."""
+    """Return the number of key heads in the cache of the first attention that has one."""
     cached = (one for node in tree.walk() for one in node.component.own.cached)
     return next((value_of(one.heads) for one in cached if one.name == KEYS and one.grows), None)
 

@@ -77,7 +77,7 @@ def embedded(component: Component, of: Measure) -> Num:
 
 
 def only_tables(node: Node) -> Node:
-    """The same tree, in which only the tables have something."""
+    """Return the tree in which only the tables have something."""
 
     def kept(component: Component) -> Component:
         own = component.own if component.kind in TABLES else NOTHING
@@ -87,5 +87,5 @@ def only_tables(node: Node) -> Node:
 
 
 def of_answer(items: Items) -> Callable[[Report], Items]:
-    """The same items in every answer."""
+    """Return a function that gives the same items for every answer."""
     return lambda _: items

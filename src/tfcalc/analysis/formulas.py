@@ -95,7 +95,7 @@ class FormulaPart(Keyed):
 
     @property
     def error(self) -> Share | None:
-        """By how much of the exact count the approximate one is too small; None where a size is not known."""
+        """Share of the exact count by which the approximate one is too small; None where a size is not known."""
         if not self.params or self.approx_params is None:
             return None
         return Share(self.params - self.approx_params, self.params, digits=2)
@@ -248,7 +248,7 @@ def formulas(
 
 
 def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterator[FormulaPart]:
-    """Each part once: of several by one name those with other forms, the first one first."""
+    """Yield each part once; of several by one name those with other forms, the first one first."""
     pairs = list(zip(numbers.walk(), forms.walk(), strict=True))
     taken: set[str] = set()
     for target in PARTS:
@@ -273,5 +273,5 @@ def _parts(numbers: Node, forms: Node, flops: Measure, time: Measure) -> Iterato
 
 
 def _whole(value: Num) -> int | None:
-    """None where it is a form, for the vocabulary is not known."""
+    """Return the number; None where it is a form, for the vocabulary is not known."""
     return exact(value) if not isinstance(value, Polynomial) else None

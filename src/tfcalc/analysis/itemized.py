@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def note_of(name: str, together: int, sizes: Mapping[str, Num]) -> str:
-    """The remark on a matrix of this name, where so many stand side by side; empty where there is none."""
+    """Return the remark on a matrix of this name, with ``together`` of them side by side; empty where there is none."""
     return _of_all_heads(sizes) if name == "W_Q" and together == 3 and "a" in sizes else NOTES.get(name, "")
 
 
@@ -39,7 +39,7 @@ def _of_all_heads(sizes: Mapping[str, Num]) -> str:
 
 
 def by_head(lines: Iterable[Line], sizes: Mapping[str, Num]) -> Iterator[str]:
-    """How many matrices there are where each head is written with its own, as in the paper's W_i^Q."""
+    """Yield a note on the number of matrices where each head is written with its own, as in the paper's W_i^Q."""
     names = {name for line in lines for name in line.names}
     if "a" not in sizes or not names >= {"W_Q", "W_K", "W_V", "W_O"}:
         return
@@ -67,7 +67,7 @@ UNITS = {"memory": "bytes", "time": "steps"}
 
 
 class Tree(NamedTuple):
-    """What can be opened: a tree of numbers and its twin of symbols, and what each operation consists of.
+    """Trees that can be opened: one of numbers and its twin of symbols, and what each operation consists of.
 
     ``letters`` are those that stand for no size of the model or the workload, ``sizes`` what all stand for, where that
     is more than these; ``of_terms`` is a tree of memory.
@@ -158,7 +158,7 @@ def laid_out(
 
 
 class _Leaf(NamedTuple):
-    """A leaf and its twin, the block it stands in, and how many of it the target has, in numbers and in symbols."""
+    """An operation and its twin, the block it is in, and how many of it the target has, in numbers and in symbols."""
 
     where: str
     leaf: Component

@@ -1,4 +1,4 @@
-"""Which kernels PyTorch launches for a model, and the bytes that each reads and writes."""
+"""Kernels that PyTorch launches for a model, and the bytes that each reads and writes."""
 
 from __future__ import annotations
 

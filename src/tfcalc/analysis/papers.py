@@ -1,6 +1,6 @@
 """The formulas of papers, each stated once, as a function of a shape: of numbers a count, of letters the closed form.
 
-They are quoted, to be held against the exact count. A formula is about the models of its paper: what it ``covers``
+They are quoted, to be compared with the exact count. A formula is about the models of its paper: what it ``covers``
 beyond GPT-2's shape is what the paper covers, and of other models there is no number.
 """
 
@@ -92,7 +92,7 @@ def megatron(x: Shape) -> Num:
 
 
 def megatron_selective(x: Shape) -> Num:
-    """``12BLs²h``: what turns s/6h into s/3h, in Korthikanti's eq. 8; three times what is computed again."""
+    """``12BLs²h``: what turns s/6h into s/3h, in Korthikanti's eq. 8; three times what is recomputed."""
     return 12 * x.b * x.n * x.l * x.l * x.h
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def only(root: Node, keeps: Callable[[Node], bool]) -> Node:
-    """The same tree without what is in no part that is kept; below such a part all of it is."""
+    """Return the tree without what is in no part that ``keeps`` accepts; below such a part all of it stays."""
 
     def kept(node: Node) -> Component:
         if keeps(node):
@@ -27,7 +27,7 @@ def only(root: Node, keeps: Callable[[Node], bool]) -> Node:
 def together(
     target: str, of: str, tree: Tree, keeps: Callable[[Node], bool], counts: int, notes: Sequence[str]
 ) -> Explanation:
-    """All that is kept, line by line, under the name ``target``."""
+    """Explain all that ``keeps`` accepts, line by line, under the name ``target``."""
     from tfcalc.analysis.itemized import laid_out
 
     kept = {node.path for node in tree.node.walk() if keeps(node)}

@@ -1,4 +1,4 @@
-"""What can be asked of a part: parameters, FLOPs, bytes, or the growth of the time it takes."""
+"""Quantities that can be asked of a part: parameters, FLOPs, bytes, or the growth of the time it takes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OTHER_WORDS = {
 
 
 def measure_of(of: str, run: Workload, by: Conventions) -> Measure:
-    """How the quantity is measured on this workload, by these definitions. Raises UsageError for an unknown one."""
+    """Return the measure of a quantity on this workload, by these definitions. Raises UsageError for an unknown one."""
     match one_of("quantity", of, QUANTITIES):
         case "params":
             return params
@@ -62,10 +62,10 @@ SLACK = "slack of "
 
 
 def growth(number: Polynomial, *, with_batch: bool = False, bound_heads: bool = True) -> Polynomial:
-    """What a closed form grows like: the terms that no other term outgrows, without their factors.
+    """Return the growth of a closed form: the terms that no other term outgrows, without their factors.
 
-    It is that of one sequence, or of the whole batch (``with_batch``). Heads are bounded by the width, unless they
-    are to be told apart.
+    It is that of one sequence, or of the whole batch (``with_batch``). Heads are bounded by the width, unless they are
+    to be distinguished.
 
     ``12nlh² + 4nl²h + 6nl²a + 13nlh`` grows like ``n(lh² + l²h)``: a ≤ h, and lh is outgrown by lh². A pattern of
     attention reaches no further than the sequence, k ≤ l: l²/k outgrows l.
@@ -103,7 +103,10 @@ def _outgrows(other: Monomial, powers: Monomial) -> bool:
 
 
 def _unfloored(number: Polynomial) -> Polynomial:
-    """A floor grows like what stands under it, less a part of 1 (the slack); a minimum no more than its bound."""
+    """Replace each floor by what is under it, less a part of 1 (the slack), and each minimum by its bound.
+
+    A floor grows like the former, a minimum no more than the latter.
+    """
     plain = Polynomial({})
     for powers, factor in number.terms.items():
         term = Polynomial({(): factor})

@@ -1,4 +1,4 @@
-"""What should be known of a count of FLOPs, beside the definitions that it was made by."""
+"""Remarks on a count of FLOPs, beside the definitions that it was made by."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the formulas of papers ask of a model: a handful of sizes, and whether it is the kind that they are about."""
+"""Inputs of the formulas of papers: a handful of a model's sizes, and whether it is the kind that they are about."""
 
 from __future__ import annotations
 

@@ -77,14 +77,14 @@ def counted(root: Component, of: Measure = active_params) -> Counted:
 
 
 def sized(root: Component, *, tuned: bool) -> tuple[Size, Size]:
-    """The same as the rule of thumb takes them; where a part is ``tuned``, the rest is frozen."""
+    """Return N in both definitions as the rule of thumb takes it; where a part is ``tuned``, the rest is frozen."""
     frozen = counted(root, active_frozen) if tuned else Counted(0, 0)
     every, without = map(Size, counted(root), frozen)
     return every, without
 
 
 def difference(root: Node, tokens: int, n: Size, everything: bool, *, tuned: bool = False) -> list[Difference6ND]:
-    """What the exact count of a training step has beyond the rule of thumb for ``n``, by what it is spent on.
+    """Split the excess of a training step's exact count over the rule of thumb for ``n`` by what it is spent on.
 
     The terms add up to the difference. What 6ND counts and nothing multiplies is negative: a row that is looked up, a
     bias, a norm. ``everything`` says whether work that is no matrix product is in the count.

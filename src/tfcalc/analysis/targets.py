@@ -1,4 +1,4 @@
-"""Which part of a model is meant: by the name that textbooks give it, or by its path in the tree."""
+"""Targets: parts of a model, by the name that textbooks give them, or by their path in the tree."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _kind(kind: str) -> Finder:
 
 
 def by_path(path: str) -> Finder:
-    """By its path or the end of it; groups of layers (``layers[0-2]``) also without saying which."""
+    """Return a finder by a path or the end of it; groups of layers (``layers[0-2]``) also without saying which."""
 
     def fits(node: Node) -> bool:
         own = node.path if "[" in path else LAYERS.sub("", node.path)
@@ -122,7 +122,7 @@ NO_PARTS = {
 
 
 def _letters(name: str) -> str:
-    """In small letters, without hyphens: ``Feed-Forward`` and ``feed_forward`` are feedforward."""
+    """Return the name in small letters, without hyphens: ``Feed-Forward`` and ``feed_forward`` are feedforward."""
     return name.lower().replace("-", "").replace("_", "")
 
 
@@ -136,7 +136,7 @@ def meant_by(name: str) -> str:
 
 
 def _finder(root: Node, target: str) -> Finder:
-    """Which nodes a target names: by its own name, by a path, or as others call it."""
+    """Return the finder of the nodes that a target names: by its own name, by a path, or as others call it."""
     fits = TARGETS.get(target) or by_path(target)
     other = meant_by(target)
     return fits if other == target or any(fits(node) for node in root.walk()) else TARGETS[other]
@@ -146,7 +146,7 @@ NEED_VOCABULARY = ("embedding", "output", "complete", "transformer", "position")
 
 
 def needs_vocabulary(target: str) -> bool:
-    """Whether a model has such a part only if it has a vocabulary."""
+    """Return True if a model has such a part only if it has a vocabulary."""
     return meant_by(target).split(".")[0] in NEED_VOCABULARY
 
 
@@ -187,7 +187,7 @@ def find(root: Node, target: str) -> Node:
 
 
 def find_term(root: Node, target: str) -> Node:
-    """The same in a tree of memory: its terms by name, ``complete`` for all of them, and what is inside each by path.
+    """Find a target in a tree of memory: a term by name, ``complete`` for all of them, or what is inside one by path.
 
     Raises UsageError with the nearest, or with the terms that there are.
     """
@@ -208,7 +208,7 @@ def find_term(root: Node, target: str) -> Node:
 
 
 def others(root: Node, target: str, found: Node) -> list[str]:
-    """What was meant beside what was found: how often the model has it, and where else there is such a part."""
+    """Return notes beside what was found: how often the model has it, and where else there is such a part."""
     fits = _finder(root, target)
     rest = [node.path for node in root.walk() if fits(node) and node.path != found.path]
     apart = [path for path in rest if not path.startswith(f"{found.path}.")]

@@ -184,7 +184,7 @@ def _in_own_words(
 
 
 def _groups(points: Mapping[str, Array], names: frozenset[str], places: Array) -> list[Array]:
-    """These places, by groups of those that agree in the sizes of these names, in the order of their first ones."""
+    """Return these places in groups that agree in the sizes of these names, in the order of their first ones."""
     if not names:
         return [places]
     keys = [points[name][places] for name in sorted(names)]

@@ -127,7 +127,10 @@ class SweepQuestion:
         return self.serving is not None and self.of == "memory" and self.serving.cache != PAGED
 
     def forms(self) -> Sequence[Polynomial]:
-        """All that may be the answer, of which it is the highest. Raises InvalidModel as the single answer does."""
+        """Return all forms that may be the answer, which is the highest of them.
+
+        Raises InvalidModel as the single answer does.
+        """
         if self.by_itself:
             EFFORT.spend(OF_A_STEP if self.training else 0)
             return [Polynomial({(): self.single()})]

@@ -74,7 +74,7 @@ class Table:
         return self.columns[name]
 
     def to_dict(self) -> dict[str, list[int | None]]:
-        """Each column as a list of Python's ints, None where there is no answer."""
+        """Return each column as a list of Python's ints, None where there is no answer."""
         return {name: column.tolist() for name, column in self.columns.items()}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

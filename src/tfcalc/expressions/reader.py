@@ -107,7 +107,7 @@ class _Reader:
         return fault(self.text, token.at, what, remedy)
 
     def finish(self) -> None:
-        """Nothing may be left over."""
+        """Raise UsageError if anything is left over."""
         left = self.next
         if left.kind == kinds.COMPARE:
             raise self.fault(left, f"{left.text!r} compares", "give one formula, without a comparison")

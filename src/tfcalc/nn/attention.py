@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class EagerCode(Frozen):
-    """How eager code makes scores, masks them, and takes their softmax, which is of no consequence to what is counted.
+    """Eager-attention variant of a program: how it computes scores, masks and softmax; it does not affect the counts.
 
     ``scores`` are products in the stream's format, or of copies in ``float32``, perhaps even under autocast
     (``exact``). Their ``softmax`` is in ``float32``, in their ``own`` format (perhaps ``less highest``: of scores less
-    each row's highest), or in that of the ``weights``. A ``mask`` is ``added``, and scores perhaps kept from falling
-    under the smallest number (``limited``); or it says where they are ``filled`` in. Each layer may make one of its
-    ``own``, of tokens that are there and of those that are seen.
+    each row's highest), or in that of the ``weights``. A ``mask`` is ``added``, and scores are perhaps clamped from
+    below at the smallest number (``limited``); or it says where they are ``filled`` in. Each layer may make a mask of
+    its ``own``, of the tokens that are not padding and of those that are seen.
     """
 
     scores: str = ""
@@ -48,22 +48,22 @@ class Attention(Module):
     (multi-query). The ``inward`` maps make queries, keys and values: one each, two where the second makes keys and
     values, or one that makes all. ``norms`` are those of queries and keys, of each head or of the ``whole`` map.
     ``rope`` turns queries and keys by their positions, before their norms if these are ``normed_last`` (then one may be
-    for both). Causal attention may be masked to a ``window`` (a query's own key and those before it, so many in all) or
-    to a ``chunk``. ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what the heads
-    made together (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with a bias
-    for each head (arXiv 2505.06708). ``alibi`` is a bias of the scores by distance, without FLOPs.
+    for both). Causal attention may be masked to a ``window`` (a query's own key and those before it, ``window`` keys in
+    all) or to a ``chunk``. ``sinks`` are a trained score for each head, beside those of keys; ``sub_norm`` norms what
+    the heads made together (arXiv 2210.06423). What the heads made may be multiplied by the sigmoid of a ``gate``, with
+    a bias for each head (arXiv 2505.06708). ``alibi`` is a bias of the scores by distance, without FLOPs.
 
     Where a stack has a mask, its attention is ``masked``. A window may be only that: then a cache ``keeps_all`` keys,
     and a token that is decoded reads them all.
 
     A ``table`` of its own may add a number to each score for the distance of two tokens.
 
-    What follows is of no consequence to what is counted, but to what is kept: queries, keys and values are ``clipped``
-    in place, queries have a factor for each place (``tempered``: of that format, or their ``own``), and scores are
-    ``capped`` by a tanh. ``eager`` is how a program writes out what kernels do. A kernel may be given a mask that tells
-    it nothing new (``always_masked``), and a causal stack a mask of ones (``given_ones``), which hides no key. Queries
-    may be multiplied before their heads are told apart, and then all heads copied, so that the rows of each lie
-    together (``copied``).
+    The following fields do not affect the counts, only what is saved for backward: queries, keys and values are
+    ``clipped`` in place, queries have a factor for each place (``tempered``: of that format, or their ``own``), and
+    scores are ``capped`` by a tanh. ``eager`` is how a program writes out what kernels do. A kernel may be given a mask
+    that tells it nothing new (``always_masked``), and a causal stack a mask of ones (``given_ones``), which hides no
+    key. Queries may be multiplied before they are split into heads, and then all heads copied, so that the rows of each
+    lie together (``copied``).
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.2.2; Ainslie et al. 2023 (arXiv 2305.13245).
     """
@@ -101,17 +101,17 @@ class Attention(Module):
     copied: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         return ctx.backend.multi_head(self, x, ctx)
 
     def by_maps(self, x: Tensor, ctx: Context) -> Tensor:
-        """The same with queries, keys and values by maps of their own."""
+        """Return the attention output with queries, keys and values from separate projections."""
         ctx = self.with_bias(x, ctx)
         made = self.mixed(list(self.project(x, self.source(x, ctx), ctx)), ctx, x)
         return called(self.output(made if self.sub_norm is None else self.sub_norm(made, ctx)), "output")
 
     def mixed(self, given: list[Tensor], ctx: Context, x: Tensor | None = None) -> Tensor:
-        """What all heads make of the ``given`` queries, keys and values, side by side; ``x`` is what a gate reads.
+        """Return the output of all heads, side by side, for the ``given`` queries, keys and values; a gate reads ``x``.
 
         The list is emptied, so that nothing but the variables here holds what it had.
         """
@@ -139,7 +139,7 @@ class Attention(Module):
         return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
     def source(self, x: Tensor, ctx: Context) -> Tensor:
-        """What keys and values are made of."""
+        """Return the input of the key and value projections."""
         return x
 
     def sees(self, ctx: Context) -> Sequences:
@@ -147,15 +147,15 @@ class Attention(Module):
         return ctx.stream
 
     def seen(self, ctx: Context) -> Sequences:
-        """The same with all keys that are seen beside theirs."""
+        """Return the sequences whose keys are seen, with all further keys that are seen beside theirs."""
         return self.sees(ctx)
 
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
-        """With the bias of its own table, where it has one."""
+        """Return the context with the bias of this block's own table, if it has one."""
         return ctx if self.table is None else ctx._replace(bias=self.table(x, ctx))
 
     def bias(self, ctx: Context) -> Tensor | None:
-        """What is added to scores for the distance of two tokens."""
+        """Return the bias that is added to the scores for the distance of two tokens, if any."""
         return ctx.bias
 
     @property
@@ -165,12 +165,12 @@ class Attention(Module):
 
     @property
     def looks_at_mask(self) -> bool:
-        """Whether it does not see everything."""
+        """True if the block reads a mask: it is ``masked`` and does not see everything."""
         return self.masked and (self.causal or self.mask is not None)
 
     @property
     def value_heads(self) -> Num:
-        """How many heads have values of their own: as many as keys."""
+        """Number of heads with values of their own: as many as key heads."""
         return self.kv_heads
 
     def project(self, x: Tensor, source: Tensor, ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
@@ -201,7 +201,10 @@ class Attention(Module):
         return self.norms[place](split_, ctx) if apart else split_
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        """What queries make of keys and values; what is read again, by another ``name``, is cached only once."""
+        """Return the heads' output for these queries, keys and values.
+
+        What is read again, by another ``name``, is cached only once.
+        """
         pairs = self.pairs(ctx)
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -233,13 +236,13 @@ class Attention(Module):
         return k, v
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Which queries see which keys."""
+        """Return the pairs of queries and the keys that they see."""
         masks = ctx.run.tells_masks if not self.causal else not (self.keeps_all and ctx.run.decoding)
         window = self.window if masks else None
         return ctx.run.pairs(ctx.stream, self.seen(ctx), causal=self.causal, window=window, chunk=self.chunk)
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
-        """What queries make of keys and values where kernels run."""
+        """Return the heads' output where kernels run."""
         return ctx.backend.attend(q, k, v, self, ctx)
 
     def cached(self, ctx: Context) -> tuple[Cached, ...]:
@@ -264,10 +267,10 @@ def _headed(x: Tensor, heads: Num, width: Num) -> Tensor:
 
 
 class Sinks(Parameter):
-    """They take a share of each row's softmax, and have no value.
+    """Attention sinks: they take a share of each row's softmax, and have no value.
 
-    How a library does that is of no consequence to what is counted: a sink is a ``scale`` of what a head made; it
-    stands ``beside`` the scores in their softmax; or that is of all of them less the ``highest``.
+    How a library does that does not affect the counts: a sink is a ``scale`` of what a head made; it is put ``beside``
+    the scores in their softmax; or that is of all of them less the ``highest``.
 
     Source: Xiao et al. 2023 (arXiv 2309.17453), section 3.3; gpt-oss (arXiv 2508.10925).
     """
@@ -290,7 +293,7 @@ class CrossAttention(Attention):
     adds_zeros: bool = False
 
     def runs(self, ctx: Context) -> bool:
-        """Where there is a memory."""
+        """Return True if it reads a memory and there is one."""
         return self.reads and ctx.memory is not None
 
     def source(self, x: Tensor, ctx: Context) -> Tensor:
@@ -299,17 +302,17 @@ class CrossAttention(Attention):
         return ctx.memory.vectors
 
     def sees(self, ctx: Context) -> Sequences:
-        """What the encoder read."""
+        """Return the sequences that the encoder read."""
         assert ctx.memory is not None
         return ctx.memory.of
 
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
-        """With zeros in the place of a bias, where it adds some."""
+        """Return the context with zeros in place of a bias, if the block adds some."""
         if not self.adds_zeros or ctx.memory is None:
             return ctx
         shape = (1, self.heads, ctx.stream.length, ctx.memory.of.length)
         return ctx._replace(memory=ctx.memory._replace(bias=x.trace.new(shape, x.trace.compute, "zeros")))
 
     def bias(self, ctx: Context) -> Tensor | None:
-        """What is added to the scores of the encoder's keys."""
+        """Return the bias that is added to the scores of the encoder's keys, if any."""
         return None if ctx.memory is None else ctx.memory.bias

@@ -46,7 +46,7 @@ class Linear(Module):
         return Cost(weights=(weight, *bias))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
+        """Apply the map to each row."""
         weight, *bias = self.weights(x.trace)
         if self.turned:
             weight = x.trace.lower(weight)
@@ -55,7 +55,7 @@ class Linear(Module):
 
 
 class BlockDiagonal(Linear):
-    """A block-diagonal matrix: so many ``blocks`` of ``fan_in`` × ``fan_out``, each of its own part of the input."""
+    """A block-diagonal matrix: ``blocks`` blocks of ``fan_in`` × ``fan_out``, each of its own part of the input."""
 
     blocks: Num = 1
 
@@ -65,7 +65,7 @@ class BlockDiagonal(Linear):
         return self.blocks
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of blocks × tokens × ``fan_in``."""
+        """Apply each block to its part of the input, of blocks × tokens × ``fan_in``."""
         weight, bias = (x.trace.weight(each, self.blocks) for each in self.own_params().weights)
         return block_diagonal(x, weight, bias, letter=self.letter or self.name)
 
@@ -76,7 +76,7 @@ def parameter(name: str, *shape: Num, minor: bool = False) -> Parameter:
 
 
 class PositionVectors(Module):
-    """A trained vector of this ``width`` for each of so many positions (``rows``)."""
+    """A trained vector of this ``width`` for each of ``rows`` positions."""
 
     kind = "position"
 
@@ -96,7 +96,7 @@ class Parameter(Module):
     tensor: Weight
 
     def own_params(self) -> Cost:
-        """It."""
+        """The tensor, as a weight."""
         return Cost(weights=(self.tensor,))
 
     def weight(self, trace: Trace) -> Tensor:
@@ -111,7 +111,7 @@ class Buffer(Parameter):
     kind = "buffer"
 
     def own_params(self) -> Cost:
-        """It."""
+        """The tensor, as a buffer."""
         return Cost(buffers=(self.tensor,))
 
 
@@ -123,7 +123,7 @@ def buffer(name: str, *shape: Num) -> Buffer:
 class Norm(Module):
     """A norm of rows of this ``width``: its ``form`` says which, ``code`` whose program it is where several differ.
 
-    So many ``heads`` have weights of their own.
+    Each of the ``heads`` has weights of its own.
     """
 
     kind = "norm"
@@ -139,7 +139,7 @@ class Norm(Module):
         return Cost(weights=tuple(Weight(each, (width,), minor=True, key=KEYS[each]) for each in letters))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each row."""
+        """Normalize each row."""
         weight, bias, *_ = *(self._by_head(x.trace.weight(each)) for each in self.own_params().weights), None, None
         return norm(self.form, x, weight, bias, lambda: ctx.backend.norm(self, x, weight, bias))
 
@@ -148,7 +148,7 @@ class Norm(Module):
 
 
 class Embedding(Module):
-    """A row of this ``width`` for each of so many words; ``tied_to`` names the table that it shares its storage with.
+    """A row of this ``width`` for each of ``rows`` words; ``tied_to`` names the table that it shares its storage with.
 
     The vectors may be multiplied by a number (``scales``). What is tied to it may run first, and then makes the table
     by the name that it is ``known_as``.

@@ -1,4 +1,4 @@
-"""What is made of token ids: tables of words, of where a token stands, of its segment; and their sum."""
+"""Embeddings of token ids: tables of words, of positions and of segments; and their sum."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Positions(PositionVectors):
     indices: str = PLACES
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the places of these tokens."""
+        """Return the vectors of these tokens' positions."""
         (table,) = self.weights(x.trace)
         return position(table, rows_asked(x, self.indices, ctx), x.elements)
 
 
 class Sines(Module):
-    """Sines and cosines of each position: made anew in each process, or stored in so many ``rows``.
+    """Sines and cosines of each position: computed anew in each process, or stored in ``rows`` rows.
 
     They are parameters that are not trained, or a ``buffer``.
     """
@@ -62,7 +62,7 @@ class Sines(Module):
         return Cost(buffers=(table,)) if self.buffer else Cost(weights=(table._replace(frozen=True),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the places of these tokens."""
+        """Return the sines and cosines of these tokens' positions."""
         return sines(rows_asked(x, self.indices, ctx), self.width, x.elements, x.trace.weights_format)
 
 
@@ -79,12 +79,12 @@ class AngleTable(Module):
         return Cost(weights=(Weight("P", (self.rows, self.width), frozen=True),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Nothing is added to ``x``."""
+        """Return ``x`` unchanged: nothing is added to it."""
         return x
 
 
 class Segments(Module):
-    """A vector of this ``width`` for each of so many kinds of tokens: the first sentence, the second."""
+    """A vector of this ``width`` for each kind of token: the first sentence, the second."""
 
     kind = "embedding"
 
@@ -97,7 +97,7 @@ class Segments(Module):
         return Cost(weights=(Weight("E", (self.rows, self.width)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of these tokens; where sequences were filled up, their segments were."""
+        """Return the segment vectors of these tokens; where sequences were padded, their segments were, too."""
         (table,) = self.weights(x.trace)
         filled = ctx.filled is not None and not x.trace.same_size(ctx.unfilled, x.shape[1])
         return embedding(table, expand(rows_asked(x, TOKENS if filled else self.indices, ctx), *x.shape))
@@ -106,7 +106,7 @@ class Segments(Module):
 class Embeddings(Module):
     """The vectors of words and of what is added to them, a norm of their sum, and dropout (BERT).
 
-    A ``projection`` may stand before that.
+    A ``projection`` may come before the dropout.
     """
 
     kind = "embeddings"
@@ -117,7 +117,7 @@ class Embeddings(Module):
     projection: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the embeddings of token ids."""
         made = self.sum_embeddings(x, ctx)
         if self.norm is not None:
             made = self.norm(made, ctx)
@@ -133,7 +133,7 @@ class Embeddings(Module):
 
 
 class OnPage(Embeddings):
-    """The same with tables for the corners of each token's box on a page (LayoutLM)."""
+    """Embeddings with further tables for the corners of each token's box on a page (LayoutLM)."""
 
     def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
         """Add up the vectors of all tables, with the corners of each token's box."""

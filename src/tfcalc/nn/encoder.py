@@ -14,7 +14,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 class Layers(Module):
-    """Layers with what stands before them, and a norm behind the last.
+    """Layers with the modules that run before them, and a norm behind the last.
 
     All may add the numbers of a ``relative`` table to their scores.
     """
@@ -28,7 +28,7 @@ class Layers(Module):
     relative: RelativeBias | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the embedding."""
+        """Return the encoder's output for the embedding ``x``."""
         for part in self.before:
             x = part(x, ctx)
         if self.relative is not None:
@@ -38,7 +38,7 @@ class Layers(Module):
 
 
 def through(layers: Stack, x: Tensor, ctx: Context, masks: tuple[Num | None, ...] = ()) -> Tensor:
-    """What these layers make, with what a program makes for them all."""
+    """Return the output of these layers, with what a program makes once for them all."""
     return layers(x, ctx.backend.begin(ctx, x, list(attentions(layers)), masks))
 
 
@@ -87,6 +87,6 @@ class Encoder(Module):
 
 
 class WithUnread(Encoder):
-    """The same with modules that no forward pass of it reads."""
+    """An encoder with further modules that none of its forward passes reads."""
 
     unread: tuple[Module, ...] = ()

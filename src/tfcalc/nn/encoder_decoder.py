@@ -28,7 +28,7 @@ class Alone(Module):
     decoder: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         return self.decoder(x, ctx)
 
 
@@ -51,7 +51,7 @@ class EncoderDecoder(Module):
     decoder: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the token ids of the target; those of the source are given beside them."""
+        """Return the decoder's output for the token ids of the target; those of the source are given beside them."""
         memory, source = self.read(x, ctx)
         x.trace.forget("embedding")  # heads are tied to the decoder's table
         x.trace.belongs(memory)  # to no layer of the decoder, though one keeps it first
@@ -59,7 +59,7 @@ class EncoderDecoder(Module):
         return self.decoder(x, ctx._replace(memory=Encoded(memory, source)))
 
     def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
-        """What the encoder makes of the source, and of how many vectors."""
+        """Return the encoder's output for the source, and the sequences that it belongs to."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
         return self.encoder(ids, ctx.alone(source)), source
@@ -82,11 +82,11 @@ class Pair(Module):
 
     @property
     def reads(self) -> bool:
-        """Whether the decoder attends to what the encoder makes."""
+        """True if the decoder attends to the encoder's output."""
         return any(isinstance(each, CrossAttention) and each.reads for each in self.decoder.all_of())
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the token ids of the target; those of the source are given beside them."""
+        """Return the decoder's output for the token ids of the target; those of the source are given beside them."""
         source = ctx.run.source
         ids = x.trace.given((source.batch, source.length), "int64", "source ids")
         counts = not x.trace.emits_kernels  # its gradients are counted even where the decoder reads nothing of it
@@ -101,7 +101,7 @@ class Pair(Module):
         return self.decoder(x, ctx._replace(memory=Encoded(memory, source)))
 
     def _bridged(self, memory: Tensor, bridge: Linear, source: Sequences) -> Tensor:
-        """What the map makes is not cached, so that it runs again for each token that is decoded."""
+        """Apply the bridge, whose output is not cached, so that it runs again for each token that is decoded."""
         if source.cached is None:
             return bridge(memory)
         bridge(memory.trace.new((source.batch, source.seen, bridge.fan_in), memory.dtype, "encoded"))
@@ -117,14 +117,14 @@ class EncoderAlone(Module):
     encoder: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; of none where tokens are decoded."""
+        """Return the encoder's output for token ids; there are none where tokens are decoded."""
         source = ctx.run.by_itself.source
         ids = x.trace.given((source.batch, source.length), "int64", "token ids")
         return self.encoder(ids, ctx.alone(source))
 
 
 class Open(ModelWithHead):
-    """A model whose head stands among the parts of the base; it may read a multiple of what that makes (``scaled``)."""
+    """A model whose head is among the parts of the base; it may read a multiple of the base's output (``scaled``)."""
 
     scaled: bool = False
 
@@ -134,7 +134,7 @@ class Open(ModelWithHead):
         return iter((*self.base.parts, self.head))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the head's output for token ids."""
         made = self.base.forward(x, ctx)
         return self.read(scaled(made) if self.scaled else made, x, ctx)
 
@@ -152,10 +152,10 @@ class WithBias(ModelWithHead):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """The bias stands before the matrix."""
+        """The base, the bias, and the head: the bias comes before the matrix."""
         return iter(each for each in (self.base, self.bias, self.head) if each is not None)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
+        """Return the logits of the base model's output, with their bias."""
         made = super().logits(x, ctx)
         return add(made, made.trace.given((made.width,), made.trace.weights_format, "bias of logits"))

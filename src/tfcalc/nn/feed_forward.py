@@ -31,7 +31,7 @@ class FeedForward(Module):
     as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the network's output for each token."""
         return self._further([self.up(x)], ctx)
 
     def _further(self, given: list[Tensor], ctx: Context) -> Tensor:
@@ -42,10 +42,10 @@ class FeedForward(Module):
 
 
 class InLayer(FeedForward):
-    """The same, written line by line in the layer: what each makes takes the place of what it was made of."""
+    """A feed-forward network written line by line in the layer: each result takes the place of its input."""
 
     def call_consuming(self, given: list[Tensor], *more: Any) -> Tensor:
-        """Nothing holds what the first map has read."""
+        """Run the network, and release the first map's input once it has been read."""
         (ctx,) = more
         with given[0].trace.inside(self):
             return self._further([self.up(given.pop())], ctx)
@@ -54,8 +54,8 @@ class InLayer(FeedForward):
 class GatedFeedForward(Module):
     """``(activation(x W_g) · x W_1) W_2``; where one map makes gate and input, ``gate`` is None.
 
-    A ``sub_norm`` stands before the last map (arXiv 2210.06423). A program may bring what that reads to the format of
-    its weights first (``as_weights``), even in autocast.
+    A ``sub_norm`` precedes the last map (arXiv 2210.06423). A program may bring what that reads to the format of its
+    weights first (``as_weights``), even in autocast.
 
     Source: Shazeer 2020 (arXiv 2002.05202), eq. 6.
     """
@@ -72,7 +72,7 @@ class GatedFeedForward(Module):
     as_weights: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the network's output for each token."""
         made = self.gated(x, ctx)
         return self.down(made if self.sub_norm is None else self.sub_norm(made, ctx))
 

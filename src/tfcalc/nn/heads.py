@@ -24,7 +24,7 @@ class SequenceSummary(Module):
     map: Linear
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of all tokens' vectors."""
+        """Return the summary of each sequence, given the vectors of all tokens."""
         return self.map(narrow(x, 1))
 
 
@@ -51,7 +51,7 @@ class Transform(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each vector."""
+        """Transform each vector."""
         inner = self.dense(x)
         inner = ctx.activation(self.activation, inner)
         return self.norm(inner, ctx)
@@ -75,7 +75,7 @@ class Classifier(Module):
     undropped: tuple[str, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the class scores for token ids."""
         x = self._read(x, ctx)
         x = x if self.transform is None else self.transform(x, ctx)
         for place, each in enumerate(self.maps):
@@ -100,7 +100,7 @@ class PreTraining(ModelWithHead):
     beside: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the language model's output for token ids, and run the map of the pooled first token."""
         assert isinstance(self.base, Encoder)
         assert self.beside is not None
         made, whole = self.base.pooled(x, ctx)
@@ -110,28 +110,28 @@ class PreTraining(ModelWithHead):
 
 
 class WithTransform(ModelWithHead):
-    """A language model whose logits are made of a transform, which may stand in the model itself (``inline``)."""
+    """A language model whose logits are made of a transform, which may be in the model itself (``inline``)."""
 
     transform: Transform | None = None
     inline: bool = True
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """The parts in the order in which they run."""
         assert self.transform is not None
         return iter((self.base, *(self.transform.parts if self.inline else (self.transform,)), self.head))
 
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the logits are made of."""
+        """Return the input of the map that makes logits."""
         assert self.transform is not None
         return self.transform.forward(x, ctx) if self.inline else self.transform(x, ctx)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
+        """Return the logits of the base model's output."""
         return super().logits(self.transformed(x, ctx), ctx)
 
     def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
-        """What the map that makes logits reads, and its weights."""
+        """Return the input of the map that makes logits, and its weights."""
         return super().opened(self.transformed(x, ctx), ctx)
 
 
@@ -144,7 +144,7 @@ class SentenceHead(Module):
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all tokens' vectors."""
+        """Return the class scores of each sequence, given the vectors of all tokens."""
         inner = self.dense(narrow(x, 1))
         return self.output(ctx.activation("tanh", inner, "tanh"))
 
@@ -158,5 +158,5 @@ class Headed(Module):
     head: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids, or of an image for each sequence."""
+        """Return the head's output for token ids, or for an image per sequence."""
         return self.head(self.base(x, ctx), ctx)

@@ -17,7 +17,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 class LatentGate(Linear):
-    """What the heads made is multiplied by the sigmoid of this map: a number for each head, or for ``each_value``.
+    """Gate of the heads' output, which is multiplied by this map's sigmoid: one number per head, or for ``each_value``.
 
     The sigmoid may be in fp32, and what comes of it in the format of what the map read (``in_float32``). A program may
     make the gate ``first``, before queries and keys.
@@ -30,7 +30,7 @@ class LatentGate(Linear):
     first: bool = False
 
     def opened(self, made: Tensor, gate: Tensor, x: Tensor, values: Num) -> Tensor:
-        """Of b × a × l × d, with the ``gate`` that it has made of ``x``: b × l × a·d."""
+        """Return the gated heads, b × l × a·d, of b × a × l × d and the ``gate`` that the map has made of ``x``."""
         trace, (b, heads, l, width) = made.trace, made.shape
         gate = trace.to(gate, "float32") if self.in_float32 else gate
         gate = sigmoid(gate)
@@ -40,7 +40,7 @@ class LatentGate(Linear):
 
 
 def sigmoid(gate: Tensor) -> Tensor:
-    """How far it is open."""
+    """Return the sigmoid of the gate: how far it is open."""
     return activation("sigmoid", gate, lambda: pointwise("sigmoid", gate), "gate")
 
 
@@ -70,7 +70,7 @@ class LatentAttention(Attention):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """The parts in the order in which they run."""
         *queries, down, up = self.inward
         normed = [queries[0], self.norms[0], queries[1]] if len(queries) == 2 else queries
         more = (each for each in (self.key_norm, self.gate, self.sinks) if each is not None)
@@ -78,11 +78,11 @@ class LatentAttention(Attention):
 
     @property
     def rope_dim(self) -> Num:
-        """How much of a query and a key is rotated, or might be."""
+        """Number of elements of a query and a key that are rotated, or might be."""
         return self.shared_dim if self.rope is None else self.rope.width
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         gate = self._early(x)
         return self._attending(x, self._queries(x, ctx), ctx, gate=gate)
 
@@ -126,11 +126,11 @@ class LatentAttention(Attention):
         return self.gate.opened(made, self.gate(x) if gate is None else gate, x, width)
 
     def choosing(self, x: Tensor, read: Tensor | None, ctx: Context) -> Context:
-        """With what is seen, where something chooses among the keys."""
+        """Return the context with the keys that are seen, where something chooses among them."""
         return ctx
 
     def _queries(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of x itself, or of a vector of low rank."""
+        """Return the queries, made of ``x`` itself or of a vector of low rank."""
         first, *more = self.inward[:-2]
         made = first(x)
         return more[0](self.low_rank(made, ctx)) if more else made
@@ -151,7 +151,7 @@ class LatentAttention(Attention):
         return copied_into([k, expand(turned, b, self.heads, s, self.rope_dim)], both.dtype), v
 
     def _absorbed(self, q: Tensor, expanded: Tensor, ctx: Context) -> Tensor:
-        """Each head attends to the latent vectors and the rotated key.
+        """Return the heads' output where each head attends to the latent vectors and the rotated key.
 
         The matrix that expands them is as large a product when it is applied to queries and outputs of new tokens.
         """

@@ -13,9 +13,8 @@ class PreNorm(Module):
     """``x + f(norm(x))`` for each sub-layer f (Llama, GPT-2).
 
     What f makes is ``dropped`` in part (but not that of those that are ``undropped``), or multiplied by a number
-    (``scales``), before the sum. ``holds``: transformers keeps it in a local variable until the layer
-    returns. The stream is ``in_float32`` where a program has it so, whatever the format of the weights, which the norms
-    read.
+    (``scales``), before the sum. ``holds``: transformers' code has it in a local variable until the layer returns. The
+    stream is ``in_float32`` where a program has it so, whatever the format of the weights, which the norms read.
     """
 
     kind = "layer"
@@ -29,7 +28,7 @@ class PreNorm(Module):
     in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for norm, sub in self.running(ctx):
             normed = [norm(x.trace.to(x, x.trace.weights_format) if self.in_float32 else x, ctx)]
             x = x.trace.to(x, "float32") if self.in_float32 else x
@@ -42,7 +41,7 @@ class PreNorm(Module):
         return ((as_it_is if norm is None else norm, sub) for norm, sub in pairs if sub.runs(ctx))
 
     def dropping(self, sub: Module, made: Tensor, ctx: Context) -> Tensor:
-        """What a sub-layer made, with some of it dropped, and multiplied."""
+        """Return a sub-layer's output after dropout and scaling, as far as the layer has them."""
         if self.dropped and ctx.drops and sub.name not in self.undropped:
             made = dropout(made, f"{sub.name}_dropout")
         if self.holds:
@@ -54,7 +53,7 @@ class NormAfterSublayer(PreNorm):
     """``x + norm(f(x))`` (OLMo 2)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for norm, sub in self.running(ctx):
             x = residual(x, self.dropping(sub, norm(sub(x, ctx), ctx), ctx), sub.name)
         return x
@@ -70,14 +69,14 @@ class PostNorm(PreNorm):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Each sub-layer with the norm behind it."""
+        """The parts: each sub-layer with the norm behind it."""
         for sub, norm in zip(self.sublayers, self.norms, strict=True):
             yield sub
             if norm is not None:
                 yield norm
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for norm, sub in self.running(ctx):
             x = self._normed_sum(norm, sub, x, ctx) if self.in_line else norm(self._sum(sub, x, ctx), ctx)
         return x
@@ -94,7 +93,7 @@ class Sandwich(PreNorm):
     """``x + norm(f(norm(x)))`` (Gemma 2)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         norms = [norm for norm in self.norms if norm is not None]
         for before, after, sub in zip(norms[::2], norms[1::2], self.sublayers, strict=True):
             x = residual(x, self.dropping(sub, after(sub(before(x, ctx), ctx), ctx), ctx), sub.name)
@@ -104,11 +103,11 @@ class Sandwich(PreNorm):
 class Parallel(PreNorm):
     """``x + f(norm(x)) + g(norm(x))``, with a norm each, or one for both (GPT-J, Command R).
 
-    What each makes is held until the end.
+    The output of each is live until the end.
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One beside the other."""
+        """Run the sub-layers one beside the other."""
         made: list[Tensor] = []
         norms = [norm for norm in self.norms if norm is not None]
         for place, sub in enumerate(self.sublayers):
@@ -128,7 +127,7 @@ class PreNormSharedNorm(PreNorm):
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another, and the last side by side."""
+        """Run the sub-layers one after another, and the last ones side by side."""
         *before, last = self.norms
         for norm, sub in zip(before, self.sublayers, strict=False):
             x = residual(x, self.dropping(sub, sub((norm or as_it_is)(x, ctx), ctx), ctx), sub.name)
@@ -141,5 +140,5 @@ class PreNormSharedNorm(PreNorm):
 
 
 def as_it_is(x: Tensor, *_: object) -> Tensor:
-    """No norm."""
+    """Return ``x`` unchanged, in place of a norm."""
     return x

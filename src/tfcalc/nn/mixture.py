@@ -15,28 +15,28 @@ from tfcalc.tape.tensor import Tensor
 
 
 class Replicated(Module):
-    """So many are stored (``count``), of which a token goes through ``chosen``."""
+    """A module of which ``count`` copies are stored and ``chosen`` are active per token."""
 
     count: Num = 1
     chosen: Num = 1
 
     @property
     def copies(self) -> Num:
-        """How many are stored."""
+        """Number of copies that are stored."""
         return self.count
 
     @property
     def active(self) -> Num | None:
-        """How many of them a token goes through."""
+        """Number of copies that are active per token."""
         return self.chosen
 
 
 class RouterCode(Frozen):
-    """How a program routes, which decides on what is saved, not on what is counted.
+    """Routing code of a program, which decides what is saved, not what is counted.
 
     ``logits`` are in the format of the stream, brought to ``float32``, or a product of ``copies`` in fp32, and perhaps
-    kept under a cap by a tanh (``capped``); ``format`` is that of W, where it is not that of all weights. Autocast may
-    be off (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in ``float32``
+    capped by a tanh (``capped``); ``format`` is that of W, where it is not that of all weights. Autocast may be off
+    (``exact``). The softmax of the best runs as autocast has it, in their ``own`` format, or in ``float32``
     (``softmax_in``). Weights are normalized ``in_place``, or divided by a ``least`` number if their sum is smaller, and
     then brought to the format of the ``logits``, of the ``stream``, or of neither (``result``).
     """
@@ -52,7 +52,7 @@ class RouterCode(Frozen):
 
 
 class Router(Linear):
-    """A number for each expert, of which the best say where a token goes: to so many as are ``chosen``.
+    """Router logits, a number for each expert: a token is sent to the best of them, as many as are ``chosen``.
 
     ``scores`` are a ``softmax``, a ``sigmoid`` or another activation of these logits. ``best_first``: the best logits
     are found first, and their softmax is that of them alone. ``corrected``: what is added to the scores (and, perhaps,
@@ -75,7 +75,7 @@ class Router(Linear):
     code: RouterCode = RouterCode()
 
     def route(self, x: Tensor, ctx: Context) -> Routing:
-        """Where each token goes."""
+        """Return the routing of each token."""
         with x.trace.inside(self):
             found: Routing = ctx.backend.route(self, x)
             return found
@@ -101,17 +101,17 @@ class Experts(Replicated, GatedFeedForward):
     clipped: bool = False
 
     def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """What the experts of each token make of it, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         with x.trace.inside(self):
             return ctx.backend.experts(self, x, sent, ctx)
 
     def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """The same, where operations are counted."""
+        """Return the weighted sum of the outputs of each token's experts, where operations are counted."""
         return combined(self.forward(x, ctx), sent.weights)
 
 
 class PlainExperts(Experts):
-    """Without a gate: ``activation(x W_1) W_2``."""
+    """Experts without a gate: ``activation(x W_1) W_2``."""
 
     def gated(self, x: Tensor, ctx: Context) -> Tensor:
         """Apply the activation alone."""
@@ -119,7 +119,7 @@ class PlainExperts(Experts):
 
 
 class CappedExperts(Experts):
-    """Gate and input are kept under caps by a tanh each, which is of no consequence to what is counted (Inkling 2)."""
+    """Experts whose gate and input are capped by a tanh each, which does not affect the counts (Inkling 2)."""
 
 
 class Mixture(Module):
@@ -145,11 +145,11 @@ class Mixture(Module):
     in_place: bool = False
 
     def routed(self, **how: Any) -> Self:
-        """The same, whose router does this its own way."""
+        """Return a copy whose router has these fields changed."""
         return self.replace(router=self.router.replace(**how))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the mixture's output for each token."""
         rows = reshape(x, x.rows, x.width)
         beside = [each(rows, ctx) for each in self.shared] if self.shared_first else []
         sent = self.router.route(rows, ctx)
@@ -161,7 +161,7 @@ class Mixture(Module):
         return made if self.norm is None else self.norm(made, ctx)
 
     def _opened(self, x: Tensor, shared: Tensor) -> Tensor:
-        """What a shared expert made, times the sigmoid of its gate where it has one (Qwen2-MoE)."""
+        """Return a shared expert's output, times the sigmoid of its gate if it has one (Qwen2-MoE)."""
         if self.gate is None:
             return shared
         logits = self.gate(x)
@@ -178,7 +178,7 @@ class LatentMixture(Mixture):
     ways: tuple[Linear, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the mixture's output for each token."""
         rows = reshape(x, x.rows, x.width)
         sent = self.router.route(rows, ctx)
         there, back = self.ways or (None, None)
@@ -195,12 +195,12 @@ class Networks(Replicated, FeedForward):
     kind = "experts"
 
     def routed(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """What the experts of each token make of it, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         with x.trace.inside(self):
             return ctx.backend.networks(self, x, sent, ctx)
 
     def counted(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """The same, where operations are counted."""
+        """Return the weighted sum of the outputs of each token's experts, where operations are counted."""
         return combined(self.forward(x, ctx), sent.weights)
 
 
@@ -217,11 +217,11 @@ class Switch(Module):
     jitters: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the experts' output for each token."""
         rows = reshape(x, x.rows, x.width)
         sent = self.router.route(self._read(rows, ctx), ctx)
         return reshape(self.experts.routed(rows, sent, ctx), *x.shape)
 
     def _read(self, x: Tensor, ctx: Context) -> Tensor:
-        """In fp32, in place where it is already."""
+        """Return the router's input: in training with noise, if it ``jitters``, in fp32 (in place if it is already)."""
         return jittered(x.trace.to(x, "float32")) if self.jitters and ctx.run.training else x

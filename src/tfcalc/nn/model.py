@@ -56,7 +56,7 @@ class Decoder(Module):
         return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         words = self.embed_tokens(x, ctx)
         if any(isinstance(each, Positions) and each.indices == GIVEN for each in self.added):
             ctx = ctx._replace(places=numbered(x, (1, ctx.stream.length)))
@@ -72,15 +72,15 @@ class Decoder(Module):
         return dropout(x, "output_dropout") if self.drops_output and ctx.drops else x
 
     def sharing(self, ids: Tensor, words: Tensor, ctx: Context) -> Context:
-        """With what layers read beside the stream."""
+        """Return the context with what layers read beside the residual stream."""
         return ctx
 
     def after_layers(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the norm reads of what the layers have made."""
+        """Return the input of the final norm, given the output of the layers."""
         return x
 
     def begun(self, words: Tensor, ctx: Context) -> Context:
-        """With what a program makes for all layers."""
+        """Return the context with what a program makes once for all layers."""
         return ctx.backend.begin(ctx, words, list(attentions(self.layers)), self.masks)
 
     def embed_tokens(self, x: Tensor, ctx: Context) -> Tensor:
@@ -109,7 +109,7 @@ class Decoder(Module):
 class Predictions(Module):
     """A map, an activation and a norm, then logits by the words' own vectors (BERT).
 
-    Without the first three it is logits alone. A ``bias`` of its own stands beside the matrix. ``code`` says whose
+    Without the first three it is logits alone. A ``bias`` of its own is stored beside the matrix. ``code`` says whose
     program the activation is, where that is not the one that goes by its name.
     """
 
@@ -123,11 +123,11 @@ class Predictions(Module):
     code: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each token."""
+        """Return the logits of each token."""
         return self.decoder(self.transformed(x, ctx))
 
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the logits are made of."""
+        """Return the input of the map that makes logits."""
         if self.dense is not None and self.norm is not None:
             inner = ctx.activation(self.activation, self.dense(x), code=self.code)
             x = self.norm(inner, ctx)
@@ -141,12 +141,12 @@ class NarrowPredictions(Predictions):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Both maps first."""
+        """The parts, both maps first."""
         parts = (self.dense, self.back, self.decoder)
         return (part for part in parts if part is not None)
 
     def transformed(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the logits are made of."""
+        """Return the input of the map that makes logits."""
         for place, each in enumerate((self.dense, self.back), start=1):
             if each is not None:
                 x = ctx.activation(self.activation, each(x), f"activation{place}")
@@ -179,11 +179,11 @@ class ModelWithHead(Module):
         return self.head.decoder if isinstance(self.head, Predictions) else self.head
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the logits for token ids; in training, their loss."""
         return self.read(self.base(x, ctx), x, ctx)
 
     def read(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
-        """What it makes of what the base model has ``made``."""
+        """Return the logits, or in training their loss, of what the base model has ``made``."""
         if self.output.kind != "output":
             return self.logits(made, ctx)  # transformers' classifiers read every token
         if ctx.run.logits == "last":
@@ -197,7 +197,10 @@ class ModelWithHead(Module):
         return cross_entropy(self.logits(made, ctx), f"{self.output.name}.loss")
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made; a stream that is wider than the weights is brought to their format."""
+        """Return the logits of the base model's output.
+
+        A stream that is wider than the weights is brought to their format.
+        """
         kind = x.trace.weights_format
         x = self.head(x.trace.to(x, kind) if WIDTHS[x.dtype] > WIDTHS[kind] else x, ctx)
         if self.scales:
@@ -210,7 +213,7 @@ class ModelWithHead(Module):
         return x
 
     def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
-        """What the map that makes logits reads, and its weights, for a loss that makes no logits."""
+        """Return the input of the map that makes logits, and its weights, for a loss that makes no logits."""
         with x.trace.inside(self.head):
             if isinstance(self.head, Linear):
                 return x, self.head.weights(x.trace)

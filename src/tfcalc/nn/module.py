@@ -1,4 +1,4 @@
-"""What all modules are: values with a name, which hold weights and other modules, and can be called.
+"""Base of all modules: values with a name, which hold weights and other modules, and can be called.
 
 What a module reads beside its input: the run, the sequences, and what all layers of a stack share.
 """
@@ -46,11 +46,11 @@ class Frozen:
         self.__dict__.update(self.fields_ | given)
 
     def replace(self, **changed: Any) -> Self:
-        """The same with other values in some fields."""
+        """Return a copy with other values in some fields."""
         return type(self)(**self.__dict__ | changed)
 
     def as_type(self, kind: type[Made], **further: Any) -> Made:
-        """The same as a value of another class, which has its fields and may have ``further`` ones."""
+        """Return the value as one of another class, which has its fields and may have ``further`` ones."""
         return kind(**self.__dict__ | further)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -90,22 +90,22 @@ class Module(Frozen):
 
     @property
     def copies(self) -> Num:
-        """How many of it there are in the module above, each with weights of its own."""
+        """Number of copies in the module above, each with weights of its own."""
         return 1
 
     @property
     def passes(self) -> Num:
-        """How often each of them runs, with the same weights."""
+        """Number of times that each copy runs, with the same weights."""
         return 1
 
     @property
     def active(self) -> Num | None:
-        """How many of them a token goes through; None: all."""
+        """Number of copies that are active per token; None: all."""
         return None
 
     @property
     def apart(self) -> bool:
-        """Whether, as a layer, it is told from others even where they cost the same."""
+        """True if, as a layer, it is distinguished from others even where they cost the same."""
         return False
 
     # --- what it holds
@@ -120,14 +120,14 @@ class Module(Frozen):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """The modules that stand in its fields, in their order."""
+        """The modules in its fields, in their order."""
         for value in self.__dict__.values():
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, Module):
                     yield each
 
     def components(self) -> Iterator[Component]:
-        """What it and its parts hold: the tree of parameters, for which nothing needs to run."""
+        """Yield the tree of parameters of the module and its parts, for which nothing needs to run."""
         inside = tuple(each for part in self.parts for each in part.components())
         yield Component(self.name, self.kind, self.own_params(), inside, self.copies, self.active, self.passes)
 
@@ -138,7 +138,7 @@ class Module(Frozen):
             yield from part.beside_text
 
     def all_of(self) -> Iterator[Module]:
-        """It, and all modules in it."""
+        """Yield the module, and all modules in it."""
         yield self
         for part in self.parts:
             yield from part.all_of()
@@ -146,7 +146,7 @@ class Module(Frozen):
     # --- how it runs
 
     def runs(self, ctx: Context) -> bool:
-        """Whether it runs at all: not what reads something that is not there."""
+        """Return True if the module runs at all: it does not if it reads something that the context lacks."""
         return True
 
     def __call__(self, x: Tensor, *given: Any) -> Tensor:
@@ -155,16 +155,16 @@ class Module(Frozen):
             return self.forward(x, *given)
 
     def call_consuming(self, given: list[Tensor], *more: Any) -> Tensor:
-        """Like a call, but a module may pop its input from the list, so that no caller's reference keeps it alive."""
+        """Call the module, which may pop its input from the list, so that no caller's reference keeps it live."""
         return self(given[0], *more)
 
     def forward(self, x: Tensor, *given: Any) -> Tensor:
-        """What it makes of ``x``."""
+        """Return the module's output for ``x``."""
         raise NotImplementedError
 
 
 class Routing(NamedTuple):
-    """For each token its experts' weights and numbers; ``logits`` are returned (so they stay live) but not used.
+    """Experts' weights and numbers for each token; ``logits`` are returned (so they stay live) but not used.
 
     Where operations are only counted, nobody asks which experts were ``chosen``.
     """
@@ -175,18 +175,22 @@ class Routing(NamedTuple):
 
 
 class Backend(Protocol):
-    """Whose code runs what is one operation to the mathematics and several to a library, or the other way round.
+    """Code that runs what is one operation to the mathematics and several to a library, or the other way round.
 
-    The module that runs hands itself over: an ``attention``, a ``norm``, a ``router``. These stand above this file.
+    The module that runs hands itself over: an ``attention``, a ``norm``, a ``router``. Their classes belong to layers
+    above this file.
     """
 
     @property
     def layers(self) -> Backend:
-        """Whose code runs the layers of a stack."""
+        """Backend that runs the layers of a stack."""
         ...
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Any], masks: tuple[Num | None, ...]) -> Context:
-        """What a stack makes once for all its layers: masks, also of these windows, and the angles of positions."""
+        """Return the context with what a stack makes once for all its layers.
+
+        These are masks, also of these windows, and the angles of positions.
+        """
         ...
 
     def norm(self, norm: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -217,31 +221,31 @@ class Backend(Protocol):
         ...
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, attention: Any, ctx: Context) -> Tensor:
-        """What queries make of keys and values, head by head."""
+        """Return the attention output of these queries, keys and values, head by head."""
         ...
 
     def attend_all(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What queries make of keys and values of which nothing is masked, in one kernel, whatever others run in."""
+        """Return the attention output without a mask, in one kernel, whatever others run in."""
         ...
 
     def distances(self, table: Any, ctx: Context, ids: Tensor) -> Context:
-        """With a bias of scores for the distance of two tokens, of this table."""
+        """Return the context with a bias of scores for the distance of two tokens, from this table."""
         ...
 
     def route(self, router: Any, x: Tensor) -> Routing:
-        """Which experts tokens go to, with which weights."""
+        """Return the experts that tokens go to, with their weights."""
         ...
 
     def experts(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """What the experts of each token make of it, times their weights."""
+        """Return the weighted sum of the outputs of each token's experts."""
         ...
 
     def networks(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """The same of experts that have matrices of their own."""
+        """Return the weighted sum of the outputs of each token's experts, which have matrices of their own."""
         ...
 
     def scan(self, mixer: Module, ctx: Context, *given: Tensor) -> Tensor:
-        """What the recurrence of a mixer makes of what it has projected."""
+        """Return the output of a mixer's recurrence for what the mixer has projected."""
         ...
 
     def head_and_loss(self, model: Any, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
@@ -249,7 +253,7 @@ class Backend(Protocol):
         ...
 
     def loss_of_shares(self, logits: Tensor) -> Tensor:
-        """That of the logits of some words, where other devices have those of the others."""
+        """Return the loss of the logits of some words, where other devices have those of the others."""
         ...
 
 
@@ -260,24 +264,24 @@ class CountingBackend:
 
     @property
     def layers(self) -> Backend:
-        """Itself."""
+        """The backend itself."""
         return self
 
     def begin(self, ctx: Context, x: Tensor, attentions: list[Any], masks: tuple[Num | None, ...]) -> Context:
-        """Nothing: the pairs that a mask leaves are counted without one."""
+        """Return the context unchanged: the pairs that a mask leaves are counted without one."""
         return ctx
 
     def distances(self, table: Any, ctx: Context, ids: Tensor) -> Context:
-        """Nothing: a bias moves no product."""
+        """Return the context unchanged: a bias adds no matrix product."""
         return ctx
 
     def multi_head(self, attention: Any, x: Tensor, ctx: Context) -> Tensor:
-        """By its maps."""
+        """Run the attention block by its maps."""
         made: Tensor = attention.by_maps(x, ctx)
         return made
 
     def activation(self, kind: str, x: Tensor) -> Tensor:
-        """Nothing: of an activation that counts, the operation is."""
+        """Return ``x`` unchanged: the operation of an activation that counts is counted itself."""
         return x
 
     def route(self, router: Any, x: Tensor) -> Routing:
@@ -286,12 +290,12 @@ class CountingBackend:
         return made
 
     def experts(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Those of each token."""
+        """Return the counted output of each token's experts."""
         made: Tensor = experts.counted(x, sent, ctx)
         return made
 
     def networks(self, experts: Any, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """Likewise."""
+        """Return the counted output of each token's experts."""
         made: Tensor = experts.counted(x, sent, ctx)
         return made
 
@@ -309,7 +313,7 @@ COUNTED: Any = CountingBackend()
 
 
 class Cache(Protocol):
-    """What the modules of a model keep from one step of decoding to the next."""
+    """Store of what the modules of a model carry over from one step of decoding to the next."""
 
     def update(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the keys and values of new tokens for the module that runs; those of all tokens that it reads."""
@@ -329,7 +333,7 @@ class Encoded(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """How long a stream was before it was filled up, and which of its tokens are ``there``, where that is kept."""
+    """Length of a stream before it was padded, and which of its tokens are ``there``, where that is stored."""
 
     length: Num
     there: Tensor | None
@@ -346,7 +350,7 @@ class Context(NamedTuple):
     each layer, prompts. What layers hand on to those above them is ``carried``. ``stored`` are the keys and values of
     the last layer that has made any, by the kind of layers that share them.
 
-    Where operations are counted, backward computes each so many layers again as a whole (``every_whole``).
+    Where operations are counted, backward recomputes every k-th layer as a whole, with k = ``every_whole``.
     """
 
     run: Workload
@@ -368,22 +372,22 @@ class Context(NamedTuple):
 
     @property
     def backend(self) -> Backend:
-        """Whose code runs."""
+        """Backend whose code runs."""
         return COUNTED if self.code is None else self.code
 
     @property
     def fuses(self) -> bool:
-        """Whether gates are one kernel."""
+        """True if gates are one kernel."""
         return self.backend.fuses
 
     @property
     def drops(self) -> bool:
-        """Whether dropout is at work."""
+        """True if dropout is at work."""
         return self.run.drops
 
     @property
     def unfilled(self) -> Num:
-        """How long the stream was before it was filled up."""
+        """Length of the stream before it was padded."""
         return self.stream.length if self.filled is None else self.filled.length
 
     def activation(self, kind: str, x: Tensor, name: str = "activation", *, code: str = "") -> Tensor:
@@ -391,25 +395,25 @@ class Context(NamedTuple):
         return activation(kind, x, lambda: self.backend.activation(code or kind, x), name)
 
     def alone(self, stream: Sequences) -> Context:
-        """For a module that reads these sequences, and nothing that was made of others."""
+        """Return the context for a module that reads these sequences, and nothing that was made of others."""
         return self._replace(stream=stream, memory=None, cache=None)
 
     def asking(self, stream: Sequences, vectors: Tensor, of: Sequences) -> Context:
-        """For queries of the ``stream``, which read these ``vectors``."""
+        """Return the context for queries of the ``stream``, which read these ``vectors``."""
         return self._replace(stream=stream, memory=Encoded(vectors, of))
 
 
 def counted(module: Module, run: Workload) -> Component:
     """The tree of components of a module that reads token ids.
 
-    What backward computes again is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
+    What backward recomputes is marked later, in the tree (:mod:`tfcalc.core.recomputation`). Attention to another
     model's output finds some that a gradient reaches.
     """
     return counted_by(Counting(), module, run)
 
 
 def counted_by(trace: Counting, module: Module, run: Workload) -> Component:
-    """The same by a trace that may note more than costs."""
+    """Return the module's tree of components by a trace that may note more than costs."""
     every = 0 if run.early_stop else run.every
     run = run.replaced(recompute="none", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")

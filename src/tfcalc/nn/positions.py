@@ -11,17 +11,17 @@ from tfcalc.tape.tensor import Tensor
 
 
 class RopeCode(Frozen):
-    """How a program rotates queries and keys, which decides on what is saved, not on what is counted.
+    """Rotary-embedding code of a program, which decides what is saved, not what is counted.
 
     ``angles`` is the format of cos and sin (that of the weights where it is empty); layers with a window have others
     than those without (``by_window``); each layer makes its own, or puts them in another order first (``by_layer``);
     each sequence has its own (``by_sequence``); queries and keys are rotated ``in_float32``; heads that are rotated
     whole are copied all the same (``copies``). GPT-J's code copies cos and sin for queries and again for keys
-    (``repeats``), rotates them where a token's heads stand in a row, and leaves them as wide as cos and sin. The two
+    (``repeats``), rotates them where a token's heads lie in a row, and leaves them as wide as cos and sin. The two
     halves of a head are rotated one by one, by angles half as wide (``halves``), which may be the first half of theirs
-    (``pairs``: numbers that stand beside each other are rotated together). With ``angles`` that are ``complex``, cos
-    and sin are one number. Those that are rotated may be the ``last`` of each head, in fp32, by cos and sin that are
-    made twice as wide each time.
+    (``pairs``: adjacent numbers are rotated together). With ``angles`` that are ``complex``, cos and sin are one
+    number. Those that are rotated may be the ``last`` of each head, in fp32, by cos and sin that are made twice as wide
+    each time.
     """
 
     angles: str = ""
@@ -39,8 +39,8 @@ class RopeCode(Frozen):
 class Rope(Frozen):
     """``width`` numbers of each query and key are rotated by angles that grow with the position.
 
-    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs. So many
-    tokens before all others stand nowhere, and are not rotated (``behind``). ``code`` is how a program does it.
+    They may be a part of a head's, then (``partial``) an odd number is filled up, as angles come in pairs. The first
+    ``behind`` tokens have no position, and are not rotated. ``code`` is how a program does it.
 
     Source: Su et al. 2021 (RoFormer, arXiv 2104.09864), eq. 34.
     """
@@ -81,7 +81,7 @@ class RelativeBias(Module):
         return Cost(weights=(Weight(self.name, (self.rows, self.heads), key=""),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of 1 × a × l × l; it lies in memory by pairs, and is read by heads."""
+        """Return the bias, of 1 × a × l × l; it lies in memory by pairs, and is read by heads."""
         (table,) = self.weights(x.trace)
         length = ctx.stream.length
         buckets = x.trace.new((length, length), "int64", "buckets")

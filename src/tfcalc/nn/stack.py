@@ -24,7 +24,7 @@ MOST_IN_A_ROW = 10_000
 
 
 def bounded(each: Iterable[T], what: str = "layers that differ from their neighbours") -> list[T]:
-    """These, each of which runs by itself. Raises TooMany where they are too many."""
+    """Return these as a list, each of which runs by itself. Raises TooMany where they are too many."""
     few = list(islice(each, MOST_BY_THEMSELVES + 1))
     if len(few) > MOST_BY_THEMSELVES:
         raise TooMany(
@@ -35,7 +35,7 @@ def bounded(each: Iterable[T], what: str = "layers that differ from their neighb
 
 
 def in_a_row(count: Num) -> int:
-    """So many layers, equal or not. Raises TooMany where they are too many to stand beside each other."""
+    """Return the number of layers, equal or not. Raises TooMany where they are too many to follow one by one."""
     number = value_of(count)
     if number > MOST_IN_A_ROW:
         raise TooMany(f"{number:,} layers are too many to follow one by one", f"give at most {MOST_IN_A_ROW:,}")
@@ -43,7 +43,7 @@ def in_a_row(count: Num) -> int:
 
 
 def turns_to_run(trace: Trace, times: Num, what: str = "turns of the same layers") -> list[int]:
-    """Each of so many turns where kernels run, since each keeps tensors of its own; one for all where they are counted.
+    """Return the turns to run: each where kernels run, since each keeps its own tensors; one where they are counted.
 
     Raises InvalidModel where there are too many.
     """
@@ -52,12 +52,12 @@ def turns_to_run(trace: Trace, times: Num, what: str = "turns of the same layers
 
 
 def each_turn(times: Num, what: str = "turns of the same layers") -> list[int]:
-    """The numbers of so many turns, or of so many streams. Raises TooMany likewise."""
+    """Return the number of each turn, or of each stream. Raises TooMany where they are too many."""
     return bounded(range(value_of(times)), what)
 
 
 def bounded_kinds(count: int) -> int:
-    """So many kinds of layers. Raises TooMany where they are too many to count each by itself."""
+    """Return the number of kinds of layers. Raises TooMany where they are too many to count each by itself."""
     if count > MOST_BY_THEMSELVES:
         raise TooMany(
             f"more than {MOST_BY_THEMSELVES} layers that are unlike each other are too many to count one by one",
@@ -69,10 +69,10 @@ def bounded_kinds(count: int) -> int:
 class EqualLayers(NamedTuple):
     """Layers that are alike, at these ``places`` of the ``stack`` (None: everywhere); one runs for all ``copies``.
 
-    ``depth`` is how many layers the stack has. ``again``: backward computes them again; a ``mark`` tells them from
+    ``depth`` is how many layers the stack has. ``again``: backward recomputes them; a ``mark`` distinguishes them from
     those that are only otherwise alike. A layer that ``stands_for`` others runs once, and what it saves counts that
-    often; it may be one of several that do so together, at this ``place`` among so many. In a row of layers that
-    repeat, ``turn`` is the number of its repetition.
+    often; it may be one of several that do so together, at this ``place`` in their period (its index, and the period's
+    length). In a row of layers that repeat, ``turn`` is the number of its repetition.
     """
 
     stack: str
@@ -89,17 +89,17 @@ class EqualLayers(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether they are told from others even where they cost the same."""
+        """True if they are distinguished from others even where they cost the same."""
         return self.layer.apart
 
     @property
     def name(self) -> str:
-        """That of the stack, with what tells it from other groups."""
+        """Name of the stack, with what distinguishes these layers from other groups."""
         return named(self.stack, self.places) + self.mark
 
     @property
     def others(self) -> list[str]:
-        """The names of the layers that this one stands for beside itself: so many turns of its row further up."""
+        """The names of the layers that this one stands for beside itself: the next turns of its row, further up."""
         own, (_, period) = int(self.mark.removeprefix(".") or 0), self.place
         return [f"{self.stack}.{own + turn * period}" for turn in range(1, self.stands_for)]
 
@@ -114,12 +114,12 @@ class Stack(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Its layers, one that stands at several places once."""
+        """The layers, one that is at several places once."""
         return iter({id(layer): layer for layer in self.layers}.values())
 
     @property
     def groups(self) -> list[EqualLayers]:
-        """Those that are alike together, in the order of the first of each."""
+        """Groups of layers that are alike, in the order of the first of each."""
         found: dict[int, list[int]] = {}
         for place, kind in enumerate(_equal(self.layers)):
             found.setdefault(kind, []).append(place)
@@ -129,7 +129,7 @@ class Stack(Module):
         return [EqualLayers(self.name, layer, len(places), self.count, tuple(places)) for layer, places in each]
 
     def components(self) -> Iterator[Component]:
-        """What its layers hold; they stand in the module that has the stack."""
+        """Yield what the layers hold, as components of the module that has the stack."""
         groups = self.groups
         yield from merged(groups, [next(group.layer.components()) for group in groups])
 
@@ -138,7 +138,7 @@ class Stack(Module):
         return self.run([x], ctx)
 
     def run(self, given: list[Tensor], ctx: Context) -> Tensor:
-        """The same with what nobody else holds any more, which is taken out of the list."""
+        """Run the layers on an input that nobody else holds any more, which is taken out of the list."""
         x = given.pop()
         ctx = ctx if ctx.code is None else ctx._replace(code=ctx.code.layers)
         for group in self.running(x, ctx):
@@ -147,7 +147,7 @@ class Stack(Module):
         return x
 
     def running(self, x: Tensor, ctx: Context) -> list[EqualLayers]:
-        """Those that run, where ``x`` is what the first reads."""
+        """Return the layers that run, where ``x`` is the input of the first."""
         trace, every = x.trace, ctx.run.every
         if trace.every_layer:
             layers = self.layers if len(self.layers) > 1 else self.layers * in_a_row(self.count)
@@ -185,7 +185,7 @@ class Stack(Module):
 
 
 def _at_ends(groups: list[EqualLayers], ends: Ends) -> Iterator[EqualLayers]:
-    """Of each row of equal periods those at its ends, and between them one for all others."""
+    """Yield the periods at the ends of each row of equal ones, and between them one for all others."""
     for row, period in _rows(groups, ends):
         between = len(row) // period - ends.below - ends.above
         if between < 2:
@@ -207,7 +207,7 @@ def _rows(groups: list[EqualLayers], ends: Ends) -> Iterator[tuple[list[EqualLay
 
 
 def _repeated(kinds: list[int], start: int, ends: Ends) -> Iterator[tuple[int, int, int]]:
-    """How many layers need not run for each period that begins here, the shorter first; its length, and its times.
+    """Yield the number of layers that each period beginning here spares, its length and times, shorter ones first.
 
     Periods that are too long to spare more than one before them are left out.
     """
@@ -226,7 +226,7 @@ def _repeated(kinds: list[int], start: int, ends: Ends) -> Iterator[tuple[int, i
 
 
 def _equal(layers: Sequence[Module]) -> Iterator[int]:
-    """A number for each layer, the same for those that are equal; one that stands at many places is compared once.
+    """A number for each layer, the same for those that are equal; one that is at many places is compared once.
 
     Raises InvalidModel where too many are unlike: each of them is counted by itself.
     """
@@ -245,12 +245,12 @@ def _equal(layers: Sequence[Module]) -> Iterator[int]:
 
 
 def _kinds(groups: list[EqualLayers]) -> list[int]:
-    """The same of groups; those that backward computes again are another kind."""
+    """Return a number for each group, the same for equal ones; those that backward recomputes are another kind."""
     return [2 * kind + group.again for kind, group in zip(_equal([each.layer for each in groups]), groups, strict=True)]
 
 
 def _unlike(group: EqualLayers, every: int) -> Iterator[EqualLayers]:
-    """The layers that backward computes again, one of so many, and the others."""
+    """Yield the layers that backward recomputes, one in every ``every``, and the others."""
     if every < 2:
         yield group._replace(again=bool(every))
         return
@@ -260,7 +260,7 @@ def _unlike(group: EqualLayers, every: int) -> Iterator[EqualLayers]:
 
 
 def _first_of_each(group: EqualLayers, every: int) -> Num:
-    """How many of these layers are the first of so many, counted from the bottom of their stack."""
+    """Return how many of these layers are the first of each ``every``, counted from the bottom of their stack."""
     if group.places is not None:
         return sum(place % every == 0 for place in group.places)
     copies: Num = ceil_div(group.copies, every)
@@ -268,7 +268,7 @@ def _first_of_each(group: EqualLayers, every: int) -> Num:
 
 
 def _first(group: EqualLayers) -> Iterator[EqualLayers]:
-    """The first layer by itself, and the others: what it reads needs no gradient, or is kept anyway."""
+    """The first layer by itself, and the others: what it reads needs no gradient, or is saved anyway."""
     yield group._replace(mark="[first]", copies=1, places=None)
     yield group._replace(mark="[others]", copies=group.copies - 1, under=1)
 

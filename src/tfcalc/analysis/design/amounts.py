@@ -1,4 +1,4 @@
-"""What a shape costs, by a closed form that is evaluated in microseconds; memory has none, and is asked for."""
+"""Cost of a shape, by a closed form that is evaluated in microseconds; memory has none, and is asked for."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ DEEPER = 5
 
 
 class BudgetedAmount(Protocol):
-    """What is budgeted of a shape."""
+    """Amount that is budgeted of a shape."""
 
     def by_depth(self, sizes: Sizes) -> AT_DEPTH:
-        """Of these sizes, for each number of layers."""
+        """Return the amount of these sizes for each number of layers."""
         ...
 
     def of(self, model: Model) -> int:
-        """Of a model, counted."""
+        """Return the amount of a model, counted."""
         ...
 
 
@@ -63,7 +63,7 @@ class PolynomialAmount:
         return at if isinstance(at, Polynomial) else Polynomial({(): at})
 
     def _holds(self, name: str, more: int) -> bool:
-        """Whether the form is also that of a deeper, or wider, model."""
+        """Return True if the form is also that of a deeper, or wider, model."""
         letters, larger = self.letters[name], self.family.own(name) + more
         if not self.form.free_symbols.issuperset(letters):
             return False
@@ -104,7 +104,7 @@ class PolynomialAmount:
 
 
 def _powers(line: Polynomial) -> list[tuple[int, int]] | None:
-    """Powers of the depth with their factors; None where it stands under a floor."""
+    """Powers of the depth with their factors; None where it is under a floor."""
     found = []
     for powers, factor in line.terms.items():
         known = dict(powers)

@@ -79,7 +79,7 @@ class DesignedShape(Record):
 
     @property
     def source(self) -> DesignedShape:
-        """Itself, as its answer has the family."""
+        """The record itself, as its answer has the family."""
         return self
 
     @property
@@ -94,7 +94,7 @@ class DesignedShape(Record):
 
     @cached_property
     def sizes(self) -> Mapping[str, int]:
-        """All of its sizes."""
+        """Sizes of the shape, all of them."""
         return self.within.family.whole(self.candidate.sizes)  # type: ignore[no-any-return]  # as above
 
     @cached_property
@@ -103,7 +103,7 @@ class DesignedShape(Record):
         return Question("params", self.candidate.model)
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
-        """What it costs is an answer about its model."""
+        """Yield the origins of a number; the cost of the shape is an answer about its model."""
         match steps:
             case ("total_params",):
                 yield self.counted.number("total_params")
@@ -113,7 +113,7 @@ class DesignedShape(Record):
 
 
 class PracticeInWords(Record):
-    """What practice favours."""
+    """A rule of practice, in words."""
 
     name = text("as in breaks", lambda practice: practice.name)
     rule = text("the rule in words", lambda practice: practice.rule)
@@ -121,7 +121,7 @@ class PracticeInWords(Record):
 
 
 class Design(Answer):
-    """What every answer of ``design`` has."""
+    """Base of every answer of ``design``."""
 
     command = "design"
     about = "Shapes for a budget, best first; or, of --compute, parameters and tokens by published fits."
@@ -188,7 +188,7 @@ class Designed(Design):
 
     @property
     def vocabulary(self) -> int | None:
-        """That of all shapes; None where there is none."""
+        """Vocabulary of all shapes; None where there is none."""
         return vocabulary_of(self.family.base)
 
     @property

@@ -23,7 +23,7 @@ MOST_WIDTH = 131_072
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a shape has to be like. Where several sizes are given, each of them is tried; none: as the family has it.
+    """Constraints on a shape. Where several sizes are given, each of them is tried; none: as the family has it.
 
     Attributes:
         multiple_of: d_model and d_ff are multiples of it.
@@ -143,7 +143,7 @@ class ShapeFamily:
         return cast("int | None", cast("Transformer", self.base).head_dim)
 
     def _heads(self, width: int, head_dim: int) -> list[int]:
-        """As many as fill the width, or as much more or less than it as in the base model."""
+        """Return the head counts that fill the width, or are as much wider or narrower than it as in the base model."""
         own = Fraction(self.own(HEADS) * self.head_dim, self.own(WIDTH)) if not self.classic else Fraction(1)
         free = "head_dim" in self.names and not self.classic
         if self.by.heads:
@@ -154,7 +154,10 @@ class ShapeFamily:
         return [max(round(exact), 1)] if free and own.denominator != 1 else []
 
     def _kv_heads(self, heads: int) -> list[int]:
-        """Those given; else one for each head, or as many, or as many for each, as in the base model."""
+        """Return the KV head counts: those given, else those that follow the base model.
+
+        The latter are one for each head, or as many, or as many for each, as in the base model.
+        """
         if "n_kv_heads" not in self.names:
             return [heads]
         if self.by.kv_heads:
@@ -170,7 +173,7 @@ class ShapeFamily:
         return sorted(kv_heads for kv_heads in found if kv_heads >= 1 and heads % kv_heads == 0)
 
     def _d_ffs(self, width: int) -> list[int]:
-        """Those given, or the ratios times the width, each as the nearest multiple."""
+        """Return the feed-forward sizes: those given, or the ratios times the width, each as the nearest multiple."""
         if "d_ff" not in self.names:
             return [0]
         if self.by.d_ff:

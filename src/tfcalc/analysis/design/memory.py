@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryAmount:
-    """What is asked of each shape of a ``family``: the memory of training, of serving, or at rest.
+    """Memory that is asked of each shape of a ``family``: of training, of serving, or at rest.
 
     ``most`` is the most there is: of a shape that certainly takes more, only that it does counts.
     """
@@ -48,7 +48,7 @@ class MemoryAmount:
         return dict(self._asked(self.family.base).report().conventions)
 
     def by_depth(self, sizes: Mapping[str, int]) -> AT_DEPTH:
-        """The bytes of these sizes for each number of layers; where they are above ``most``, so many at least."""
+        """Return the bytes of these sizes for each number of layers; where they are above ``most``, a lower bound."""
         known: dict[int, int] = {}
 
         def at(depth: int) -> int:

@@ -31,7 +31,7 @@ NOTE = (
 
 
 class FitEstimate(Record):
-    """What a published fit says; its estimates have four digits."""
+    """Estimates of a published fit, of four digits each."""
 
     name = text("whose fit", lambda one: one.fit.name)
     optimal_params = number("parameters, an estimate", lambda one: _estimate(one.split.params))
@@ -53,7 +53,7 @@ class FitEstimate(Record):
 
     @property
     def source(self) -> FitEstimate:
-        """Itself: it is about a fit, and how that splits the FLOPs."""
+        """The record itself: it is about a fit, and how that splits the FLOPs."""
         return self
 
     @property
@@ -63,7 +63,7 @@ class FitEstimate(Record):
 
     @property
     def split(self) -> Split:
-        """How it splits the FLOPs."""
+        """Split of the FLOPs by the fit."""
         return self._source[1]  # type: ignore[no-any-return]  # as above
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:

@@ -1,4 +1,4 @@
-"""What practice favours in a shape, each rule with its source."""
+"""Rules that practice favours in a shape, each with its source."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 class ShapeRank(NamedTuple):
-    """Where a shape stands among the others: the smallest is best."""
+    """Rank of a shape among the others: the smallest is best."""
 
     outside: bool
     first: Fraction
@@ -74,7 +74,7 @@ def rank(family: ShapeFamily, sizes: dict[str, int], value: int, budget: int) ->
 def _near(
     family: ShapeFamily, amount: BudgetedAmount, budget: int, *, at_most: bool
 ) -> Iterator[tuple[dict[str, int], int]]:
-    """Every allowed shape within the tolerance, and of each width the nearest ones outside it."""
+    """Yield every allowed shape within the tolerance, and of each width the nearest ones outside it."""
     margin = family.by.within * budget
     most = budget if at_most else floor(budget + margin)
     seen = False

@@ -224,7 +224,7 @@ class Why(Answer):
         return [value, percent(one.distance), one.cause, one.arithmetic]
 
     def _the_same(self) -> list[str]:
-        """What else gives the first number."""
+        """Note what else gives the first number."""
         first = self.reasons[0] if self.reasons else None
         if first is None or not first.others:
             return []

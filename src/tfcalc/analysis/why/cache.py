@@ -32,7 +32,7 @@ PAIR, ROTATED = ("K", "V"), "rotated key"
 
 
 class CacheCell(NamedTuple):
-    """Numbers that layers keep: so many ``each`` of a token, in so many ``layers``, of the ``kept`` tokens of all."""
+    """Numbers that layers cache: ``each`` per token, in all ``layers``, for those of the ``tokens`` that are stored."""
 
     kind: str
     layers: int
@@ -44,7 +44,7 @@ class CacheCell(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """Of all layers and tokens."""
+        """Total of all layers and tokens."""
         return self.layers * self.each * self.kept
 
 
@@ -53,7 +53,7 @@ S = State[CacheCell]
 
 
 def cells_of(model: Model, workload: Workload, tokens: int) -> Cells:
-    """The numbers that are kept of so many tokens, or of states; nothing for a model that generates no text."""
+    """Return the numbers that are stored of these tokens, or of states; nothing for a model that generates no text."""
     try:
         run = at_work(workload.replaced(batch_size=1), Serving(concurrency=1, context=tokens))
         model.check(run)

@@ -169,7 +169,7 @@ def _with_attention(
 
 
 def _attention(tree: Component, *, training: bool, times: Fraction) -> Cells:
-    """The products of attention alone, of so many runs."""
+    """The products of attention alone, of ``times`` runs."""
     all_cells = cells_of(tree, training=training)
     return {cell: int(size * times) for cell, size in all_cells.items() if cell.part == ATTENTION}
 
@@ -181,7 +181,7 @@ def _tables(tree: Component) -> int:
 
 
 def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterator[Start[FlopCell]]:
-    """Each stack, layer and sub-layer by itself, and all of its copies together."""
+    """Yield each stack, layer and sub-layer by itself, and all of its copies together."""
     seen: set[int] = set()
     for node in tree.walk():
         path = node.path.partition(".")[2]

@@ -63,7 +63,7 @@ class NumberReading(NamedTuple):
     words: str
 
     def takes(self, value: Fraction) -> bool:
-        """Whether this value is written so."""
+        """Return True if this value is written so."""
         return value == self.low if self.low == self.high else self.low <= value < self.high
 
 
@@ -78,16 +78,16 @@ class WrittenNumber(NamedTuple):
 
     @property
     def power(self) -> int:
-        """Of 1,000 or of 1,024: what the prefix stands for; 0 where there is none."""
+        """Power of 1,000 or of 1,024 that the prefix stands for; 0 where there is none."""
         return next((power for power in range(1, 7) if self.scale in (1000**power, 1024**power)), 0)
 
     @property
     def is_binary(self) -> bool:
-        """Whether the prefix is one of 1,024."""
+        """True if the prefix is one of 1,024."""
         return self.power > 0 and self.scale == 1024**self.power
 
     def about(self, value: float) -> bool:
-        """Whether it is worth asking for a reading of this value: quick, and true somewhat beyond all readings."""
+        """Return True if a reading of this value is worth asking for: quick, and true somewhat beyond all readings."""
         return abs(value - float(self.value)) <= float(self.value) * WIDEST
 
     def reading(self, value: Fraction) -> NumberReading | None:
@@ -138,7 +138,7 @@ def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> li
 
 
 def _scaled(suffix: str) -> tuple[int, str] | None:
-    """The scale and the unit of what stands behind a number; None where that is neither."""
+    """Return the scale and the unit that follow a number; None where the suffix is neither."""
     if not suffix:
         return 1, ""
     lower = suffix.lower().removesuffix("/token").strip()

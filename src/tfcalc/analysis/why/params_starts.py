@@ -1,4 +1,4 @@
-"""Where a number of parameters may start from: the model, another class, one part, a rule of thumb."""
+"""Starts of a number of parameters: the model, another class, one part, a rule of thumb."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ CALLED = {"attention": "attention", "ffn": "feed-forward network", "moe": "mixtu
 
 
 def part_starts(tree: Component, vocabulary: int | None, called: str) -> Iterator[Start[Cell]]:
-    """Each block by itself, and all of its copies together; stacks where there are several."""
+    """Yield each block by itself, and all of its copies together; stacks where there are several."""
     seen = {sum(stored(cells_of(tree, vocabulary)).values())}
     stacks = {node.path for node in tree.walk() if node.component.kind in STACKS}
     alone = set(STACKS) if len(stacks) < 2 else set[str]()
@@ -235,7 +235,7 @@ def grouped_starts(tree: Component, vocabulary: int | None, called: str) -> Iter
 
 
 def _with_norms(layer: Component, copies: int, vocabulary: int | None, command: str) -> Iterator[Start[Cell]]:
-    """Each sub-layer of a layer with one of the layer's norms."""
+    """Yield each sub-layer of a layer with one of the layer's norms."""
     norms = [sum(cells_of(part, vocabulary).values()) for part in layer.parts if part.kind == "norm"]
     for part in layer.parts:
         if not norms or part.kind not in CALLED:
@@ -272,7 +272,7 @@ def _some_layers(layer: Node, vocabulary: int | None, command: str) -> Iterator[
 
 
 def _with_projections(tree: Component, vocabulary: int | None, command: str) -> Iterator[Start[Cell]]:
-    """Each stack with a linear map outside of it that takes what comes out of it."""
+    """Yield each stack with a linear map outside of it that takes what comes out of it."""
     stacks = [part for part in tree.parts if part.kind in STACKS]
     for stack in stacks if len(stacks) > 1 else ():
         width = _width(stack)

@@ -1,4 +1,4 @@
-"""What people do with parameters: which they leave out, count again, pack, or count otherwise."""
+"""Steps that people take with parameters, which they leave out, count again, pack, or count otherwise."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add(cells: Cells) -> Change[Cell]:
 
 
 def scale(of: Callable[[Cell], bool], factor: Fraction) -> Change[Cell]:
-    """Count some cells so many times; None where that is no whole number."""
+    """Count some cells ``factor`` times; None where that is no whole number."""
     times, by = factor.numerator, factor.denominator
 
     def change(state: S) -> S | None:
@@ -160,7 +160,7 @@ def _of_experts(share: Callable[[Cell], Fraction]) -> Change[Cell]:
 
 
 def _is_projection(cell: Cell) -> bool:
-    """Whether it is a matrix or a bias of queries, keys or values."""
+    """Return True if it is a matrix or a bias of queries, keys or values."""
     name = cell.after if cell.role == BIAS else cell.role
     return cell.block in (ATTENTION, CROSS) and name[2:] in PROJECTIONS
 
@@ -400,7 +400,7 @@ def packed_steps(tree: Component) -> Iterator[CountingStep[Cell]]:
 
 
 def _packed(of: Callable[[int], int], *, with_head: bool = False) -> Callable[[State[Cell]], State[Cell] | None]:
-    """The layers' matrices as so many numbers, and the output head where it is one of its own."""
+    """Set the size of each of the layers' matrices to ``of`` it, and of the output head where it is one of its own."""
 
     def change(state: State[Cell]) -> State[Cell] | None:
         return state.changed(lambda c, n: of(n) if is_packed(c) or (with_head and c.role == HEAD) else n)

@@ -26,27 +26,27 @@ class State(NamedTuple, Generic[C]):
         return Fraction(total) if self.factor == 1 else total * self.factor
 
     def without(self, drops: Callable[[C], bool]) -> State[C] | None:
-        """The same without some cells; None where there are none of them, or no others."""
+        """Return the state without some cells; None where there are none of them, or no others."""
         kept = {cell: size for cell, size in self.cells.items() if not drops(cell)}
         return self._replace(cells=kept) if kept and len(kept) < len(self.cells) else None
 
     def only(self, keeps: Callable[[C], bool]) -> State[C] | None:
-        """The same with these cells alone; None where that is nothing or all."""
+        """Return the state with these cells alone; None where that is nothing or all."""
         return self.without(lambda cell: not keeps(cell))
 
     def plus(self, cells: Mapping[C, int]) -> State[C] | None:
-        """The same with more; None where they are nothing."""
+        """Return the state with more cells; None where they are nothing."""
         if not any(cells.values()):
             return None
         return self._replace(cells={**self.cells, **{cell: self.cells.get(cell, 0) + n for cell, n in cells.items()}})
 
     def changed(self, size: Callable[[C, int], int]) -> State[C] | None:
-        """The same with other sizes; None where none changes."""
+        """Return the state with other sizes; None where none changes."""
         made = {cell: size(cell, count) for cell, count in self.cells.items()}
         return self._replace(cells=made) if made != self.cells else None
 
     def times(self, factor: Fraction | int) -> State[C]:
-        """The same, so many times."""
+        """Return the state times ``factor``."""
         return self._replace(factor=self.factor * factor)
 
 
@@ -134,7 +134,7 @@ class Match(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Of the combination and of the reading."""
+        """Cost of the combination and of the reading."""
         return self.combination.cost + self.reading.cost
 
 
@@ -145,12 +145,12 @@ class SearchSpace(NamedTuple):
     steps: Sequence[CountingStep[Any]]
 
     def dearer(self, by: float) -> SearchSpace:
-        """The same, each start further away by this."""
+        """Return the space with each start further away by this."""
         return self._replace(starts=[start._replace(cost=start.cost + by) for start in self.starts])
 
 
 def bears(reading: NumberReading) -> float:
-    """How far a combination may depart that this reading is taken for."""
+    """Return the largest departure of a combination for which this reading is accepted."""
     return EXACT if reading.low == reading.high else BEARS.get(reading.figures, EXACT)
 
 
@@ -193,7 +193,7 @@ def _order(given: WrittenNumber, match: Match) -> tuple[float, Fraction, int]:
 
 
 def _distinct(found: Iterable[Match]) -> list[Match]:
-    """Each value once, by its simplest combination, with those that are about as simple."""
+    """Return each value once, by its simplest combination, with those that are about as simple."""
     kept: dict[tuple[Fraction, str], Match] = {}
     for match in sorted(found, key=lambda one: (one.cost, len(one.combination.taken))):
         key = match.combination.value, match.combination.start.unit
@@ -222,7 +222,7 @@ def _from(
     cost: float,
     most: float,
 ) -> Iterator[Combination]:
-    """This state, and all that steps from ``first`` on lead to."""
+    """Yield this state, and all that steps from ``first`` on lead to."""
     value = state.value
     yield Combination(value, start, taken, cost, value)
     if len(taken) >= min(MOST_STEPS, start.deep):
@@ -261,7 +261,7 @@ def _shown(given: WrittenNumber, combination: Combination, most: float) -> Itera
 
 
 def _confused(given: WrittenNumber, unit: str) -> Iterator[tuple[str, str, Fraction, float]]:
-    """How prefixes are confused: an id, words, by what that multiplies the number, and what it costs more."""
+    """Yield the confusions of prefixes: an id, words, the factor on the number, and what it costs more."""
     power = given.power
     binary = NAMED.get(power, f"units of 1,024^{power}")
     decimal = binary.replace("i", "")

@@ -20,7 +20,7 @@ class Cell(NamedTuple):
     """Tensors that have this in common: the ``role`` of a matrix (``W_Q``), of a norm, a bias or a table.
 
     ``block`` is the sub-layer, ``stack`` the encoder or decoder by its name, ``layer`` says that a layer has it,
-    ``expert`` whether an expert does. ``copies`` are those of the experts, ``active`` those that a token goes through.
+    ``expert`` whether an expert does. ``copies`` are those of the experts, ``active`` those that are active per token.
     ``vocab`` says that it has a row or a column for each token of the vocabulary.
     """
 
@@ -42,7 +42,7 @@ Cells = dict[Cell, int]
 
 
 class TensorPlace(NamedTuple):
-    """Where a component stands: what is known from those above it."""
+    """Place of a component: what is known from those above it."""
 
     block: str = ""
     stack: str = ""

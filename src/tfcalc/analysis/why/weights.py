@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class PerParameter(NamedTuple):
-    """So many bytes for each parameter, and of what."""
+    """Number of bytes for each parameter, and of what."""
 
     name: str
     each: Fraction

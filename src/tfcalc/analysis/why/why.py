@@ -77,7 +77,7 @@ def unasked(given: WrittenNumber, of: str | None, quantity: str, asked: WhyInput
 
 
 def questions(of: str, asked: WhyInput) -> Iterator[SearchSpace]:
-    """Where to start from and which steps to take, for one quantity."""
+    """Yield the search spaces for one quantity: where to start from, and which steps to take."""
     if of == PARAMS:
         yield from _params(asked)
     elif of == FLOPS:
