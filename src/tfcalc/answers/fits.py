@@ -46,7 +46,7 @@ from tfcalc.units import short_bytes
 if TYPE_CHECKING:
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
-    from tfcalc.plans import Serving, Training
+    from tfcalc.plans import Serving
     from tfcalc.serving.memory import Served
     from tfcalc.serving.paging import PagedCache
     from tfcalc.training.measured import OnCard

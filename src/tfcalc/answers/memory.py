@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Cost
     from tfcalc.core.measure import Item
     from tfcalc.model import Model
-    from tfcalc.plans import Serving, Training
     from tfcalc.report.opening import Way
     from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload

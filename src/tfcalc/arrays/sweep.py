@@ -19,10 +19,8 @@ from tfcalc.plans import Serving, Training
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tfcalc.arrays.questions import SweepQuestion
     from tfcalc.arrays.table import Table
     from tfcalc.model import Model
-    from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
 
 

@@ -21,7 +21,6 @@ from tfcalc.printable import quoted
 from tfcalc.toml_lines import lines_of_tables
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.file import Budget
     from tfcalc.budgets.keys import KnownOptions
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tfcalc.cli.options import Option
     from tfcalc.configs.published import HFModel
     from tfcalc.report.number import Openable
-    from tfcalc.zoo.transformer import Transformer
 
 MODEL = "model"
 

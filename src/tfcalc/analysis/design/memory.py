@@ -17,7 +17,7 @@ from tfcalc.training.peaks import Peaks
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.plans import Serving, Training
+    from tfcalc.plans import Serving
 
 
 @dataclass(frozen=True, slots=True)

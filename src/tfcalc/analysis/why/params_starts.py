@@ -27,7 +27,7 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
-    from tfcalc.core.component import Component, Node
+    from tfcalc.core.component import Node
     from tfcalc.model import Model
 
 OTHER_CLASS, FURTHER_CLASS, RULE = 1.25, 1.75, 1.25

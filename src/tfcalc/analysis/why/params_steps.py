@@ -26,8 +26,6 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from tfcalc.analysis.facts import Facts
     from tfcalc.core.component import Component

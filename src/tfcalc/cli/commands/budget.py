@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from tfcalc.budgets.baseline import Baseline
     from tfcalc.budgets.checks import LimitCheck
     from tfcalc.budgets.file import BudgetFile
-    from tfcalc.budgets.numbers import Numbers
-    from tfcalc.budgets.run import BudgetRun
     from tfcalc.budgets.update import Updated
     from tfcalc.cli.settings import Settings
     from tfcalc.report.answer import Answered

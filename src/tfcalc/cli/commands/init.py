@@ -24,8 +24,7 @@ from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.settings_file import OWN, SHARED, existing_folder, find
 
 if TYPE_CHECKING:
-    from tfcalc.budgets.sources import Ask, Source
-    from tfcalc.budgets.starter import Modelled
+    from tfcalc.budgets.sources import Ask
 
 EXAMPLE = "gpt2"
 """The preset that the file is about where no config was found."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfcalc.configs.config import Config, check_factor
 from tfcalc.core.component import Weight
@@ -17,9 +17,6 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.positions import Rope, RopeCode
 from tfcalc.zoo.blocks import layers
 from tfcalc.zoo.blocks.layers import LLAMA_NAMES, Kind, multi_head, network, one_module_per_kind, stack
-
-if TYPE_CHECKING:
-    from tfcalc.nn.attention import Sinks
 
 BOTH_SIDES = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
 
