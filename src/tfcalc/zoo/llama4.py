@@ -33,14 +33,14 @@ class TwiceActivated(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each vector."""
+        """Return the output of both maps for each vector."""
         for place, each in enumerate((self.up, self.down), 1):
             x = ctx.activation(self.activation, each(x), f"activation_{place}")
         return x
 
 
 class ShuffleAdapter(Module):
-    """The vectors of patches laid side by side, so many of each image (``count``), through a network."""
+    """Network over the vectors of patches laid side by side, ``count`` of them for each image."""
 
     kind = "projector"
 
@@ -48,7 +48,7 @@ class ShuffleAdapter(Module):
     count: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × patches × h; two copies change which pixels stand beside each other."""
+        """Return the vectors for ``x``, of b × patches × h; two copies change which pixels are next to each other."""
         shape = (x.shape[0], ctx.run.beside(self.count).length, self.network.up.fan_in)
         return self.network(copied(copied(x), shape), ctx)
 
@@ -79,7 +79,7 @@ def experts(c: Config) -> Mixture:
 
 
 def sparse_layers(c: Config) -> list[bool]:
-    """Which layers have experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
+    """Flag the layers with experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
     count = c.number("num_hidden_layers")
     if c.has("moe_layers"):
         listed = set(c.numbers("moe_layers"))
@@ -116,7 +116,7 @@ def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
 
 
 def rotated(c: Config) -> list[bool]:
-    """Which layers know positions: those of ``no_rope_layers``, else all but every fourth."""
+    """Flag the layers with rotary embeddings: those of ``no_rope_layers``, else all but every fourth."""
     count = c.number("num_hidden_layers")
     if c.get("no_rope_layers"):
         return [bool(each) for each in c.numbers("no_rope_layers", count)]

@@ -76,7 +76,7 @@ DECODER_TOPS: dict[str, Top] = {
 
 
 def nearby(c: Config) -> list[int | None]:
-    """Each layer's window: all but every third layer see no further than half of it."""
+    """Window of each layer: all but every third layer see no further than half of ``local_attention``."""
     count, every = c.number("num_hidden_layers"), c.number("global_attn_every_n_layers")
     types = c.words("layer_types", count) if c.get("layer_types") else None
     slides = [place % every != 0 if types is None else types[place] == SLIDING for place in range(count)]

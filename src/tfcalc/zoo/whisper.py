@@ -90,5 +90,5 @@ def whisper_encoder(c: Config) -> Module:
 @family("audioflamingo3_encoder", "qwen2_audio_encoder", heads=ALONE)
 @family("musicflamingo_encoder", heads=ALONE, like="audioflamingo3_encoder")
 def halving_encoder(c: Config) -> Module:
-    """The same with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
+    """Whisper's encoder with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
     return encoder(c).replace(halved=True)
