@@ -173,7 +173,7 @@ def smollm3(c: Config) -> Module:
 
 
 def positions_known(c: Config) -> list[bool]:
-    """SmolLM3's: not in the layers that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
+    """Flag SmolLM3's rotary layers: not those that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
     count, given = c.number(LAYERS), c.get("no_rope_layers")
     every = c.number("no_rope_layer_interval")
     known = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)

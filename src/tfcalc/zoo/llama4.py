@@ -59,7 +59,7 @@ class Adapted(InlineTower):
     adapter: ShuffleAdapter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Fewer vectors than there are patches."""
+        """Return the adapter's vectors, fewer than there are patches."""
         made = super().forward(x, ctx)
         assert self.adapter is not None
         return self.adapter(part(made, 1, ctx.run.beside(self.count - 1).length), ctx)
@@ -102,7 +102,7 @@ def llama4_text(c: Config) -> Module:
 
 
 def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
-    """Queries and keys are turned, and then normed; those that are not have a factor for each place instead."""
+    """Attention whose queries and keys are turned, then normed; those that are not have a factor for each place."""
     made = decoders.attention(c, bias=c.flag("attention_bias"))
     normed = rotates and c.flag("use_qk_norm")
     return made.replace(
@@ -124,7 +124,7 @@ def rotated(c: Config) -> list[bool]:
 
 
 def chunks(c: Config) -> list[int | None]:
-    """Layers that know positions see only their chunk, unless ``layer_types`` say which do."""
+    """Chunk of each layer: those that know positions see only theirs, unless ``layer_types`` say which do."""
     count, chunk = c.number("num_hidden_layers"), window(c, "attention_chunk_size")
     if c.has("layer_types"):
         return [chunk if kind == CHUNKED else None for kind in c.words("layer_types", count)]

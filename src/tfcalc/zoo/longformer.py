@@ -209,7 +209,7 @@ def linear_bert(name: str, c: Config, mixer: Attention) -> Encoder:
 
 
 def convolution(c: Config, window: str) -> HeadConvolution | None:
-    """One of each head's values, where a ``window`` is given."""
+    """Convolution of each head's values, where a ``window`` is given."""
     if c.get(window) is None:
         return None
     return HeadConvolution("self.conv", c.size("num_attention_heads"), c.size(window))

@@ -79,7 +79,7 @@ class Widened(Module):
     map: Linear
 
     def __call__(self, x: Tensor, *given: object) -> Tensor:
-        """Return the mapped rows without a scope in the trace: a widened table is no module of its own."""
+        """Return the mapped rows; the pair is no module of its own."""
         return self.map(self.table(x, *given))
 
 

@@ -78,7 +78,7 @@ LINEAR, FULL = "linear_attention", "full_attention"
 
 
 class KeepingAll(Attention):
-    """Its cache keeps all tokens, whatever a window hides, and a decoded token is compared with all (MiniMaxCache)."""
+    """Attention whose cache keeps all tokens, and a decoded one sees all, whatever a window hides (MiniMaxCache)."""
 
     keeps_all: bool = True
 

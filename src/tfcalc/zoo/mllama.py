@@ -45,7 +45,7 @@ class GatedLayer(PreNorm):
 
 
 class ReadingLayer(GatedLayer):
-    """One that attends to a memory, and is passed by where there is none."""
+    """A layer that attends to a memory, and is skipped where there is none."""
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -108,7 +108,7 @@ class GatedTiles(Module):
 
 
 class GatedPlaces(GatedTiles):
-    """One for each patch of a tile, and one for each patch of each tile: a gate opens for the one or the other."""
+    """Positions for each patch of a tile, and for each patch of each tile: a gate opens for the one or the other."""
 
     places: ImagePositions
 
@@ -303,7 +303,7 @@ def mllama_vision(c: Config) -> Module:
 
 
 def _table(c: Config, name: str, rows: Num) -> ShapeTable:
-    """One shape more than there are, for no image."""
+    """Table of one shape more than there are, for no image."""
     given = c.get("supported_aspect_ratios")
     shapes = (len(given) if isinstance(given, list | tuple) else 8) + 1
     return ShapeTable(name, shapes, c.size("max_num_tiles"), rows, c.size("hidden_size"))

@@ -112,7 +112,7 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
 
 
 def rope(c: Config, *, by_sequence: bool = False) -> Rope:
-    """Heads are turned whole, in fp32, layers with a window by other angles."""
+    """Rotary embedding of whole heads, in fp32, with other angles in layers with a window."""
     return Rope(
         c.quotient("hidden_size", "num_attention_heads"),
         RopeCode(by_window=True, by_sequence=by_sequence, in_float32=True),

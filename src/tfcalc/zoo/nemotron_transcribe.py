@@ -32,7 +32,7 @@ class SharedKeys(Attention):
 
 
 class StackedFrames(Linear):
-    """Map of the spectrogram's frames, as many of which as become one vector are laid side by side."""
+    """Linear map of the spectrogram's frames, laid side by side, as many as become one vector."""
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
         """Return the vectors of a clip for each sequence, which is given beside ``x``."""

@@ -62,7 +62,7 @@ class RepeatedStack(Stack):
     times: Num = 1
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """Turn by turn, where it matters what is live when; else one turn for all."""
+        """Run turn by turn, where it matters what is live when; else one turn for all."""
         for _ in turns_to_run(x.trace, self.times):
             x = super().__call__(x, ctx)
         return x

@@ -47,7 +47,7 @@ class Sense(Module):
         return iter((self,))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Return vectors as wide as words for the input that goes with each sequence; ``x`` are its words."""
+        """Return vectors as wide as those of words, for the input of each sequence; ``x`` are its words."""
         made = self.up(self.rows(self.reads(x, self.beside(ctx)), ctx))
         return self.down(ctx.activation("gelu", made, "act"))
 

@@ -279,7 +279,7 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
 
 
 def layers(c: Config, side: str, *mixers: Module) -> Stack:
-    """Equal ones, of these and a network, with a norm behind each."""
+    """Equal layers of these mixers and a network, with a norm behind each."""
     h, depth = c.size("hidden_size"), f"num_{side}_layers"
     ffn = network(
         "feed_forward", ("intermediate", "output"), h, c.size(f"{side}_ffn_dim"), c.word("activation_function")

@@ -142,5 +142,5 @@ def gated_attention(c: Config) -> GatedAttention:
 
 
 def attention_by_sequence(c: Config) -> GatedAttention:
-    """Positions may differ from sequence to sequence."""
+    """Gated attention whose positions may differ from sequence to sequence."""
     return gated_attention(c).replace(rope=decoders.rope(c, by_sequence=True))

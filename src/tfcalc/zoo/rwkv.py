@@ -22,7 +22,7 @@ from tfcalc.zoo.blocks import decoders
 
 
 def shifted(x: Tensor, mixtures: Sequence[Parameter], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
-    """Return each of ``maps`` of ``μ·x + (1 − μ)·x₋₁``, with a trained μ for each; all of them cache the same token."""
+    """Return the outputs of ``maps`` for ``μ·x + (1 − μ)·x₋₁``, a trained μ for each; they cache the same token."""
     cached = by_sequence(ctx.stream, TOKEN_BEFORE, x.width, 1)
     before = copied(x, name="token before")
 

@@ -213,7 +213,7 @@ def plain(name: str, c: Config, kind: str) -> FeedForward:
 
 
 def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
-    """Without biases; the heads together need not be as wide as the model."""
+    """Attention without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
     return multi_head(of, name, NAMES, h, a, d, dropout=drops(c), eager=OWN_SOFTMAX, **more)
 
@@ -247,7 +247,7 @@ def half(
     tied: bool = True,
     table: str = "SelfAttention",
 ) -> Decoder:
-    """One of the two stacks.
+    """Encoder or decoder stack.
 
     All layers share the first one's ``table`` of distances, unless they have one each (``everywhere``).
     """
@@ -264,7 +264,7 @@ def depth(c: Config, side: str) -> str:
 
 
 def equal_networks(c: Config, side: str) -> list[Module]:
-    """One for each layer."""
+    """A dense network for each layer."""
     return [network(c)] * c.number(depth(c, side))
 
 

@@ -49,7 +49,7 @@ class MergedAttention(Attention):
         return Sequences(stream.batch, stream.length + memory.length, stream.seen + memory.seen)
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Without the window."""
+        """Pairs of query and key, without the window."""
         return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal)
 
     def cached(self, ctx: Context) -> tuple[Cached, ...]:
@@ -197,7 +197,7 @@ def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
 def stacked(
     c: Config, whole: Config, name: str, of: type[Made], layers: Module | Sequence[Module], scale: str, **more: Any
 ) -> Made:
-    """One of the two stacks, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
+    """Encoder or decoder, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
     words, last = Embedding("embed_tokens", c.size("vocab_size"), h), Norm("norm", "rmsnorm", h, CODE)
     made = of(name, words, stack(c, layers), last, **more)

@@ -38,7 +38,7 @@ def pooler(c: Config) -> Pooler | None:
 
 
 def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
-    """Embeddings, pre-norm layers, a final norm, and a pooler where it has no head."""
+    """Embeddings, pre-norm layers, a final norm, and a pooler where there is no head."""
     drops, mask = bool(c.get("hidden_dropout_prob")), ("mask_token",) if c.head == MASKED else ()
     sublayers = attention(c), vision_tower.network(c)
     layer = PreNorm("layers", sublayers, vision_tower.norms(c, *VIT_NORMS), drops)

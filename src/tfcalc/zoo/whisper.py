@@ -19,14 +19,14 @@ from tfcalc.zoo.blocks.sound import ALONE, ClipClassifier, FramePlaces, SoundEnc
 
 
 def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
-    """Keys have no bias."""
+    """Attention whose keys have no bias."""
     made = encoder_decoders.attention(c, side, name, of, **more | {"given_ones": False})
     q, k, v = made.inward
     return made.replace(inward=(q, k.replace(bias=False), v), copied=True)
 
 
 def encoder(c: Config) -> SoundEncoder:
-    """The fixed positions count as parameters that are not trained."""
+    """Encoder whose fixed positions count as parameters that are not trained."""
     h, frames = c.size("d_model"), c.size("max_source_positions")
     return SoundEncoder(
         "encoder",

@@ -89,7 +89,7 @@ class MatrixLSTM(Module):
 
 
 def _apart(made: list[Tensor], widths: list[Num]) -> list[Tensor]:
-    """Return the outputs of as many maps, or the parts of the one map's."""
+    """Return the maps' outputs, that of a single map split into ``widths``."""
     return split(made[0], widths) if len(made) == 1 else made
 
 

@@ -80,7 +80,7 @@ class LanguageLayer(PostNorm):
 
 
 def adapters(c: Config) -> Iterator[LanguageAdapter]:
-    """One for each of ``languages``, of which a text goes through its own."""
+    """Adapters, one for each of ``languages``, of which a text goes through its own."""
     h, languages = c.size("hidden_size"), c.words("languages", None, some=True)
     narrow, act = floor_div(h, c.number("adapter_reduction_factor")), c.word("hidden_act")
     for place, language in enumerate(dict.fromkeys(languages)):

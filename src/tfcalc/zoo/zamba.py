@@ -68,7 +68,7 @@ class WithAdapters(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Without the adapters."""
+        """Parts without the adapters."""
         return (part for part in super().parts if not isinstance(part, LowRank))
 
 
@@ -107,7 +107,7 @@ class AdaptersOf(Module):
     adapters: tuple[Module, ...]
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """One by one."""
+        """Run the adapters one by one."""
         for each in self.adapters:
             each(x)
         return x
@@ -129,7 +129,7 @@ class Adapters(Module):
 
     @property
     def active(self) -> Num:
-        """Number of sets that tokens run through."""
+        """Number of sets that tokens pass through: those that are ``read``."""
         return self.read
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
@@ -176,7 +176,7 @@ class MambaOfHeads(Mamba):
         return self.out_proj(ctx.backend.scan(self, ctx, inner, gate, step, *shared))
 
     def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Channel by channel, of b × 2c × l."""
+        """Split ``x``, of b × 2c × l, channel by channel."""
         b, _, l = x.shape
         channels = self.conv1d.channels
         inner, gate = split(reshape(x, b, channels, 2, l), [1, 1], 2)
@@ -228,7 +228,7 @@ class Shared(Module):
         return self.users
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Once for all layers."""
+        """Run the block once for all layers."""
         return self.block(x, ctx)
 
 
@@ -261,7 +261,7 @@ class Hybrid(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Without the block."""
+        """Parts without the block."""
         return iter((self.mamba_decoder, self.linear))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:

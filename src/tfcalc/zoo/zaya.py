@@ -159,7 +159,7 @@ class ConvolvedKeys(Attention):
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 
     def _mixed_over_time(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Run two convolutions over both, which look back alone, and add what is added beside them."""
+        """Run two convolutions over both, which look back alone, and add what :meth:`_beside` returns."""
         assert self.depthwise is not None
         assert self.by_head is not None
         (*rows, wide), each, grouped = q.shape, self.depthwise.kernel, self.by_head.kernel
@@ -207,7 +207,7 @@ class ConvolvedKeys(Attention):
 
 
 def _of_one_length(x: Tensor) -> Tensor:
-    """Times √d over its length, which is no smaller than a least number."""
+    """Multiply ``x`` by √d over its length, which is no smaller than a least number."""
     length = pointwise("clamp", row_norm(x))
     return mul(x, scaled(pointwise("reciprocal", x.trace.upper(length))))
 
