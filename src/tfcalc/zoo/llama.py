@@ -1,4 +1,4 @@
-"""Kin of Llama with parts of their own."""
+"""Variants of Llama with parts of their own."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class DeepHead(Module):
     head: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the classifier's logits for token ids."""
         made = self.dense(self.base(x, ctx))
         return self.head(ctx.activation(self.activation, made))
 
 
 class DifferentialAttention(Attention):
-    """Attention in which all heads read each half of the values, so that scores are computed twice.
+    """Attention in which all heads read each half of the values, so that scores are computed once for each half.
 
     The ``vectors`` make λ: ``exp(q₁·k₁) − exp(q₂·k₂)`` and a number. Two heads together have a norm (``group_norm``).
 
@@ -117,7 +117,8 @@ def nanochat(c: Config) -> Module:
 def diffllama(c: Config) -> Module:
     """Differential Transformer (arXiv 2410.05258): one attention is subtracted from another, by four trained vectors.
 
-    Each half of the values goes through all heads, so scores are computed twice (transformers' DiffLlamaAttention).
+    Each half of the values goes through all heads, so scores are computed once for each half (transformers'
+    DiffLlamaAttention).
     """
     d = decoders.head_dim(c)
     vectors = tuple(parameter(f"lambda_{name}", d, minor=True) for name in ("q1", "k1", "q2", "k2"))
@@ -172,7 +173,7 @@ def smollm3(c: Config) -> Module:
 
 
 def positions_known(c: Config) -> list[bool]:
-    """SmolLM3's: not in the layers that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
+    """Flag SmolLM3's rotary layers: not those that ``no_rope_layers`` marks by a 0, every Nth where it is left out."""
     count, given = c.number(LAYERS), c.get("no_rope_layers")
     every = c.number("no_rope_layer_interval")
     known = [(place + 1) % every for place in range(count)] if given is None else c.numbers("no_rope_layers", count)

@@ -33,14 +33,14 @@ class TwiceActivated(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each vector."""
+        """Return the output of both maps for each vector."""
         for place, each in enumerate((self.up, self.down), 1):
             x = ctx.activation(self.activation, each(x), f"activation_{place}")
         return x
 
 
 class ShuffleAdapter(Module):
-    """The vectors of patches laid side by side, so many of each image (``count``), through a network."""
+    """Network over the vectors of patches laid side by side, ``count`` of them for each image."""
 
     kind = "projector"
 
@@ -48,7 +48,7 @@ class ShuffleAdapter(Module):
     count: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × patches × h; two copies change which pixels stand beside each other."""
+        """Return the vectors for ``x``, of b × patches × h; two copies change which pixels are next to each other."""
         shape = (x.shape[0], ctx.run.beside(self.count).length, self.network.up.fan_in)
         return self.network(copied(copied(x), shape), ctx)
 
@@ -59,7 +59,7 @@ class Adapted(InlineTower):
     adapter: ShuffleAdapter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Fewer vectors than there are patches."""
+        """Return the adapter's vectors, fewer than there are patches."""
         made = super().forward(x, ctx)
         assert self.adapter is not None
         return self.adapter(part(made, 1, ctx.run.beside(self.count - 1).length), ctx)
@@ -79,7 +79,7 @@ def experts(c: Config) -> Mixture:
 
 
 def sparse_layers(c: Config) -> list[bool]:
-    """Which layers have experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
+    """Flag the layers with experts: those of ``moe_layers``, else the last of every ``interleave_moe_layer_step``."""
     count = c.number("num_hidden_layers")
     if c.has("moe_layers"):
         listed = set(c.numbers("moe_layers"))
@@ -102,7 +102,7 @@ def llama4_text(c: Config) -> Module:
 
 
 def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
-    """Queries and keys are turned, and then normed; those that are not have a factor for each place instead."""
+    """Attention whose queries and keys are turned, then normed; those that are not have a factor for each place."""
     made = decoders.attention(c, bias=c.flag("attention_bias"))
     normed = rotates and c.flag("use_qk_norm")
     return made.replace(
@@ -116,7 +116,7 @@ def text_attention(c: Config, chunk: int | None, rotates: bool) -> Attention:
 
 
 def rotated(c: Config) -> list[bool]:
-    """Which layers know positions: those of ``no_rope_layers``, else all but every fourth."""
+    """Flag the layers with rotary embeddings: those of ``no_rope_layers``, else all but every fourth."""
     count = c.number("num_hidden_layers")
     if c.get("no_rope_layers"):
         return [bool(each) for each in c.numbers("no_rope_layers", count)]
@@ -124,7 +124,7 @@ def rotated(c: Config) -> list[bool]:
 
 
 def chunks(c: Config) -> list[int | None]:
-    """Layers that know positions see only their chunk, unless ``layer_types`` say which do."""
+    """Chunk of each layer: those that know positions see only theirs, unless ``layer_types`` say which do."""
     count, chunk = c.number("num_hidden_layers"), window(c, "attention_chunk_size")
     if c.has("layer_types"):
         return [chunk if kind == CHUNKED else None for kind in c.words("layer_types", count)]

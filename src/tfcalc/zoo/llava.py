@@ -35,7 +35,7 @@ CLIP_LARGE = {
 
 
 def _llava(c: Config, *further: Parameter, tiles: Num = 1) -> Module:
-    """Every tile is an image of its own to the tower."""
+    """Return the model whose tower reads every tile as an image of its own."""
     vision, text = subconfig(c, "vision_config", "clip_vision_model", over=CLIP_LARGE, free=True), llama_text(c)
     sees = tower(vision, late=late(c, vision))
     fan_in = len(feature_layers(c)) * vision.size("hidden_size")
@@ -62,7 +62,7 @@ def llava_next(c: Config) -> Module:
 
 
 def tiles(c: Config) -> Num:
-    """How many tiles an image of the tower's size becomes: those of the shape that shows most of it, and wastes least.
+    """Number of tiles for an image of the tower's size, in the shape that shows most of it, and wastes least.
 
     Source: Liu et al. 2024 (LLaVA-NeXT); transformers' select_best_resolution.
     """

@@ -36,7 +36,7 @@ from tfcalc.zoo.blocks.layers import attention_windows, one_module_per_kind, sta
 
 
 class HeadConvolution(Module):
-    """A convolution over the tokens, with a kernel of so many for each head."""
+    """Convolution over the tokens, with a kernel of ``kernel`` weights for each head."""
 
     kind = "convolution"
 
@@ -48,7 +48,7 @@ class HeadConvolution(Module):
         return Cost(weights=(Weight("w", (self.heads, 1, self.kernel, 1)),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of b × a × l × d."""
+        """Return the convolved values, for ``x`` of b × a × l × d."""
         (weight,) = self.weights(x.trace)
         return head_convolution(x, weight)
 
@@ -64,16 +64,16 @@ class ConvolvedAttention(Attention):
         return made if self.beside is None else add(made, self.beside(self.convolve(v, ctx)))
 
     def compare(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str) -> Tensor:
-        """What queries make of keys and values."""
+        """Return the attention output of queries over keys and values."""
         return super().attend(q, k, v, ctx, name)
 
     def convolve(self, v: Tensor, ctx: Context) -> Tensor:
-        """What the convolution reads."""
+        """Return the input of the convolution."""
         return v
 
 
 class LandmarkAttention(ConvolvedAttention):
-    """Scores by way of so many ``landmarks``; without any, of all pairs, and none of them dropped."""
+    """Attention with scores by way of ``landmarks``; without any, over all pairs, and none of them dropped."""
 
     landmarks: Num | None = None
 
@@ -118,7 +118,7 @@ class Fourier(Module):
     matrices: tuple[Buffer, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Mix the tokens of ``x``, of b × l × h."""
         return fourier(x)
 
 
@@ -209,7 +209,7 @@ def linear_bert(name: str, c: Config, mixer: Attention) -> Encoder:
 
 
 def convolution(c: Config, window: str) -> HeadConvolution | None:
-    """One of each head's values, where a ``window`` is given."""
+    """Convolution of each head's values, where a ``window`` is given."""
     if c.get(window) is None:
         return None
     return HeadConvolution("self.conv", c.size("num_attention_heads"), c.size(window))

@@ -43,7 +43,7 @@ class CellSelection(Module):
     aggregation: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the logits of the tokens' cells for token ids."""
         made, whole = (self.base(x, ctx), None) if self.aggregation is None else self.base.pooled(x, ctx)
         logits = row_products(made, self.factors.weight(x.trace), "X w", "(cells)")
         with x.trace.without_gradients():
@@ -54,7 +54,7 @@ class CellSelection(Module):
 
 
 class EntityEmbeddings(Embeddings):
-    """The same, whose first table is narrower than the stream, and ``widened``."""
+    """Embeddings whose first table is narrower than the residual stream, and ``widened``."""
 
     widened: Linear | None = None
 
@@ -79,14 +79,14 @@ class Widened(Module):
     map: Linear
 
     def __call__(self, x: Tensor, *given: object) -> Tensor:
-        """It is no module of its own."""
+        """Return the mapped rows; the pair is no module of its own."""
         return self.map(self.table(x, *given))
 
 
 class EntityAttention(Attention):
     """Words ask entities, and entities words and each other, with queries of their own.
 
-    ``asking`` are those maps: of words for entities, of entities for words, and for entities. ``entities`` stand at the
+    ``asking`` are those maps: of words for entities, of entities for words, and for entities. ``entities`` are at the
     end of each sequence, if there are any.
 
     Source: Yamada et al. 2020 (LUKE, arXiv 2010.01057), section 3.2.
@@ -97,7 +97,7 @@ class EntityAttention(Attention):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """All queries first."""
+        """Parts, all query maps first."""
         query, *others = self.inward
         return iter((query, *self.asking, *others, self.output))
 
@@ -117,14 +117,14 @@ class EntityAttention(Attention):
 
 
 class EntityEncoder(Encoder):
-    """An encoder of words, and of so many ``entities`` that stand behind them, with a table of their own."""
+    """An encoder of words followed by a number of ``entities``, with a table of their own."""
 
     entity_table: Module | None = None
     entities: int = 0
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Both tables first."""
+        """Parts, both tables first."""
         parts = (self.table, self.entity_table, self.layers, self.pooler)
         return (part for part in parts if part is not None)
 
@@ -150,7 +150,7 @@ class EntityClassifier(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the logits of the classes for token ids."""
         made, count = self.base.together(x, ctx), self.base.entities
         read = reshape(narrow(made, count), x.shape[0], count * made.width)
         if self.span:
@@ -184,7 +184,7 @@ def entities(c: Config) -> Predictions:
 
 
 def of_entities(vectors: int, *, bias: bool = True) -> Top:
-    """Classes of so many vectors together: of one entity, of two, or of one with its first word and its last."""
+    """Classes of ``vectors`` vectors together: of one entity, of two, or of one with its first word and its last."""
 
     def top(c: Config, base: Module) -> Module:
         assert isinstance(base, EntityEncoder)
@@ -242,7 +242,7 @@ def entity_embeddings(c: Config) -> Module:
 
 
 def cells(c: Config, base: Module) -> Module:
-    """Which cells answer the question, and how they are to be aggregated."""
+    """Select the cells that answer the question, and classify how they are to be aggregated."""
     h, count = c.size("hidden_size"), c.number("num_aggregation_labels", least=0)
     aggregation = Linear("aggregation_classifier", h, c.size("num_aggregation_labels"), "", True) if count else None
     assert isinstance(base, Encoder)

@@ -34,7 +34,7 @@ BALANCE = "gate.e_score_correction_bias"
 
 
 def mimo_attention(kind: str, c: Config) -> Attention:
-    """Where it slides, with twice as many keys and values, and sinks."""
+    """Attention, with twice as many keys and values, and sinks, where it slides."""
     sliding = kind == SLIDING
     if sliding and c.number("num_attention_heads") % (2 * c.number("num_key_value_heads")):
         field = c.path("num_key_value_heads")
@@ -107,7 +107,7 @@ def laguna_experts(c: Config) -> Mixture:
 
 
 def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
-    """Attention of so many heads (0: of ``num_attention_heads``), gated head by head, or element by element."""
+    """Attention of ``count`` heads (0: of ``num_attention_heads``), gated head by head, or element by element."""
     groups, d, h = c.number("num_key_value_heads"), c.size("head_dim"), c.size("hidden_size")
     if (count or c.number("num_attention_heads")) % groups:
         raise InvalidModel(f"num_key_value_heads {groups} must divide every layer's query heads", "give a divisor")
@@ -131,7 +131,7 @@ def laguna_attention(count: int, window: int | None, c: Config) -> Attention:
 
 
 def laguna_rope(c: Config, d: Num, window: int | None) -> Rope:
-    """Layers that see everything turn half of each head, where the config does not say otherwise."""
+    """Rotary embedding: layers that see everything turn half of each head, where the config does not say otherwise."""
     if window is None and not c.get("rope_parameters"):
         return Rope(number.scaled(d, 0.5), RopeCode(by_window=True, copies=True), partial=True)
     return decoders.rope(c, d, FULL if window is None else SLIDING, by_window=True, copies=True)

@@ -49,7 +49,7 @@ class LightningAttention(Module):
     block: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the lightning attention's output for ``x``, of b × l × h."""
         stream, a, d, rows = ctx.stream, self.heads, self.head_dim, x.shape[:2]
         made = self.qkv(x)
         made = ctx.activation(self.activation, made)
@@ -66,7 +66,7 @@ class NormedStream(PreNorm):
     """``x ← norm(x)``, and then ``α·x + β·f(x)``: it is the normed vectors that are added to (MiniMax-01)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for norm, sub in self.running(ctx):
             x = norm(x, ctx)
             made = sub(x, ctx)
@@ -78,13 +78,13 @@ LINEAR, FULL = "linear_attention", "full_attention"
 
 
 class KeepingAll(Attention):
-    """Its cache keeps all tokens, whatever a window hides, and a decoded token is compared with all (MiniMaxCache)."""
+    """Attention whose cache keeps all tokens, and a decoded one sees all, whatever a window hides (MiniMaxCache)."""
 
     keeps_all: bool = True
 
     @property
     def mask(self) -> Num | None:
-        """That of a prompt hides what is before the window."""
+        """Window of a prompt's mask, which hides what is before it."""
         return self.window
 
 

@@ -51,7 +51,7 @@ class BlockIndexer(Module):
         return recurrence(formula, q, q.shape, lambda: self._scores(q, k), cached=cached)
 
     def _scores(self, q: Tensor, k: Tensor) -> Tensor:
-        """In fp32; those of later keys are masked."""
+        """Return the scores, in fp32; those of later keys are masked."""
         keys = copied(k.trace.to(k, "float32"), (k.shape[0], self.heads, *k.shape[2:]), "expand")
         return masked_fill(matmul(q.trace.to(q, "float32"), transpose(keys, 2, 3)))
 
@@ -65,7 +65,7 @@ class IndexedBlockAttention(Attention):
     indexer: BlockIndexer | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         q, k, v = self.project(x, x, ctx)
         if self.indexer is not None:
             with x.trace.without_gradients():
@@ -92,14 +92,14 @@ def index_size(c: Config, name: str, other: str) -> Num:
 
 
 def choosing(c: Config) -> list[str]:
-    """Which layers choose among keys: none, where it is not said."""
+    """Types of the layers: sparse where they choose among keys, which none does unless the config says so."""
     flags, count = older(c), c.number("num_hidden_layers")
     chooses = flags.numbers("sparse_attention_freq", count) if flags.has("sparse_attention_freq") else [0] * count
     return layer_types(c, lambda place: SPARSE if chooses[place] else FULL, (FULL, SPARSE))
 
 
 def sparse_layers(c: Config) -> list[str]:
-    """Which layers have experts: all, where it is not said."""
+    """Types of the layers' networks: sparse where they have experts, as all have unless the config says otherwise."""
     count = c.number("num_hidden_layers")
     listed = c.numbers("moe_layer_freq", count) if c.has("moe_layer_freq") else [1] * count
     return mlp_types(c, ["sparse" if flag else "dense" for flag in listed])
@@ -117,7 +117,7 @@ def mixer(kind: str, c: Config) -> Attention:
 
 
 def indexer(c: Config) -> BlockIndexer:
-    """Queries of so many heads, one key, and norms of both."""
+    """Indexer with queries of the config's number of heads, one key, and norms of both."""
     h, heads = c.size("hidden_size"), index_size(c, "index_n_heads", "sparse_num_index_heads")
     width = index_size(c, "index_head_dim", "sparse_index_dim")
     q, k = Linear("q_proj", h, heads * width, "IQ"), Linear("k_proj", h, width, "IK")

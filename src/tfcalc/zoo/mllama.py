@@ -37,7 +37,7 @@ class GatedLayer(PreNorm):
     gates: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the gated sub-layers one after another."""
         for norm, sub, gate in zip(self.norms, self.sublayers, self.gates, strict=True):
             made = sub((norm or as_it_is)(x, ctx), ctx)
             x = residual(x, mul(pointwise("tanh", gate.weight(x.trace)), made), sub.name)
@@ -45,7 +45,7 @@ class GatedLayer(PreNorm):
 
 
 class ReadingLayer(GatedLayer):
-    """One that attends to a memory, and is passed by where there is none."""
+    """A layer that attends to a memory, and is skipped where there is none."""
 
     @property
     def parts(self) -> Iterator[Module]:
@@ -54,7 +54,7 @@ class ReadingLayer(GatedLayer):
         return (each for each in (first, *self.gates, *others, *self.norms) if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the stream; as it is without a memory."""
+        """Return the layer's output for the residual stream, which stays as it is without a memory."""
         return super().forward(x, ctx) if all(sub.runs(ctx) for sub in self.sublayers) else x
 
 
@@ -65,7 +65,7 @@ class TowerBlock(PreNorm):
 
 
 class GatedBlock(GatedLayer):
-    """The same behind gates."""
+    """A gated layer that a program does not checkpoint."""
 
     kind = "block"
 
@@ -75,7 +75,7 @@ EIGHT = 8
 
 
 class ShapeTable(Module):
-    """Vectors of all tiles for each shape that an image may have: so many ``rows`` for each of ``tiles``."""
+    """Vectors of all tiles for each shape that an image may have: ``rows`` of them for each of ``tiles``."""
 
     kind = "position"
 
@@ -89,7 +89,7 @@ class ShapeTable(Module):
         return Cost(weights=(Weight("P", (self.shapes, self.tiles * self.rows * self.width)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the shape of each image, for the tiles of ``x``, of b × t × n × h."""
+        """Look up the vectors for the shape of each image, for the tiles of ``x``, of b × t × n × h."""
         (table,) = self.weights(x.trace)
         b, tiles, _, h = x.shape
         shapes = x.trace.given((b, ctx.run.beside(1).length), "int64", "shapes")
@@ -108,7 +108,7 @@ class GatedTiles(Module):
 
 
 class GatedPlaces(GatedTiles):
-    """One for each patch of a tile, and one for each patch of each tile: a gate opens for the one or the other."""
+    """Positions for each patch of a tile, and for each patch of each tile: a gate opens for the one or the other."""
 
     places: ImagePositions
 
@@ -126,10 +126,10 @@ class GatedPlaces(GatedTiles):
 
 
 class TiledTower(Module):
-    """Patches of so many ``tiles``, places of tiles and patches, layers, places once more, and gated layers.
+    """Patches of a number of ``tiles``, places of tiles and patches, layers, places once more, and gated layers.
 
-    What it gives is as wide as its last vectors and those of so many (``taken``) of its layers side by side. Each tile
-    has ``count`` vectors.
+    What it gives is as wide as its last vectors and those of ``taken`` of its layers side by side. Each tile has
+    ``count`` vectors.
 
     Source: Llama 3 (arXiv 2407.21783), section 7; transformers' MllamaVisionModel.
     """
@@ -151,12 +151,12 @@ class TiledTower(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """The places' stand in the tower itself."""
+        """Parts; the parameters of the places belong to the tower itself."""
         places = (each for group in (self.places, self.before, self.behind) for each in group.parts)
         return iter((self.patches, self.first, *places, *self.norms, self.layers, self.last))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of images that are given beside ``x``: the vectors of all tiles, in one sequence."""
+        """Return the vectors of all tiles, in one sequence, of images that are given beside ``x``."""
         trace, (before, behind) = x.trace, self.norms
         run = ctx.run.replaced(recompute="none")
         tiles, filled = run.beside(self.tiles), EIGHT * ceil_div(self.count, EIGHT)
@@ -210,7 +210,7 @@ class TileReader(Module):
         return iter((self.tower, self.projector))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the text model's output for token ids."""
         ctx = ctx._replace(memory=None)
         if x.trace.emits_kernels:  # the tower runs at another time, and layers that read it are left out
             return self.text(x, ctx)
@@ -303,7 +303,7 @@ def mllama_vision(c: Config) -> Module:
 
 
 def _table(c: Config, name: str, rows: Num) -> ShapeTable:
-    """One shape more than there are, for no image."""
+    """Table of one shape more than there are, for no image."""
     given = c.get("supported_aspect_ratios")
     shapes = (len(given) if isinstance(given, list | tuple) else 8) + 1
     return ShapeTable(name, shapes, c.size("max_num_tiles"), rows, c.size("hidden_size"))

@@ -76,7 +76,7 @@ DECODER_TOPS: dict[str, Top] = {
 
 
 def nearby(c: Config) -> list[int | None]:
-    """Each layer's window: all but every third layer see no further than half of it."""
+    """Window of each layer: all but every third layer see no further than half of ``local_attention``."""
     count, every = c.number("num_hidden_layers"), c.number("global_attn_every_n_layers")
     types = c.words("layer_types", count) if c.get("layer_types") else None
     slides = [place % every != 0 if types is None else types[place] == SLIDING for place in range(count)]
@@ -112,7 +112,7 @@ def modern(c: Config, names: Sequence[str], rope: Rope, *, causal: bool) -> Stac
 
 
 def rope(c: Config, *, by_sequence: bool = False) -> Rope:
-    """Heads are turned whole, in fp32, layers with a window by other angles."""
+    """Rotary embedding of whole heads, in fp32, with other angles in layers with a window."""
     return Rope(
         c.quotient("hidden_size", "num_attention_heads"),
         RopeCode(by_window=True, by_sequence=by_sequence, in_float32=True),

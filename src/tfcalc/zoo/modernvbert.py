@@ -26,7 +26,7 @@ class Bottleneck(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each vector."""
+        """Return the output of both maps for each vector."""
         for place, each in enumerate((self.narrow, self.wide), 1):
             x = ctx.activation(self.activation, each(x), f"activation{place}")
         return x
@@ -39,15 +39,15 @@ class WithBottleneck(ModelWithHead):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Parts, in the order in which they run."""
         return iter(each for each in (self.base, self.bottleneck, self.head) if each is not None)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
+        """Return the logits for the base model's output."""
         return super().logits(self._narrowed(x, ctx), ctx)
 
     def opened(self, x: Tensor, ctx: Context) -> tuple[Tensor, list[Tensor]]:
-        """What the map that makes logits reads, and its weights."""
+        """Return the input of the map that makes logits, and its weights."""
         return super().opened(self._narrowed(x, ctx), ctx)
 
     def _narrowed(self, x: Tensor, ctx: Context) -> Tensor:

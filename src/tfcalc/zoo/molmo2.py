@@ -15,7 +15,7 @@ from tfcalc.zoo.blocks import decoders
 def molmo2_text(c: Config) -> Module:
     """Molmo 2 (arXiv 2601.10611): queries and keys normed as in Qwen3 or as in OLMo 2, and words for what is seen.
 
-    Norms stand before the sub-layers, or behind them (``norm_after``).
+    Norms come before the sub-layers, or after them (``norm_after``).
     """
     whole = c.word("qk_norm_type", ("qwen3", "olmo")) == "olmo"
     mixer = decoders.attention(c, bias=c.flag("attention_bias"), output_bias=False, qk_norms="rmsnorm", whole=whole)

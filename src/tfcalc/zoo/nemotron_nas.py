@@ -65,7 +65,7 @@ def _network(c: Config, width: float) -> Module | None:
 
 
 def _shared(c: Config, place: int) -> int:
-    """How many query heads share a key and a value: ``n_heads_in_group``."""
+    """Number of query heads that share a key and a value: ``n_heads_in_group``."""
     part = _part(c, place, "attention")
     if (instead := _instead(part)) is not None:
         return instead
@@ -89,7 +89,7 @@ def _width(c: Config, place: int) -> float:
 
 
 def _rounded(h: Num, factor: float) -> Num:
-    """Two thirds of so many times the hidden size, rounded up."""
+    """Two thirds of ``factor`` times the hidden size, rounded up to a multiple of ``STEP``."""
     width: Num = STEP * ceil_div(floor_div(scaled(2 * h, factor), 3), STEP)
     return width
 

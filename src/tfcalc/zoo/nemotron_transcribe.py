@@ -27,15 +27,15 @@ class SharedKeys(Attention):
 
     @property
     def value_heads(self) -> Num:
-        """All."""
+        """Number of heads with values of their own: all."""
         return self.heads
 
 
 class StackedFrames(Linear):
-    """As many frames of the spectrogram as are mapped to one vector, laid side by side."""
+    """Linear map of the spectrogram's frames, laid side by side, as many as become one vector."""
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """Of a clip for each sequence, which is given beside ``x``."""
+        """Return the vectors of a clip for each sequence, which is given beside ``x``."""
         (ctx,) = given
         assert isinstance(ctx, Context)
         shape = (ctx.stream.batch, ctx.stream.length, self.fan_in)
@@ -59,7 +59,7 @@ class Upsampled(Module):
     finer: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """A narrow vector for each fine frame, so many times as many as the encoder's."""
+        """Return a narrow vector for each fine frame, ``finer`` times as many as the encoder's."""
         x = transpose(self.map(self.encoder(x, ctx)), 1, 2)
         b, h, n = x.shape
         return reshape(transpose(self.convolution(x, ctx, n), 1, 2), b, n * self.finer, h)
@@ -74,7 +74,7 @@ class SpeakerClasses(Module):
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each frame."""
+        """Return the speakers' logits of each frame."""
         for place, each in enumerate((self.dense, self.output), 1):
             x = each(_relu(x, f"relu{place}"))
         return x
@@ -85,7 +85,7 @@ def _relu(x: Tensor, name: str) -> Tensor:
 
 
 class Diarization(Module):
-    """Who speaks in each frame; a trained vector of ``silence`` is held for longer clips than one."""
+    """Speakers of each frame; a trained vector of ``silence`` is stored for longer clips than one."""
 
     kind = "encoder"
 
@@ -94,7 +94,7 @@ class Diarization(Module):
     silence: Parameter
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence."""
+        """Return the speakers' logits of each frame of a clip for each sequence."""
         return self.classifier(self.model(x, ctx), ctx)
 
 
@@ -107,7 +107,7 @@ class SpeakerVectors(Module):
     width: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × speakers."""
+        """Return the sums of vectors, for ``x`` of b × n × speakers."""
         table = x.trace.given((self.speakers, self.width), x.dtype, "vectors of speakers")
         return linear(x, table, letter="S")
 
@@ -127,7 +127,7 @@ class WithSpeakers(Module):
     vectors: SpeakerVectors
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence."""
+        """Return the vectors of a clip for each sequence, with those of its speakers added."""
         heard = self.encoder(x, ctx)
         with x.trace.without_gradients():
             self.diarization(x, ctx)
@@ -142,7 +142,7 @@ class TimingListener(AudioLanguageModel):
 
 
 class TimingHead(ModelWithHead):
-    """Logits of words; what makes those of pieces of words for each fine frame is held, and asked for alone."""
+    """Logits of words; the map for those of pieces of words for each fine frame is stored, and runs only on request."""
 
     timing: Convolution | None = None
 
@@ -171,13 +171,13 @@ def _attention(c: Config, *, qk_norm: bool) -> SharedKeys:
 
 
 def stacked(c: Config) -> StackedFrames:
-    """As many frames of the spectrogram as become one are laid side by side, and mapped."""
+    """Map of as many frames of the spectrogram as become one, laid side by side."""
     wide = c.size("subsampling_factor") * c.size("num_mel_bins")
     return StackedFrames("embedder.projection", wide, c.size("hidden_size"))
 
 
 def diarization(c: Config) -> Diarization:
-    """Who speaks in each frame of the spectrogram (transformers' Nemotron3DiarizationForAudioFrameClassification)."""
+    """Speakers of each frame of the spectrogram (transformers' Nemotron3DiarizationForAudioFrameClassification)."""
     audio, head = _voices(c), c.sub("head_config", defaults=SPEAKERS)
     same(head, "audio_hidden_size", audio, "hidden_size")
     same(head, "subsampling_factor", audio, "subsampling_factor")
@@ -205,7 +205,7 @@ def _words(c: Config) -> Config:
 
 
 def same(one: Config, field: str, other: Config, wanted: str) -> None:
-    """Both fields must have one value."""
+    """Raise InvalidModel unless both fields have one value."""
     one.size(field), other.size(wanted)  # sizes, though nothing else reads them
     if one.number(field) != other.number(wanted):
         raise InvalidModel(

@@ -60,7 +60,7 @@ class MixingLayer(PreNorm):
     lambdas: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         (before, mixer), (last, ffn) = self.running(ctx)
         read = x
         if self.lambdas is not None:
@@ -86,7 +86,7 @@ class NeoMME(Module):
     norm: Norm
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the encoder's output for token ids."""
         made = self.first(self.table(x, ctx), ctx)
         ctx = ctx.backend.begin(ctx, made, list(attentions(self.layers)), ())
         ctx = ctx._replace(places=None, given={VALUES: self.values(x), WORDS: made})
@@ -110,12 +110,12 @@ class Unembedded(ModelWithHead):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Parts, in the order in which they run."""
         parts = (self.base, self.narrowed, self.head)
         return (part for part in parts if part is not None)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of the narrow vectors."""
+        """Return the logits of the narrow vectors."""
         return super().logits(x if self.narrowed is None else self.narrowed(x), ctx)
 
 
@@ -173,7 +173,7 @@ def plain(name: str, c: Config) -> Norm:
 
 
 def norms(c: Config) -> tuple[Norm, ...]:
-    """Those before the sub-layers."""
+    """Norms before the sub-layers."""
     return tuple(plain(name, c) for name in ("input_layernorm", "post_attention_layernorm"))
 
 
@@ -191,7 +191,7 @@ def narrow_words(c: Config) -> Module:
 
 
 def patches(c: Config) -> Module:
-    """What makes vectors of the patches of an image. A text has none."""
+    """Maps that make vectors of the patches of an image. A text has none."""
     h, side = c.size("hidden_size"), c.size("patch_size")
     pixels = 3 * side * side
     up, down = Linear("up_proj", pixels, 2 * h), Linear("down_proj", 2 * h, h, "", True)

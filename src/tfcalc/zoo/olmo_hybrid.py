@@ -17,7 +17,7 @@ CODE = "olmo"
 
 
 def delta_net(c: Config) -> Module:
-    """As many heads as attention has, of three quarters of the hidden size, values twice as wide, unless given."""
+    """Delta network: as many heads as attention has, of 3/4 of the hidden size, values twice as wide, unless given."""
     h, heads = c.size("hidden_size"), c.size("num_attention_heads")
     key, value = c.optional("linear_key_head_dim"), c.optional("linear_value_head_dim")
     keys, values = c.optional("linear_num_key_heads"), c.optional("linear_num_value_heads")

@@ -30,7 +30,7 @@ from tfcalc.zoo.blocks.layers import multi_head, network
 class PerceiverLayer(Module):
     """Attention, to the context's ``memory`` where that has a norm of its own (``other``), and a network.
 
-    It runs so many ``times`` with the same weights.
+    It runs ``times`` times with the same weights.
     """
 
     kind = "layer"
@@ -44,11 +44,11 @@ class PerceiverLayer(Module):
 
     @property
     def passes(self) -> Num:
-        """How often it runs."""
+        """Number of times that it runs."""
         return self.times
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of queries."""
+        """Return the layer's output for queries."""
         normed = self.norm(x, ctx)
         if self.other is not None and ctx.memory is not None:
             ctx = ctx._replace(memory=ctx.memory._replace(vectors=self.other(ctx.memory.vectors, ctx)))
@@ -57,12 +57,12 @@ class PerceiverLayer(Module):
 
 
 class RepeatedStack(Stack):
-    """Layers that run one upon another, and again from the first, so many ``times``."""
+    """Layers that run one upon another, and again from the first, ``times`` times."""
 
     times: Num = 1
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """Turn by turn, where it matters what is live when; else one turn for all."""
+        """Run turn by turn, where it matters what is live when; else one turn for all."""
         for _ in turns_to_run(x.trace, self.times):
             x = super().__call__(x, ctx)
         return x
@@ -77,7 +77,7 @@ class LatentEncoder(Module):
     thinks: RepeatedStack
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of latent vectors."""
+        """Return the latent vectors after they have read the input and each other."""
         return self.thinks(self.reads(x, ctx), ctx._replace(memory=None))
 
 
@@ -91,7 +91,7 @@ class LatentDecoder(Module):
     final: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of latent vectors."""
+        """Return the output for latent vectors."""
         batch, (places, width) = x.shape[0], self.query.tensor.shape
         query = expand(self.query.weight(x.trace), batch, places, width)
         made = self.reads(query, ctx.asking(Sequences(batch, places), x, ctx.stream))
@@ -112,13 +112,13 @@ class ColourMap(Module):
         return Cost(weights=(weight, Weight("b", (self.width,), minor=True, key="bias")))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of b × pixels × colours."""
+        """Return the mapped pixels, for ``x`` of b × pixels × colours."""
         weight, bias = self.weights(x.trace)
         return map_of_pixels(x, weight, bias)
 
 
 class Perceiver(Module):
-    """What reads the input, latent vectors, what they make of it, and queries of the output.
+    """Input embedding, latent vectors, the encoder in which they read the input, and a decoder with output queries.
 
     The input are words (``tables``), the pixels of an image (``pixels``) with a map of their ``places``, or vectors
     that something else has made.
@@ -136,12 +136,12 @@ class Perceiver(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Parts, in the order in which they run."""
         parts = (*self.tables, *(self.pixels or ()), self.latents, self.encoder, self.decoder)
         return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids, in whose place an image or vectors may stand."""
+        """Return the output for token ids, in whose place there may be an image or vectors."""
         read, batch = self._read(x, ctx), x.shape[0]
         count, width = self.latents.tensor.shape
         made = expand(self.latents.weight(x.trace), batch, count, width)
@@ -174,7 +174,7 @@ class WithoutMore(Module):
     base: Perceiver
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the model's output for token ids."""
         return self.base(x, ctx)
 
 
@@ -205,7 +205,7 @@ def words(c: Config, base: Module) -> Module:
 
 
 def no_more(c: Config, base: Module) -> Module:
-    """What its decoder makes."""
+    """Return the model as it is: its decoder already makes the output."""
     assert isinstance(base, Perceiver)
     return WithoutMore("", base)
 

@@ -29,9 +29,9 @@ from tfcalc.zoo.decoders import phi3
 
 
 class Sense(Module):
-    """What reads an image or a clip, and two maps of its vectors to those of words, a GELU between them.
+    """Reader of an image or a clip, and two maps of its vectors to those of words, a GELU between them.
 
-    Others of the same maps are held for clips that come with an image (``unread``).
+    Copies of the maps are stored for clips that come with an image (``unread``).
     """
 
     kind = "embeddings"
@@ -43,11 +43,11 @@ class Sense(Module):
 
     @property
     def beside_text(self) -> Iterator[Module]:
-        """Itself."""
+        """Reader itself, as a whole."""
         return iter((self,))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of what goes with each sequence; ``x`` are its words."""
+        """Return vectors as wide as those of words, for the input of each sequence; ``x`` are its words."""
         made = self.up(self.rows(self.reads(x, self.beside(ctx)), ctx))
         return self.down(ctx.activation("gelu", made, "act"))
 
@@ -61,9 +61,9 @@ class Sense(Module):
 
 
 class Crops(Sense):
-    """The same of an image that is cut into ``crops``, each of which a tower reads as an image.
+    """Reader of an image that is cut into ``crops``, each of which a tower reads as an image.
 
-    Of what it makes there are so many ``vectors``: those of neighbours become one, and trained ones (``ends``) stand at
+    The tower's output becomes ``vectors`` vectors: those of neighbours become one, and trained ones (``ends``) are at
     the ends of rows and between crops.
     """
 
@@ -73,7 +73,7 @@ class Crops(Sense):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """What is trained first."""
+        """Parts, the trained vectors first."""
         return iter((*self.ends, self.reads, self.up, self.down))
 
     def beside(self, ctx: Context) -> Context:
@@ -81,26 +81,26 @@ class Crops(Sense):
         return ctx._replace(run=ctx.run.replaced(batch_size=ctx.run.batch_size * self.crops))
 
     def rows(self, made: Tensor, ctx: Context) -> Tensor:
-        """Of all images one after another."""
+        """Return the vectors that are mapped, of all images one after another."""
         return reshape(made, ctx.run.beside(self.vectors).tokens, self.up.fan_in)
 
 
 class Senses(Module):
-    """All that is read beside words."""
+    """Readers of all inputs beside words."""
 
     kind = "embeddings"
 
     senses: tuple[Sense, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What takes the place of some of the words' vectors, which is not counted."""
+        """Run the readers: their output takes the place of some of the words' vectors, which is not counted."""
         for each in self.senses:
             each(x, ctx)
         return x
 
 
 class WithSenses(Module):
-    """A decoder whose parts stand beside what else is read; in a program that trains, there are words alone."""
+    """A decoder with the readers of other inputs beside its parts; in a program that trains, there are words alone."""
 
     kind = "decoder"
 
@@ -114,13 +114,13 @@ class WithSenses(Module):
         return iter((table, self.senses, *others))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         x.trace.beside(lambda: self.senses(x, ctx))
         return self.base.forward(x, ctx)
 
 
 class Standardized(Module):
-    """Each bin less its mean, over its deviation: those of all sound that was trained on, which are data."""
+    """Bins less their means, over their deviations: those of all sound that was trained on, which are data."""
 
     kind = "norm"
 
@@ -128,7 +128,7 @@ class Standardized(Module):
     inverse: Buffer
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × bins."""
+        """Return the standardized bins, for ``x`` of b × n × bins."""
         by = x.trace.given((self.inverse.tensor.shape[0],), x.dtype, "1/deviation")
         return mul(shifted(x, "less the mean"), by)
 
@@ -136,7 +136,7 @@ class Standardized(Module):
 class Halvings(Module):
     """Convolutions over time and bins, and a ``map`` of all channels and bins of each frame that is left.
 
-    Those whose kernel is wider than one halve both. Where one has an activation, this stands behind it under the number
+    Those whose kernel is wider than one halve both. Where one has an activation, this comes behind it under the number
     that it has among them.
     """
 
@@ -148,7 +148,7 @@ class Halvings(Module):
 
     @property
     def halvings(self) -> int:
-        """How often time and bins are halved."""
+        """Number of times that time and bins are halved."""
         return sum(map(_halves, self.convolutions))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -171,7 +171,7 @@ def _halves(convolution: Convolution) -> bool:
 
 
 class DistanceTable(Module):
-    """A number for each head and each of so many distances, looked up once for all layers: l² rows."""
+    """A number for each head and each of ``rows`` distances, looked up once for all layers: l² rows."""
 
     kind = "embedding"
 
@@ -183,7 +183,7 @@ class DistanceTable(Module):
         return Cost(weights=(Weight("E", (self.rows, self.heads)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of 1 × a × l × l."""
+        """Return the numbers to add to the scores, of 1 × a × l × l."""
         (table,) = self.weights(x.trace)
         length = ctx.stream.length
         made = embedding(table, x.trace.new((length, length), "int64", "distances"))
@@ -204,7 +204,7 @@ class SpectrogramEncoder(Module):
     layers: Stack
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence; ``x`` are the words beside it."""
+        """Return the vectors of a clip for each sequence; ``x`` are the words beside it."""
         stream, trace = ctx.run.source, x.trace
         ctx = ctx.alone(stream)
         shape = (stream.batch, stream.length * 2**self.stem.halvings, self.stem.bins)
@@ -296,7 +296,7 @@ def phi4_multimodal(c: Config) -> Module:
 
 
 def _images(c: Config) -> Crops:
-    """Four neighbouring patches become one vector; trained ones stand at the ends of rows and between crops.
+    """Four neighbouring patches become one vector; trained ones are at the ends of rows and between crops.
 
     An image is seen twice: as a whole, and as a crop, which at its smallest is the whole again.
     """
@@ -316,7 +316,7 @@ def _images(c: Config) -> Crops:
 
 
 def _sound(c: Config) -> Sense:
-    """Frames go through the maps of speech by itself; those of speech beside an image stand by."""
+    """Frames go through the maps of speech by itself; those of speech beside an image are stored unused."""
     audio, h = subconfig(c, "audio_config", "phi4_multimodal_audio"), c.size("hidden_size")
     wide = audio.size("hidden_size") * audio.size("downsample_rate")
     up, down = Linear("up_proj_for_speech", wide, h, "", True), Linear("down_proj_for_speech", h, h, "", True)

@@ -34,7 +34,7 @@ class AmongImages(Attention):
 
     @property
     def looks_at_mask(self) -> bool:
-        """Always."""
+        """Constant True: the mask keeps images from each other."""
         return True
 
 

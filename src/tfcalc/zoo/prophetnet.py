@@ -47,8 +47,8 @@ from tfcalc.zoo.blocks.layers import network
 class NgramAttention(Attention):
     """The main stream reads itself; each of ``ngram`` further streams reads the main one and itself.
 
-    The streams stand behind each other. A map of each token (``distances``) gives its own bias for each of so many
-    ``buckets`` of distances, for each head. No library's kernel runs it.
+    The streams follow each other. A map of each token (``distances``) gives its own bias for each of ``buckets``
+    buckets of distances, for each head. No library's kernel runs it.
 
     Source: Qi et al. 2020 (ProphetNet, arXiv 2001.04063), section 3.2; transformers' ProphetNetNgramSelfAttention.
     """
@@ -58,7 +58,7 @@ class NgramAttention(Attention):
     buckets: Num = 0
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of all streams make of each other."""
+        """Return the attention output for the tokens of all streams."""
         words = ctx.run.target
         lengths = [words.length, *further(x, words.length, self.ngram)]
         query, key, value = self.inward
@@ -84,14 +84,14 @@ class NgramAttention(Attention):
     # --- biases
 
     def _near(self, x: Tensor, seen: Num) -> Tensor:
-        """Those of the main stream's scores."""
+        """Return the biases of the main stream's scores."""
         (b, length, _), a = x.shape, self.heads
         assert self.distances is not None
         made = permute(reshape(self.distances(x), b, length, self.buckets, a), (0, 3, 1, 2))
         return self._chosen(made, seen, (b, a, length, seen))
 
     def _far(self, x: Tensor, seen: Num) -> Tensor:
-        """Those of the further streams' scores, where they stand beside each other."""
+        """Return the biases of the further streams' scores, which are side by side."""
         (b, length, n, _), a = x.shape, self.heads
         assert self.distances is not None
         made = reshape(self.distances(transpose(x, 1, 2)), b, n, length, self.buckets, a)
@@ -123,7 +123,7 @@ class NgramAttention(Attention):
         words: Sequences,
         ctx: Context,
     ) -> Tensor:
-        """What each further stream makes of itself, and of the main one, whose keys and values come first."""
+        """Return each further stream's attention to the main one, whose keys and values come first, and to itself."""
         number, seen = words.tokens * self.ngram, words.seen + words.length
         pairs = Pairs((2, number, seen), number * seen, ctx.run.fused)
         (k, *own), (v, *further_values) = keys, values
@@ -151,7 +151,7 @@ class NgramAttention(Attention):
         return dropout(p, "attend_dropout") if self.dropout and ctx.drops else p
 
     def _mixed(self, name: str, code: Callable[..., Tensor], given: list[Tensor], pairs: Pairs, ctx: Context) -> Tensor:
-        """By this ``code``; the main stream's keys and values are cached."""
+        """Attend by this ``code``; the main stream's keys and values are cached."""
         trace, words = given[0].trace, ctx.run.target
         kept = by_token(words, words, self.heads, {"K": self.key_dim, "V": self.value_dim})
 
@@ -186,7 +186,7 @@ class NgramDecoder(Decoder):
         return (each for each in parts if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; of b × (1 + n)·l × h."""
+        """Return the vectors of all streams, of b × (1 + n)·l × h, for token ids."""
         (b, length), trace = x.shape, x.trace
         (places,) = self.added
         main = add(self.embed_tokens(x, ctx), places(x, ctx))
@@ -241,7 +241,7 @@ class WithGuesses(ModelWithHead):
         return ctx.backend.head_and_loss(self, read, labels, ctx)
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of a stream behind those of another, where a loss reads them."""
+        """Return the logits: where a loss reads them, those of one stream behind those of another."""
         made = super().logits(x, ctx)
         if not ctx.run.training:
             return made
@@ -260,7 +260,7 @@ class BesideDecoder(Module):
     decoder: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         return self.decoder(x, ctx)
 
 
@@ -279,7 +279,7 @@ def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, 
 
 
 def layers(c: Config, side: str, *mixers: Module) -> Stack:
-    """Equal ones, of these and a network, with a norm behind each."""
+    """Equal layers of these mixers and a network, with a norm behind each."""
     h, depth = c.size("hidden_size"), f"num_{side}_layers"
     ffn = network(
         "feed_forward", ("intermediate", "output"), h, c.size(f"{side}_ffn_dim"), c.word("activation_function")
@@ -295,7 +295,7 @@ def norm(c: Config, name: str) -> Norm:
 
 
 def tables(c: Config, *, tied: bool) -> tuple[Embedding, Positions]:
-    """Those of words and of positions."""
+    """Tables of words and of positions."""
     h, words = c.size("hidden_size"), "word_embeddings"
     places = Positions("position_embeddings", c.size("max_position_embeddings"), h, TOKENS)
     return Embedding(words, c.size("vocab_size"), h, words if tied else None), places

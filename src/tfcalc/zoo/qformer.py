@@ -9,7 +9,7 @@ from tfcalc.zoo.blocks.q_former import Given, reader
 
 
 def given(c: Config, base: Module) -> Module:
-    """By itself it is given vectors."""
+    """Model by itself, which is given vectors."""
     return Given("", base, c.size("hidden_size"), c.size("encoder_hidden_size"))
 
 

@@ -23,18 +23,18 @@ HALVED = 8
 
 
 class InPieces(Attention):
-    """Attention within pieces of so many frames, the last perhaps shorter: no mask, but products of their own."""
+    """Attention within pieces of ``pieces`` frames, the last perhaps shorter: no mask, but products of their own."""
 
     pieces: Num = 0
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Those of each piece."""
+        """Pairs of query and key within each piece."""
         within = ctx.stream.batch * in_pieces(ctx.stream.length, self.pieces)
         return Pairs((2, within), within, ctx.run.fused)
 
 
 class PiecesStem(Module):
-    """Convolutions over time and bins of so many frames at once (a ``piece``), the last of which is filled up.
+    """Convolutions over time and bins of one ``piece`` of frames at a time, the last of which is padded.
 
     A map makes a vector of all bins and channels of a place.
     """

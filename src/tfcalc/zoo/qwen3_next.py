@@ -29,7 +29,7 @@ class GatedAttention(Attention):
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the gated attention output for ``x``, of b × l × h."""
         a, g, d, rows = self.heads, self.kv_heads, self.key_dim, x.shape[:2]
         q, gate = split(reshape(self.inward[0](x), *rows, a, 2 * d), [d, d])
         gate = reshape(gate, *rows, a * d)
@@ -126,7 +126,7 @@ def split_delta_net(c: Config) -> GatedDeltaNet:
 
 
 def joint_delta_net(c: Config) -> JointDeltaNet:
-    """The same, with a map of what is mixed and of the gate, and one of strengths and decays."""
+    """Linear attention of most layers, with a map of what is mixed and of the gate, and one of strengths and decays."""
     h, parts = c.size("hidden_size"), split_delta_net(c)
     values = parts.output.fan_in
     mixed = Linear("in_proj_qkvz", h, parts.mixed[0].fan_out + values), Linear("in_proj_ba", h, 2 * parts.value_heads)
@@ -142,5 +142,5 @@ def gated_attention(c: Config) -> GatedAttention:
 
 
 def attention_by_sequence(c: Config) -> GatedAttention:
-    """Positions may differ from sequence to sequence."""
+    """Gated attention whose positions may differ from sequence to sequence."""
     return gated_attention(c).replace(rope=decoders.rope(c, by_sequence=True))

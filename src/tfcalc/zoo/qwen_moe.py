@@ -47,7 +47,7 @@ def qwen3_moe(c: Config) -> Module:
 
 
 def with_head_norms(c: Config, *, by_sequence: bool = False, normalized: bool = False) -> Module:
-    """The same; angles may be those of each sequence, and experts' weights always add up to 1 (``normalized``)."""
+    """Qwen3 mixture; angles may be those of each sequence, and expert weights always add up to 1 (``normalized``)."""
     seen = window(c) if c.flag("use_sliding_window") else None
 
     def mixer(width: int | None) -> Attention:

@@ -100,7 +100,7 @@ def nested(c: Config) -> Config:
 
 
 def nested_or_flat(c: Config) -> Config:
-    """The text's config, whose fields stand at the top in the first files of Qwen2-VL and Qwen2.5-VL."""
+    """The text's config, whose fields are at the top in the first files of Qwen2-VL and Qwen2.5-VL."""
     return c.read_as(f"{c.model_type}_text", head="Model") if c.get("text_config") is None else nested(c)
 
 

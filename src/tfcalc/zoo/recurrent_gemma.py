@@ -35,7 +35,7 @@ class RGLRU(Module):
     recurrent_gate: BlockDiagonal
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × w."""
+        """Return the recurrence's output, for ``x`` of b × l × w."""
         blocks = transpose(reshape(x, x.rows, self.input_gate.blocks, self.input_gate.fan_in), 0, 1)
         gates = [self._gate(each, blocks, x, ctx) for each in (self.input_gate, self.recurrent_gate)]
         cached = by_sequence(ctx.stream, STATE, x.width, 1, FP32)
@@ -63,7 +63,7 @@ class RecurrentBlock(Module):
     linear_out: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the block's output for ``x``, of b × l × h."""
         gate = self.linear_y(x)
         gate = ctx.activation(self.activation, gate)
         inner = self.conv_1d(transpose(self.linear_x(x), 1, 2), ctx)

@@ -26,7 +26,7 @@ from tfcalc.zoo.blocks.layers import network, one_module_per_kind, stack
 
 
 class NeighbourAttention(Module):
-    """Each query sees the keys of ``around`` chunks: its own and its neighbours'.
+    """Attention of each query to the keys of ``around`` chunks: its own and its neighbours'.
 
     Of two maps (``inward``) the first makes queries that are keys, too; then the chunks are made by hashing them,
     ``rounds`` times over, not by cutting: by products with ``rotation`` vectors for each head, without a gradient.
@@ -48,7 +48,7 @@ class NeighbourAttention(Module):
     rotation: int = 0
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Return the attention output for ``x``, of b × l × h."""
         made = [transpose(reshape(each(x), *x.shape[:2], self.heads, self.width), 1, 2) for each in self.inward]
         q, k, v = made[0], made[-2], made[-1]
         stream, chunked = ctx.stream, beyond(ctx.stream.length, self.chunk)
@@ -73,7 +73,7 @@ class ReversibleLayer(Module):
     dropped: bool = False
 
     def both(self, x: Tensor, other: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """Of both streams, the one that attention reads first; in the same order."""
+        """Run the layer on both streams, the one that attention reads first; return them in the same order."""
         before, behind = self.norms
         other = residual(other, self._dropped(self.mixer(before(x, ctx), ctx), ctx, "attention"), "attention")
         made = self._dropped(self.network(behind(other, ctx), ctx), ctx, "feed_forward")
@@ -87,7 +87,7 @@ class ReversibleLayers(Layers):
     """Reversible layers, and a norm of both streams side by side. Both begin as the embedding."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the embedding."""
+        """Return both streams side by side, with their norm, for the embedding."""
         trace, other = x.trace, x
         if trace.emits_kernels:  # layers that are computed back keep nothing, which no kernels here know
             raise InvalidModel("training memory of reversible layers is not supported", "ask for parameters or FLOPs")
@@ -111,7 +111,7 @@ class Axes(Module):
     axes: tuple[Positions, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the places of these tokens."""
+        """Return the vectors for the places of these tokens."""
         pieces = [each(x, ctx) for each in self.axes]
         return cat([expand(each, *x.shape, each.width) for each in pieces])
 
@@ -128,7 +128,7 @@ def logits(c: Config, base: Module, **loss: bool) -> Module:
 
 
 def masked(c: Config, base: Module) -> Module:
-    """Of the tokens themselves."""
+    """Logits of the tokens themselves."""
     return logits(c, base, **MASKED)
 
 
@@ -140,7 +140,7 @@ def of_sequences(c: Config, base: Module) -> Module:
 
 
 def of_answers(c: Config, base: Module) -> Module:
-    """Where an answer starts and ends."""
+    """Logits of where an answer starts and ends."""
     return Classifier("", base, None, (Linear("qa_outputs", 2 * c.size("hidden_size"), labels(c), "", True),))
 
 
@@ -154,7 +154,7 @@ HEADS: dict[str, Top] = {
 
 
 def kinds(c: Config) -> list[str]:
-    """Each layer's attention; more layers than are named only where all are alike."""
+    """Attention of each layer; more layers than are named only where all are alike."""
     named = c.get("attn_layers")
     given = c.words("attn_layers", len(named) if isinstance(named, list | tuple) else 0, tuple(PROJECTIONS))
     count = c.number("num_hidden_layers") if c.has("num_hidden_layers") else len(given)
@@ -184,7 +184,7 @@ def mixer(kind: str, c: Config) -> NeighbourAttention:
 
 
 def rotation(c: Config) -> int:
-    """How many vectors a hash compares with: half of ``num_buckets``, or of both factors' sum. None if left to run."""
+    """Number of vectors a hash compares with: half of ``num_buckets``, or of both factors' sum; 0 if left open."""
     given = c.get("num_buckets")
     factors = (
         c.numbers("num_buckets", least=2) if isinstance(given, list) else [c.number("num_buckets") if given else 0]

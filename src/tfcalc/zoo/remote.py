@@ -1,4 +1,4 @@
-"""Llama's kin that transformers itself does not have: their code lies beside their weights, and is never run here."""
+"""Variants of Llama that transformers itself lacks: their code lies beside their weights and never runs here."""
 
 from __future__ import annotations
 

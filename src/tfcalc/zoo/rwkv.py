@@ -22,7 +22,7 @@ from tfcalc.zoo.blocks import decoders
 
 
 def shifted(x: Tensor, mixtures: Sequence[Parameter], maps: Sequence[Linear], ctx: Context) -> list[Tensor]:
-    """What each of ``maps`` makes of ``μ·x + (1 − μ)·x₋₁``, with a trained μ for each; they keep the same token."""
+    """Return the outputs of ``maps`` for ``μ·x + (1 − μ)·x₋₁``, a trained μ for each; they cache the same token."""
     cached = by_sequence(ctx.stream, TOKEN_BEFORE, x.width, 1)
     before = copied(x, name="token before")
 
@@ -61,7 +61,7 @@ class TimeMixing(Module):
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Return the time mixing's output, for ``x`` of b × l × h."""
         key, value, receptance = shifted(x, self.mixtures, self.maps, ctx)
         gate = ctx.activation("sigmoid", receptance, "gate")
         # two maxima, four exponentials of differences, two sums of two products, and their quotient
@@ -85,7 +85,7 @@ class ChannelMixing(Module):
     value: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token and the one before it."""
+        """Return the network's output for each token and the one before it."""
         key, receptance = shifted(x, self.mixtures, (self.key, self.receptance), ctx)
         made = self.value(ctx.activation("relu2", key))
         gate = ctx.activation("sigmoid", receptance, "gate")
@@ -98,7 +98,7 @@ class NormedFirst(PreNorm):
     before: tuple[Norm, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """It, and then the sub-layers."""
+        """Norm the residual stream, and then run the sub-layers."""
         for norm in self.before:
             x = norm(x, ctx)
         return super().forward(x, ctx)
@@ -128,7 +128,7 @@ def rwkv(c: Config) -> Module:
 
 
 def mixtures(h: Num, *names: str) -> tuple[Parameter, ...]:
-    """How much of a token and of the one before it each of these reads."""
+    """Shares of a token and of the one before it that each of these reads."""
     return tuple(parameter(f"time_mix_{name}", h, minor=True) for name in names)
 
 

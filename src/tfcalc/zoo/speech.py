@@ -36,7 +36,7 @@ class Adapter(Module):
     up: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each row."""
+        """Return the adapter's output for each row."""
         inner = self.down(x)
         return self.up(ctx.activation("gelu", inner, "gelu"))
 
@@ -47,7 +47,7 @@ class Conditioned(PreNorm):
     adapter: Adapter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for norm, sub in self.running(ctx):
             normed = norm(x, ctx)
             if sub is self.sublayers[-1]:

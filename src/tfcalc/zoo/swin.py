@@ -41,7 +41,7 @@ class NormedPatches(ImageEmbeddings):
     norm: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of pixels."""
+        """Return the embeddings of an image's pixels."""
         made = self.patches(x, ctx)
         made = made if self.norm is None else self.norm(made, ctx)
         made = made if self.positions is None else add(made, self.positions(made, ctx))
@@ -49,7 +49,7 @@ class NormedPatches(ImageEmbeddings):
 
 
 class Merging(Module):
-    """Four neighbours, side by side, become one vector of twice their width: so many of each image (``count``).
+    """Four neighbours, side by side, become one vector of twice their width: ``count`` vectors of each image.
 
     Source: Liu et al. 2021 (Swin, arXiv 2103.14030), section 3.1.
     """
@@ -61,13 +61,13 @@ class Merging(Module):
     count: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × patches × h."""
+        """Return the merged vectors, for ``x`` of b × patches × h."""
         shape = (x.shape[0], ctx.run.beside(self.count).length, self.norm.width)
         return self.reduction(self.norm(copied(x, shape, "cat"), ctx))
 
 
 class Stage(Module):
-    """Layers that see an image as so many vectors (``count``), and what makes fewer of them."""
+    """Layers that see an image as ``count`` vectors, and a merging that makes fewer of them."""
 
     kind = "stage"
 
@@ -76,20 +76,20 @@ class Stage(Module):
     count: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all vectors of an image."""
+        """Return the stage's output for all vectors of an image."""
         x = through(self.layers, x, ctx._replace(stream=ctx.run.beside(self.count)))
         return x if self.merging is None else self.merging(x, ctx)
 
 
 class Stages(Module):
-    """One after another."""
+    """Stages that run one after another."""
 
     kind = "encoder"
 
     stages: tuple[Stage, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the embeddings."""
+        """Return the last stage's output for the embeddings."""
         for stage in self.stages:
             x = stage(x, ctx)
         return x
@@ -106,7 +106,7 @@ class Staged(Tower):
         return iter(each for each in (self.table, self.stages, self.norm) if each is not None)
 
     def through(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the stages make."""
+        """Return the stages' output."""
         assert self.stages is not None
         return self.stages(x, ctx)
 

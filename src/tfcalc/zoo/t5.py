@@ -1,4 +1,4 @@
-"""T5 and its kin: positions are a bias of the attention's scores."""
+"""T5 and its variants: positions are a bias of the attention scores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from tfcalc.zoo.blocks.layers import gated, multi_head, stack
 class LocalAttention(Attention):
     """A token sees its block of ``block`` tokens, and the blocks before and after it; the last one is filled up.
 
-    With ``summarised``, it also sees a normed sum of each so many tokens, whose keys and values the same maps make.
+    With ``summarised``, it also sees a normed sum of every ``summarised`` tokens, whose keys and values the same maps
+    make.
     Whatever kernel is asked for, the products are the program's own.
 
     Source: Guo et al. 2021 (arXiv 2112.07916), section 3.1; transformers' LongT5TransientGlobalAttention.
@@ -47,7 +48,7 @@ class LocalAttention(Attention):
     summary_norm: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         summaries = self._summaries(x, ctx)
         if not x.trace.emits_kernels:  # counted by pairs; a program pads and copies blocks
             return self._counted(x, summaries, ctx)
@@ -62,14 +63,14 @@ class LocalAttention(Attention):
         return self.output(part(made, 1, x.shape[1]))
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Those of blocks, and of summaries."""
+        """Pairs of queries with the keys of blocks, and of summaries."""
         length = ctx.stream.length
         queries = Sequences(ctx.stream.batch, ceil_div(length, self.block) * self.block)
         keys = Sequences(ctx.stream.batch, 3 * self.block + self.count(ctx))
         return ctx.run.pairs(queries, keys, causal=False)
 
     def count(self, ctx: Context) -> Num:
-        """How many summaries there are."""
+        """Number of summaries."""
         return 0 if self.summarised is None else floor_div(ctx.stream.length, self.summarised)
 
     def _summaries(self, x: Tensor, ctx: Context) -> Tensor | None:
@@ -100,7 +101,7 @@ class LocalAttention(Attention):
         return reshape(x, *x.shape[:2], self.heads, self.key_dim)
 
     def _mixed(self, given: tuple[Tensor, ...], ctx: Context) -> Tensor:
-        """Of b × l × a × d; as long as the blocks."""
+        """Attend by blocks, for q, k and v of b × l × a × d; the output is as long as the blocks."""
         assert ctx.bias is not None
         q, k, v, *side = given
         trace, blocks = q.trace, ceil_div(q.shape[1], self.block)
@@ -116,21 +117,21 @@ class LocalAttention(Attention):
 
 
 def in_blocks(x: Tensor, axis: int, blocks: Num, size: int) -> Tensor:
-    """An axis cut into so many blocks, the last one filled up."""
+    """Cut an axis into ``blocks`` blocks, the last one padded."""
     whole = blocks * size
     x = x if value_of(whole) == value_of(x.shape[axis]) else pad(x, axis, whole)
     return reshape(x, *x.shape[:axis], blocks, size, *x.shape[axis + 1 :])
 
 
 def _neighbours(x: Tensor) -> Tensor:
-    """Each block beside the ones before and after it, of b × n × block × a × d."""
+    """Return each block beside the ones before and after it, for ``x`` of b × n × block × a × d."""
     blocks = x.shape[1]
     wider = pad(x, 1, blocks + 2)
     return cat([part(wider, 1, blocks) for _ in range(3)], 2)
 
 
 def _tiled(x: Tensor, blocks: Num) -> Tensor:
-    """The same for each block: a copy."""
+    """Copy ``x`` for each block."""
     return copied(x, (x.shape[0], blocks, *x.shape[1:]), "repeat")
 
 
@@ -150,7 +151,7 @@ class LocalStack(EncoderStack):
         return iter(each for each in (table, self.near, self.far, *others) if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the encoder's output for token ids."""
         if x.trace.emits_kernels:  # biases of whole blocks, whose number is known there; they move no product
             mixer = next(each for each in attentions(self.layers) if isinstance(each, LocalAttention))
 
@@ -161,7 +162,7 @@ class LocalStack(EncoderStack):
         return super().forward(x, ctx)
 
     def _biases(self, ids: Tensor, mixer: LocalAttention, ctx: Context) -> Tensor:
-        """Of b × n × a × block × keys."""
+        """Return the biases of the scores, of b × n × a × block × keys."""
         trace, (b, l) = ids.trace, ids.shape
         size, blocks = mixer.block, ceil_div(l, mixer.block)
         assert self.near is not None
@@ -190,7 +191,7 @@ ENCODER_ONLY = ("EncoderModel", "ForTokenClassification")
 
 
 def drops(c: Config) -> bool:
-    """Whether embeddings, scores, networks and outputs are dropped in part."""
+    """Return whether embeddings, scores, networks and outputs have dropout."""
     return bool(c.get("dropout_rate"))
 
 
@@ -212,7 +213,7 @@ def plain(name: str, c: Config, kind: str) -> FeedForward:
 
 
 def attention(c: Config, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
-    """Without biases; the heads together need not be as wide as the model."""
+    """Attention without biases; the heads together need not be as wide as the model."""
     h, a, d = c.size("d_model"), c.size("num_heads"), c.size("d_kv")
     return multi_head(of, name, NAMES, h, a, d, dropout=drops(c), eager=OWN_SOFTMAX, **more)
 
@@ -223,12 +224,12 @@ def norm(c: Config, name: str) -> Norm:
 
 
 def relative(c: Config, name: str = "relative_attention_bias") -> RelativeBias:
-    """What is added to a score, by head and by the distance of the two tokens, in buckets."""
+    """Bias that is added to a score, by head and by the distance of the two tokens, in buckets."""
     return RelativeBias(name, c.size("relative_attention_num_buckets"), c.size("num_heads"))
 
 
 def layer(c: Config, *sublayers: Module) -> PreNorm:
-    """Each sub-layer has a norm before it."""
+    """Layer with a norm before each sub-layer."""
     named = tuple(each.replace(name=f"layer.{place}.{each.name}") for place, each in enumerate(sublayers))
     return PreNorm(
         "block", named, tuple(norm(c, f"layer.{place}.layer_norm") for place in range(len(sublayers))), drops(c)
@@ -246,7 +247,7 @@ def half(
     tied: bool = True,
     table: str = "SelfAttention",
 ) -> Decoder:
-    """One of the two stacks.
+    """Encoder or decoder stack.
 
     All layers share the first one's ``table`` of distances, unless they have one each (``everywhere``).
     """
@@ -263,7 +264,7 @@ def depth(c: Config, side: str) -> str:
 
 
 def equal_networks(c: Config, side: str) -> list[Module]:
-    """One for each layer."""
+    """A dense network for each layer."""
     return [network(c)] * c.number(depth(c, side))
 
 
@@ -308,7 +309,7 @@ def generation(*, scaled: bool, always: bool = False) -> Top:
 
 
 def spans(c: Config, base: Module) -> Module:
-    """Where the answer begins and ends."""
+    """Logits of where the answer begins and ends."""
     made = classifier("qa_outputs", width="d_model", bias=True)(c, base)
     return Open("", base, made.head)  # type: ignore[attr-defined]  # it is one with a head
 
@@ -386,7 +387,7 @@ def longt5(c: Config) -> Module:
 
 @family("switch_transformers", heads=UNSCALED | {"ForConditionalGeneration": generation(scaled=True)})
 def switch_transformers(c: Config) -> Module:
-    """Fedus et al. 2021 (arXiv 2101.03961): every so many layers, one of many networks for each token."""
+    """Fedus et al. 2021 (arXiv 2101.03961): in every k-th layer, one of many networks for each token."""
     return seq2seq(c, _sometimes_experts, tied=c.flag("tie_word_embeddings"))
 
 

@@ -49,7 +49,7 @@ class MergedAttention(Attention):
         return Sequences(stream.batch, stream.length + memory.length, stream.seen + memory.seen)
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Without the window."""
+        """Pairs of query and key, without the window."""
         return ctx.run.pairs(ctx.stream, self.sees(ctx), causal=self.causal)
 
     def cached(self, ctx: Context) -> tuple[Cached, ...]:
@@ -58,7 +58,7 @@ class MergedAttention(Attention):
         return by_token(ctx.stream, self.sees(ctx), self.kv_heads, made, causal=self.causal)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other, and of the memory."""
+        """Return the attention output for ``x``, of b × l × h, over itself and the memory."""
         assert ctx.memory is not None
         if not x.trace.emits_kernels:  # two attentions to the mathematics; a program puts the keys of both side by side
             return self._counted(x, ctx.memory.vectors, ctx)
@@ -114,7 +114,7 @@ class MergedDecoder(MarkedDecoder):
     """The one that reads what the other has made: its masks let all of that be seen."""
 
     def begun(self, words: Tensor, ctx: Context) -> Context:
-        """With masks of all keys."""
+        """Return the context, with masks of all keys."""
         ctx = super().begun(words, ctx)
         assert ctx.memory is not None
         length, masks = ctx.memory.of.length, {}
@@ -197,7 +197,7 @@ def layer(c: Config, whole: Config, *mixers: Attention) -> Module:
 def stacked(
     c: Config, whole: Config, name: str, of: type[Made], layers: Module | Sequence[Module], scale: str, **more: Any
 ) -> Made:
-    """One of the two stacks, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
+    """Encoder or decoder, whose vectors of words are multiplied by a number, perhaps one of the format ``scale``."""
     h, drops = c.size("hidden_size"), bool(whole.get("dropout_rate"))
     words, last = Embedding("embed_tokens", c.size("vocab_size"), h), Norm("norm", "rmsnorm", h, CODE)
     made = of(name, words, stack(c, layers), last, **more)

@@ -1,7 +1,7 @@
 """The classic Transformer's tree by itself: its first answer waits for nothing that runs.
 
 Of its kinds of positions and patterns it has those that are tables, and rotations; all others are counted as they run
-(:mod:`tfcalc.zoo.classic`), and what stands here is held equal to that, item for item, by tests/laws.
+(:mod:`tfcalc.zoo.classic`), and tests/laws check that the tree here equals that one, item for item.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = ("none", "sinusoidal", "learned", "rotary")
 
 
 def has(t: Transformer) -> bool:
-    """Whether this model's tree stands here."""
+    """Return whether the tree of this model is built here."""
     return t.positions in HERE and t.pattern == "dense"
 
 
@@ -38,7 +38,7 @@ def tree(t: Transformer, run: Workload) -> Component:
 
 
 def _streams(t: Transformer, stack: str, run: Workload) -> tuple[Sequences, Sequences | None]:
-    """What a stack reads, and what its cross-attention does."""
+    """Return the sequences that a stack reads, and those that its cross-attention does."""
     if t.kind != "encoder-decoder":
         return run.target, None
     return (run.source, None) if stack == "encoder" else (run.target, run.source)
@@ -84,7 +84,7 @@ def _layer(t: Transformer, stream: Sequences, memory: Sequences | None, run: Wor
 
 
 def _last(part: Component) -> Component:
-    """The same as the last product of its layer."""
+    """Return ``part`` as the last product of its layer."""
     return part._replace(own=part.own._replace(last=True))
 
 

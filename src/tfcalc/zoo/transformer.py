@@ -104,7 +104,7 @@ class Transformer(Described):
 
     @property
     def longest(self) -> Num | None:
-        """As many tokens as there are learned positions; sinusoids go on."""
+        """Largest number of tokens: as many as there are learned positions; sinusoids go on."""
         positions: Num | None = self.max_len
         return positions if self._has_table and self.positions == "learned" else None
 
@@ -132,16 +132,16 @@ class Transformer(Described):
         return found
 
     def with_vocabulary(self, vocabulary: Num) -> Self:
-        """The same with this vocabulary, where it has none."""
+        """Return the model with this vocabulary, where it has none."""
         return self.replaced(vocab_size=vocabulary) if self.vocab_size is None else self
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What was assumed beyond what is stated by the sizes: nothing."""
+        """Assumptions beyond what is stated by the sizes: none."""
         return ()
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """What a pattern leaves of the pairs that are counted; nothing else, for what does not fit is refused."""
+        """Remark on the pairs that a pattern leaves to be counted; nothing else, for what does not fit is refused."""
         found = self.attention_pattern
         return (
             ()
@@ -164,7 +164,7 @@ class Transformer(Described):
 
     @property
     def attention_pattern(self) -> "Pattern | None":
-        """Which pairs of query and key are left."""
+        """Pattern of the pairs of query and key that are left."""
         if self.pattern == "dense":
             return None
         from tfcalc.core.patterns import Pattern

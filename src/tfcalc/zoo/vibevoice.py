@@ -33,7 +33,7 @@ class ConvNextLayer(Module):
     kind: str = "layer"
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × c × n."""
+        """Return the layer's output, for ``x`` of b × c × n."""
         made = transpose(self.norm(transpose(x, 1, 2), ctx), 1, 2)
         x = residual(x, self._scaled(self.mixer(made, ctx, x.width), self.gamma), "mixer")
         made = transpose(self.ffn(self.ffn_norm(transpose(x, 1, 2), ctx), ctx), 1, 2)
@@ -44,7 +44,7 @@ class ConvNextLayer(Module):
 
 
 class CodecStage(Module):
-    """A convolution that makes the time so many times (``ratio``) shorter, and layers."""
+    """A convolution that makes the time ``ratio`` times shorter, and layers."""
 
     kind = "stage"
 
@@ -53,7 +53,7 @@ class CodecStage(Module):
     ratio: int
 
     def forward(self, x: Tensor, ctx: Context, length: Num) -> Tensor:
-        """Of b × c × n; of so many places."""
+        """Return the stage's output, of ``length`` places, for ``x`` of b × c × n."""
         x = self.conv(x, ctx, length)
         return x if self.layers is None else self.layers(x, ctx)
 

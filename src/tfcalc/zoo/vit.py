@@ -30,7 +30,7 @@ def attention(c: Config) -> Attention:
 
 
 def pooler(c: Config) -> Pooler | None:
-    """A map of the first token: only where nothing else stands on the model."""
+    """A map of the first token: only for a model without a head."""
     if c.head != "Model":
         return None
     h, wide = c.size("hidden_size"), c.optional("pooler_output_size")
@@ -38,7 +38,7 @@ def pooler(c: Config) -> Pooler | None:
 
 
 def tower(c: Config, tokens: tuple[str, ...], name: str) -> Tower:
-    """Embeddings, pre-norm layers, a final norm, and a pooler where no head stands on it."""
+    """Embeddings, pre-norm layers, a final norm, and a pooler where there is no head."""
     drops, mask = bool(c.get("hidden_dropout_prob")), ("mask_token",) if c.head == MASKED else ()
     sublayers = attention(c), vision_tower.network(c)
     layer = PreNorm("layers", sublayers, vision_tower.norms(c, *VIT_NORMS), drops)
@@ -71,7 +71,7 @@ def _twice(c: Config) -> Num:
 
 
 def scales(c: Config) -> tuple[Parameter, ...]:
-    """What multiplies the outputs of both sub-layers."""
+    """Factors of the outputs of both sub-layers."""
     return tuple(parameter(f"layer_scale{place}.lambda1", c.size("hidden_size"), minor=True) for place in (1, 2))
 
 
@@ -97,7 +97,7 @@ def dinov2(c: Config) -> Module:
 
 
 def dinov2_network(c: Config) -> Module:
-    """Of ``mlp_ratio`` times the hidden size; SwiGLU of two thirds of that, rounded up to a multiple of 8."""
+    """Network of ``mlp_ratio`` times the hidden size; SwiGLU of two thirds of that, rounded up to a multiple of 8."""
     inner = scaled(c.size("hidden_size"), c.factor("mlp_ratio"))
     if not c.flag("use_swiglu_ffn"):
         return vision_tower.network(c, inner=inner)

@@ -19,14 +19,14 @@ from tfcalc.zoo.blocks.sound import ALONE, ClipClassifier, FramePlaces, SoundEnc
 
 
 def attention(c: Config, side: str, name: str, of: type[Attention] = Attention, **more: Any) -> Attention:
-    """Keys have no bias."""
+    """Attention whose keys have no bias."""
     made = encoder_decoders.attention(c, side, name, of, **more | {"given_ones": False})
     q, k, v = made.inward
     return made.replace(inward=(q, k.replace(bias=False), v), copied=True)
 
 
 def encoder(c: Config) -> SoundEncoder:
-    """The fixed positions count as parameters that are not trained."""
+    """Encoder whose fixed positions count as parameters that are not trained."""
     h, frames = c.size("d_model"), c.size("max_source_positions")
     return SoundEncoder(
         "encoder",
@@ -90,5 +90,5 @@ def whisper_encoder(c: Config) -> Module:
 @family("audioflamingo3_encoder", "qwen2_audio_encoder", heads=ALONE)
 @family("musicflamingo_encoder", heads=ALONE, like="audioflamingo3_encoder")
 def halving_encoder(c: Config) -> Module:
-    """The same with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
+    """Whisper's encoder with half as many vectors (transformers' AudioFlamingo3Encoder, Qwen2AudioEncoder)."""
     return encoder(c).replace(halved=True)

@@ -1,4 +1,4 @@
-"""XLM and FlauBERT: BERT-like encoders, whose parts of a kind stand together in the checkpoint."""
+"""XLM and FlauBERT: BERT-like encoders, whose parts of a kind are together in the checkpoint."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MaskedLayer(PreNorm):
     first: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another, then mask tokens."""
         for norm, sub in self.running(ctx):
             x = residual(x, self.dropping(sub, sub(norm(x, ctx) if self.first else x, ctx), ctx), sub.name)
             x = x if self.first else norm(x, ctx)
@@ -35,7 +35,7 @@ class MaskedLayer(PreNorm):
 
 
 class MaskedDecoder(Decoder):
-    """A stack whose embedding is masked, too. Vectors of ``languages`` are held; token ids alone ask for none."""
+    """A stack whose embedding is masked, too. Vectors of ``languages`` are stored; token ids alone ask for none."""
 
     languages: Embedding | None = None
 
@@ -94,7 +94,7 @@ def xlm(c: Config) -> Module:
 
 @family("flaubert", heads=TOPS)
 def flaubert(c: Config) -> Module:
-    """Le et al. 2019 (arXiv 1912.05372): XLM, whose norms may stand before the sub-layers."""
+    """Le et al. 2019 (arXiv 1912.05372): XLM, whose norms may come before the sub-layers."""
     return masked(c, first=c.flag("pre_norm"))
 
 

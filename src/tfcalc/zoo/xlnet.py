@@ -16,7 +16,7 @@ from tfcalc.zoo.blocks.transformer_xl import HeadMap, RelativeAttention, XLNet
 
 
 def summed(c: Config, base: Module, classes: Num) -> Module:
-    """So many numbers of one vector of each sequence."""
+    """Map of one vector of each sequence to ``classes`` numbers."""
     logits = Linear("logits_proj", c.size("hidden_size"), classes, "", True)
     return Summarised("", base, summary("sequence_summary", c), logits)
 

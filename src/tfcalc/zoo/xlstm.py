@@ -28,7 +28,7 @@ class HeadNorm(Norm):
     """A norm of each head by itself, with weights for all of them side by side."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × heads × d; of b × l × heads·d."""
+        """Norm ``x``, of b × l × heads × d; return it as b × l × heads·d."""
         weight, bias, *_ = *self.weights(x.trace), None
         joined = *x.shape[:2], self.width
 
@@ -44,8 +44,8 @@ class MatrixLSTM(Module):
     """``heads`` states of ``key_dim`` × ``value_dim`` with a normaliser each.
 
     The ``wide`` maps make queries, keys, values and what gates the output; ``gates`` an input and a forget gate of each
-    head. Each is as many maps, or one that makes all. The gates are kept under a cap by a tanh (``capped``). Sequences
-    run by chunks of ``chunk`` tokens, and the rest of them one by one.
+    head. Each is as many maps, or one that makes all. The gates are capped by a tanh (``capped``). Sequences run by
+    chunks of ``chunk`` tokens, and the rest of them one by one.
 
     Source: Beck et al. 2025 (xLSTM 7B, arXiv 2503.13427), section 3; transformers' xLSTMLayer.
     """
@@ -64,7 +64,7 @@ class MatrixLSTM(Module):
     capped: bool = True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the layer's output for ``x``, of b × l × h."""
         stream, a, k, v = ctx.stream, self.heads, self.key_dim, self.value_dim
         query, key, value, opens = _apart([each(x) for each in self.wide], [a * k, a * k, a * v, a * v])
         gates = _apart([self._capped(each(x)) for each in self.gates], [a, a])
@@ -89,18 +89,18 @@ class MatrixLSTM(Module):
 
 
 def _apart(made: list[Tensor], widths: list[Num]) -> list[Tensor]:
-    """What as many maps have made, or one."""
+    """Return the maps' outputs, that of a single map split into ``widths``."""
     return split(made[0], widths) if len(made) == 1 else made
 
 
 def share(c: Config, name: str) -> Channels:
-    """This factor of the hidden size, cut off."""
+    """Product of this factor and the hidden size, rounded down."""
     times = c.factor(name)
     return Channels(number.scaled(c.size("hidden_size"), times), number.scaled(c.number("hidden_size"), times))
 
 
 def fused(c: Config) -> bool:
-    """Whether one matrix makes what else several do."""
+    """Return whether one matrix makes what several do otherwise."""
     return c.word("weight_mode", ("single", "fused")) == "fused"
 
 

@@ -30,7 +30,7 @@ class LanguageAdapter(FeedForward):
 
     @property
     def active(self) -> Num | None:
-        """Whether a token goes through it."""
+        """Number of these that run for a token: 1 if it is ``read``, else 0."""
         return 1 if self.read else 0
 
 
@@ -58,7 +58,7 @@ class LanguageLayer(PostNorm):
         yield from self.adapters
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another, the adapters behind the last."""
         for norm, sub in self.running(ctx):
             made = self.dropping(sub, sub(norm(x, ctx) if self.first else x, ctx), ctx)
             x = residual(x, made, sub.name)
@@ -80,7 +80,7 @@ class LanguageLayer(PostNorm):
 
 
 def adapters(c: Config) -> Iterator[LanguageAdapter]:
-    """One for each of ``languages``, of which a text goes through its own."""
+    """Adapters, one for each of ``languages``, of which a text goes through its own."""
     h, languages = c.size("hidden_size"), c.words("languages", None, some=True)
     narrow, act = floor_div(h, c.number("adapter_reduction_factor")), c.word("hidden_act")
     for place, language in enumerate(dict.fromkeys(languages)):

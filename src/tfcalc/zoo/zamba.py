@@ -50,7 +50,7 @@ class LowRank(Module):
     up: Linear
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
+        """Return the output of both maps for each row."""
         with x.trace.shares(""):
             return self.up(self.down(x))
 
@@ -62,13 +62,13 @@ def adapted(made: Tensor, x: Tensor, adapter: LowRank) -> Tensor:
 
 
 class WithAdapters(Module):
-    """What has ``adapters`` beside its maps, which the model holds."""
+    """Module with ``adapters`` beside its maps, which the model holds."""
 
     adapters: tuple[LowRank, ...] = ()
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Without the adapters."""
+        """Parts without the adapters."""
         return (part for part in super().parts if not isinstance(part, LowRank))
 
 
@@ -107,14 +107,14 @@ class AdaptersOf(Module):
     adapters: tuple[Module, ...]
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """One by one."""
+        """Run the adapters one by one."""
         for each in self.adapters:
             each(x)
         return x
 
 
 class Adapters(Module):
-    """So many sets of adapters that are ``stored``; so many are ``read``, one by each layer that shares a block."""
+    """Sets of adapters: ``stored`` of them, of which ``read`` run, one by each layer that shares a block."""
 
     kind = "layer"
 
@@ -129,11 +129,11 @@ class Adapters(Module):
 
     @property
     def active(self) -> Num:
-        """Those that tokens go through."""
+        """Number of sets that tokens pass through: those that are ``read``."""
         return self.read
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """All together, of one layer."""
+        """Run the adapters of one layer, all together."""
         return self.adapters(x)
 
 
@@ -141,7 +141,7 @@ class MapOfHeads(BlockDiagonal):
     """A map of each head's channels by a matrix of its own; a bias, if there is one, is added by whoever asks."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of heads × b × i × l; where operations are counted, of one head's b × l × i, and with the bias."""
+        """Map ``x``, of heads × b × i × l; where operations are counted, of one head's b × l × i, and with the bias."""
         weight, *bias = self.own_params().weights
         if not x.trace.emits_kernels:  # one product for all heads; a program runs a batched one
             return linear(x, x.trace.weight(weight), *(x.trace.weight(each) for each in bias), letter=self.letter)
@@ -150,7 +150,7 @@ class MapOfHeads(BlockDiagonal):
 
 
 class MambaOfHeads(Mamba):
-    """Channels are split among so many ``heads``.
+    """Mamba whose channels are split among ``heads`` heads.
 
     Source: Glorioso et al. 2024 (Zamba, arXiv 2405.16712); transformers' ZambaMambaMixer.
     """
@@ -158,7 +158,7 @@ class MambaOfHeads(Mamba):
     heads: Num = 1
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for ``x``, of b × l × h."""
         channels, (b, l, _) = self.conv1d.channels, x.shape
         width = divide(channels, self.heads)
         if not x.trace.emits_kernels:  # heads are counted as channels side by side; a program runs them as a batch
@@ -176,7 +176,7 @@ class MambaOfHeads(Mamba):
         return self.out_proj(ctx.backend.scan(self, ctx, inner, gate, step, *shared))
 
     def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Channel by channel, of b × 2c × l."""
+        """Split ``x``, of b × 2c × l, channel by channel."""
         b, _, l = x.shape
         channels = self.conv1d.channels
         inner, gate = split(reshape(x, b, channels, 2, l), [1, 1], 2)
@@ -202,14 +202,14 @@ class Block(Module):
     norms: tuple[Norm, Norm]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the stream beside the words' vectors."""
+        """Return the block's output for the residual stream beside the words' vectors."""
         for norm, sub in zip(self.norms, (self.attention, self.network), strict=True):
             x = sub(norm(x, ctx), ctx)
         return x
 
 
 class Shared(Module):
-    """So many blocks that are ``stored``, each of which so many layers use (``users``); none of them owns it."""
+    """Blocks that layers share: ``stored`` of them, each used by ``users`` layers, none of which owns it."""
 
     kind = "layer"
 
@@ -224,11 +224,11 @@ class Shared(Module):
 
     @property
     def passes(self) -> Num:
-        """How often each runs."""
+        """Number of times that each runs."""
         return self.users
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Once for all layers."""
+        """Run the block once for all layers."""
         return self.block(x, ctx)
 
 
@@ -236,7 +236,7 @@ class AfterBlock(PreNorm):
     """``x + f(norm(x + y))``: y is what a block has made."""
 
     def forward(self, x: Tensor, *given: Tensor | Context) -> Tensor:
-        """Of the stream and y."""
+        """Return the layer's output for the residual stream and y."""
         made, ctx = given
         assert isinstance(made, Tensor)
         assert isinstance(ctx, Context)
@@ -247,7 +247,7 @@ class AfterBlock(PreNorm):
 class Hybrid(Module):
     """A ``block`` that reads the words' vectors again, a map of what it makes, and a mixer that reads both sums.
 
-    The block is held by the model. Layers with one ``key`` have the same weights in it; without any they are its own.
+    The model holds the block. Layers with one ``key`` have the same weights in it; without any they are its own.
 
     Source: Glorioso et al. 2024 (arXiv 2405.16712), section 2.
     """
@@ -261,11 +261,11 @@ class Hybrid(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Without the block."""
+        """Parts without the block."""
         return iter((self.mamba_decoder, self.linear))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Where operations are counted, the block runs once for all layers, and not here."""
+        """Run the layer; where operations are counted, the block runs once for all layers, and not here."""
         made = x
         if x.trace.emits_kernels:  # the block is counted once for all layers, by the decoder
             with x.trace.shares(self.key):
@@ -288,7 +288,7 @@ class BlockSharingDecoder(Decoder):
         return iter((*super().parts, *self.shared))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         words = self.embed_tokens(x, ctx)
         readers = [each for shared in self.shared for each in attentions(shared)]
         ctx = ctx.backend.begin(ctx, words, readers, self.masks)
@@ -320,7 +320,7 @@ def shared_attention(c: Config) -> Attention:
 
 
 def attention_width(c: Config) -> Num:
-    """What the shared block reads: twice the hidden size, unless it is given."""
+    """Width that the shared block reads: twice the hidden size, unless it is given."""
     given = c.optional("attention_hidden_size")
     return 2 * c.size("hidden_size") if given is None else given
 
@@ -440,7 +440,7 @@ def low_rank(name: str, fan_in: Num, fan_out: Num, rank: Num) -> LowRank:
 
 
 def adapters_of(block: Block) -> AdaptersOf:
-    """Those of its attention and its network, by the same names."""
+    """Adapters of the block's attention and its network, by the same names."""
     adapted = [each for each in (block.attention, block.network) if isinstance(each, WithAdapters)]
     return AdaptersOf(block.name, tuple(AdaptersOf(each.name, each.adapters) for each in adapted))
 

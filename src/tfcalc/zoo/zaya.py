@@ -48,7 +48,7 @@ class RouterNetwork(Module):
     biases: Buffer
 
     def route(self, x: Tensor, experts: Experts, ctx: Context) -> Routing:
-        """Where each token of b × l × h goes."""
+        """Route each token of b × l × h to its experts."""
         trace, carried = x.trace, ctx.carried
         assert carried is not None
         with trace.inside(self):
@@ -76,7 +76,7 @@ class CarriedMixture(Module):
     experts: Experts
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the experts' output for each token."""
         sent = self.router.route(x, self.experts, ctx)
         return reshape(self.experts.routed(reshape(x, x.rows, x.width), sent, ctx), *x.shape)
 
@@ -85,7 +85,7 @@ class InWeightsFormat(Norm):
     """A norm that reads a copy in the format of the weights, where the stream has another."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each row."""
+        """Norm each row."""
         return super().forward(x.trace.to(x, x.trace.weights_format), ctx)
 
 
@@ -98,7 +98,7 @@ class ScaledSums(PreNorm):
     vectors: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for place, (norm, sub) in enumerate(self.running(ctx)):
             b, a, d, c = self.vectors[4 * place : 4 * place + 4]
             made = shifted_and_scaled(sub(norm(x, ctx), ctx), a, b)
@@ -113,12 +113,12 @@ class ScaledInput(Decoder):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """With the vectors."""
+        """Parts, the vectors last."""
         yield from super().parts
         yield from self.vectors
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         return super().forward(x, ctx._replace(carried={}))
 
     def sum_embeddings(self, tables: list[Tensor], ctx: Context) -> Tensor:
@@ -159,7 +159,7 @@ class ConvolvedKeys(Attention):
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
 
     def _mixed_over_time(self, q: Tensor, k: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """What two convolutions make of both, which look back alone, and what is added to it."""
+        """Run two convolutions over both, which look back alone, and add what :meth:`_beside` returns."""
         assert self.depthwise is not None
         assert self.by_head is not None
         (*rows, wide), each, grouped = q.shape, self.depthwise.kernel, self.by_head.kernel
@@ -207,7 +207,7 @@ class ConvolvedKeys(Attention):
 
 
 def _of_one_length(x: Tensor) -> Tensor:
-    """Times √d over its length, which is no smaller than a least number."""
+    """Multiply ``x`` by √d over its length, which is no smaller than a least number."""
     length = pointwise("clamp", row_norm(x))
     return mul(x, scaled(pointwise("reciprocal", x.trace.upper(length))))
 
