@@ -126,7 +126,7 @@ AUTO = "auto"
 
 
 class Code(NamedTuple):
-    """Whose code runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
+    """Code that runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
 
     backend: str = AUTO
     loss: str = AUTO

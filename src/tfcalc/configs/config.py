@@ -190,7 +190,7 @@ class DeclaredFamily(TypedDict, total=False):
 
 
 def model_types() -> list[str]:
-    """All model types that a family builds, in the order of the alphabet."""
+    """Names of all model types that a family builds, in alphabetical order."""
     lines = (json.loads(line) for line in _text().splitlines())
     return [line["model_type"] for line in lines if "module" in line]
 
@@ -214,7 +214,7 @@ def class_of(model_type: str) -> str:
 
 
 def other_names(model_type: str) -> Mapping[str, str]:
-    """The other names of the fields that are read: ``n_embd`` for ``hidden_size``."""
+    """Alternative names of the fields that are read: ``n_embd`` for ``hidden_size``."""
     return _line(model_type).get("aliases", {})
 
 

@@ -119,7 +119,7 @@ def find(model_type: object) -> Family:
 def subconfig(
     c: Config, field: str, model_type: str, *, over: Mapping[str, object] | None = None, free: bool = False
 ) -> Config:
-    """The config of a model within another, as it is where nothing stands on it (with its own pooler, if it has one).
+    """The config of a model within another, as it is without a head (with its own pooler, if it has one).
 
     It is of this ``model_type``, whatever its file says; where the whole leaves it ``free``, of the one that it names.
     ``over`` are the fields of a config that is left out altogether.

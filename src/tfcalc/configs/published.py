@@ -319,7 +319,7 @@ class HFModel:
         return tuple(ours for ours, theirs in SAME_AS.items() if name.removeprefix("text_config.") in theirs)
 
     def with_vocabulary(self, vocabulary: Num) -> HFModel:
-        """Itself: a config has the vocabulary that it has."""
+        """Return the model itself: a config has the vocabulary that it has."""
         return self
 
     @property

@@ -380,12 +380,12 @@ def plain(name: str) -> str:
 
 
 def of_numbers(tree: Component) -> Component:
-    """The same tree, with ints."""
+    """Return the tree with all numbers as ints."""
     return _mapped(tree, value_of)
 
 
 def of_formulas(tree: Component) -> Component:
-    """The same tree, with closed forms."""
+    """Return the tree with all numbers as closed forms."""
     return _mapped(tree, formula_of)
 
 

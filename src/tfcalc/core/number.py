@@ -4,7 +4,7 @@ A formula is plain Python over ``+ - *`` and the helpers below. Given ints it an
 given numpy arrays with a whole sweep, given symbols (tfcalc's own :class:`~tfcalc.core.polynomial.Polynomial`
 or sympy's) with its closed form. There is no ``<`` here: an ``if`` looks at structure, never at a dimension.
 
-Here stand also the numbers of query-key pairs that the products of attention run over, by kind of mask.
+The module also has the numbers of query-key pairs that the products of attention run over, by kind of mask.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def own_share(x: Tensor, devices: Num) -> Tensor:
 
 
 def gathered_columns(parts: Sequence[Tensor], devices: Num) -> Tensor:
-    """All-gather columns that the GPUs computed for the same tokens."""
+    """Gather columns that the GPUs computed for the same tokens, by an all-gather."""
     width = total(part.width for part in parts) * devices
     return parts[0].trace.call(_gathering(parts[0], (*parts[0].shape[:-1], width), devices, "heads", parts))
 

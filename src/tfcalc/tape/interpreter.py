@@ -152,7 +152,7 @@ class Selected:
 
     @property
     def kept(self) -> list[Tensor]:
-        """All saved tensors."""
+        """Saved tensors of all results."""
         return [tensor for result in self.results for tensor in (result.made, *result.beside)]
 
     def begins_again(self, node: GraphNode) -> None:

@@ -478,7 +478,10 @@ class Trace:
         return code() if self.emits_kernels else self.call(call)
 
     def same_size(self, one: Num, other: Num) -> bool:
-        """Whether kernels run on two equal sizes; where operations are counted, sizes may be symbols and stay apart."""
+        """Return whether kernels run on two equal sizes.
+
+        Where operations are counted, sizes may be symbols and stay apart.
+        """
         return self.emits_kernels and value_of(one) == value_of(other)
 
     def beside(self, run: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ from tfcalc.tape.tensor import Tensor
 
 
 class GatedBehind(Attention):
-    """What the heads made is multiplied by an activation of the ``gate``: a number for each head, or for all it made.
+    """Attention whose heads' output is multiplied by an activation of the ``gate``: a number per head or element.
 
     That activation may run in fp32 (``gate_in_float32``), which is of no consequence to what is counted.
 
@@ -25,7 +25,7 @@ class GatedBehind(Attention):
     gate_in_float32: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         return self.output(self._multiplied(self.mixed(list(self.project(x, x, ctx)), ctx), x, ctx))
 
     def _multiplied(self, made: Tensor, x: Tensor, ctx: Context) -> Tensor:
@@ -55,15 +55,15 @@ class MaskedLayers(Layers):
     """Layers whose masks the context has already."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of vectors."""
+        """Return the layers' output for the vectors ``x``."""
         return self.layers(x, ctx)
 
 
 class IndexedAttention(Attention):
     """The map makes ``groups`` of keys and values, which are copied, and repeated for all ``kv_heads``.
 
-    Queries of several groups are copied, too. Whatever reads keys and values, also a cache, finds so many. Source:
-    transformers' FalconAttention, ``_split_heads``.
+    Queries of several groups are copied, too. Whatever reads keys and values, a cache included, finds ``kv_heads`` of
+    them. Source: transformers' FalconAttention, ``_split_heads``.
     """
 
     groups: Num = 1

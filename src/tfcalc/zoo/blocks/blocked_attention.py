@@ -44,7 +44,7 @@ class SparseBlocks(NamedTuple):
 
     @property
     def all_seen(self) -> int:
-        """How long a sequence is in which all pairs are compared."""
+        """Length of the longest sequence in which all pairs are compared."""
         return (5 + 2 * self.random) * self.block
 
     def filled(self, length: Num) -> Num:
@@ -53,7 +53,7 @@ class SparseBlocks(NamedTuple):
         return length + beyond(length, self.all_seen) * more
 
     def pairs(self, length: Num) -> Num:
-        """Of a sequence of this length before it is filled up.
+        """Number of query-key pairs of a sequence of this length before padding.
 
         >>> SparseBlocks(2, 1).pairs(14), SparseBlocks(2, 1).pairs(20)
         (196, 264)
@@ -86,11 +86,11 @@ class SlidingAttention(Module):
     dropout: bool = False
 
     def runs(self, ctx: Context) -> bool:
-        """Where there is a sequence: what an encoder has read is not read again."""
+        """Return whether there is a sequence: what an encoder has read is not read again."""
         return known(ctx.stream.length) != 0
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x`` make of each other; the program has time as the first axis."""
+        """Return the attention output for ``x``; the program has time as the first axis."""
         (b, l, width), a, d = x.shape, self.heads, self.head_dim
         x = transpose(x, 0, 1)
         q, k, v = (permute(reshape(each(x), l, b, a, d), (1, 2, 0, 3)) for each in self.inward)
@@ -115,7 +115,7 @@ class SlidingAttention(Module):
 
 
 class Filling(Protocol):
-    """How long a sequence is run."""
+    """Padding of sequences to the length at which they run."""
 
     @property
     def mask(self) -> str:
@@ -128,7 +128,7 @@ class Filling(Protocol):
 
 
 class Blocks(Filling, Protocol):
-    """Blocks of so many tokens, that see few others, so many of which are chosen at random."""
+    """Blocks of ``block`` tokens that see few other blocks, ``random`` of which are chosen at random."""
 
     @property
     def block(self) -> int:
@@ -137,16 +137,16 @@ class Blocks(Filling, Protocol):
 
     @property
     def random(self) -> int:
-        """How many are chosen."""
+        """Number of blocks that are chosen at random."""
         ...
 
     @property
     def all_seen(self) -> int:
-        """How long a sequence is in which all pairs are compared."""
+        """Length of the longest sequence in which all pairs are compared."""
         ...
 
     def pairs(self, length: Num) -> Num:
-        """Of a sequence of this length before it is filled up."""
+        """Number of query-key pairs of a sequence of this length before padding."""
         ...
 
 
@@ -157,7 +157,7 @@ class Windows(NamedTuple):
     mask: str = "bool"
 
     def filled(self, length: Num) -> Num:
-        """So many of them as hold the sequence."""
+        """Length of as many whole windows as the sequence needs."""
         more: Num = ceil_div(length, self.widest) * self.widest
         return more
 
@@ -180,16 +180,17 @@ class PaddedEncoder(Encoder):
 
 
 class PaddedStack(EncoderStack):
-    """The same of an encoder-decoder, whose decoder reads what it makes of the tokens that it was given.
+    """Encoder of an encoder-decoder that runs on longer sequences than it is given, except where it decodes.
 
-    ``front``: token ids are padded; otherwise their embeddings are.
+    The decoder reads the encoder's output for the given tokens alone. ``front``: token ids are padded (by ``filling``);
+    otherwise their embeddings are.
     """
 
     filling: Filling | None = None
     front: bool = True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the encoder's output for token ids, cut to their length."""
         batch, length = x.shape
         whole = length if self.filling is None or ctx.run.decoding else self.filling.filled(length)
         if whole is length or x.trace.same_size(whole, length):
@@ -198,7 +199,7 @@ class PaddedStack(EncoderStack):
         return narrow(super().forward(ids, _longer(x, ctx, whole, self.filling)), length)
 
     def embed_tokens(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those that were given, and behind them what they are filled up with."""
+        """Return the embeddings of the given tokens, followed by those of the padding."""
         if not self.front or ctx.stream.length is ctx.unfilled:
             return super().embed_tokens(x, ctx)
         given = x.trace.given((x.shape[0], ctx.unfilled), "int64", "source ids")
@@ -255,5 +256,5 @@ class AnswerNetwork(Module):
     logits: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all tokens' vectors."""
+        """Return the logits of where the answer begins and ends, for all tokens' vectors."""
         return self.logits(self.norm(add(self.ffn(x, ctx), x), ctx))

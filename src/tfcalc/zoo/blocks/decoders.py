@@ -1,4 +1,4 @@
-"""What most decoders are composed of, read from the fields that nearly all configs share."""
+"""Parts that most decoders are composed of, read from the fields that nearly all configs share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def head_dim(c: Config) -> Num:
 
 
 def rotary_width(c: Config, d: Num, kind: str = "") -> Num:
-    """How much of a head's width ``d`` is rotated: all, or the part that ``partial_rotary_factor`` says.
+    """Rotated part of a head's width ``d``: all of it, or the fraction ``partial_rotary_factor``.
 
     Layers of this ``kind`` may have a factor of their own.
     """
@@ -153,7 +153,7 @@ LEARNED = {"xielu": (("alpha_p", "alpha_n"), ("beta", "eps")), "prelu": (("weigh
 
 
 def learned(kind: str, name: str) -> tuple[Parameter, ...]:
-    """What an activation has trained, and what it holds: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
+    """Trained scalars and buffers of an activation: xIELU (arXiv 2411.13010), PReLU (arXiv 1502.01852)."""
     weights, buffers = LEARNED.get(kind, ((), ()))
     trained = (parameter(f"{name}.{each}", 1, minor=True) for each in weights)
     return (*trained, *(buffer(f"{name}.{each}") for each in buffers))

@@ -1,4 +1,4 @@
-"""What BART and its kin are composed of: an encoder and a decoder of one shape."""
+"""Parts that BART and its variants are composed of: an encoder and a decoder of one shape."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def attention(
 
 
 def network(c: Config, side: str, name: str = "(ffn)", *, as_weights: bool = False) -> FeedForward:
-    """Two maps, which stand in the layer itself, unless they have a name."""
+    """Two maps, which are parts of the layer itself, unless they have a name."""
     h, f, kind = c.size("d_model"), c.size(f"{side}_ffn_dim"), c.word("activation_function")
     drops = bool(c.get("activation_dropout"))
     return layer_blocks.network(name, ("fc1", "fc2"), h, f, kind, dropout=drops, as_weights=as_weights)
@@ -125,7 +125,7 @@ def layer(
 
 
 def stack(c: Config, side: str, layers: Sequence[Module] | Module) -> Stack:
-    """Layers one upon another, or so many equal ones."""
+    """Layers one upon another, or as many equal ones as the field ``{side}_layers`` says."""
     return layer_blocks.stack(c, layers, f"{side}_layers")
 
 
@@ -149,7 +149,7 @@ def seq2seq(
 ) -> Module:
     """Shared table, encoder and decoder; as a ``ForCausalLM`` only the decoder, whose table is its own.
 
-    The embedding is ``normed``, or norms stand before sub-layers (``pre_norm``) and behind the last one, or both.
+    The embedding is ``normed``, or there are norms before sub-layers (``pre_norm``) and behind the last one, or both.
     ``rows`` is the field with the length of the decoder's own table, if it has one: where they do not ``share`` it, or
     it is not tied. ``layers`` makes those of each stack, ``reader`` the encoder; a ``last`` norm goes by this name.
     """
@@ -172,7 +172,7 @@ def seq2seq(
 
 
 def logits(c: Config, rows: str = "vocab_size") -> Linear:
-    """What makes logits, by the shared table or a matrix of its own."""
+    """Linear map to logits, by the shared table or a matrix of its own."""
     return tops.logits("lm_head", c.size("d_model"), c.size(rows), tied=c.flag("tie_word_embeddings"))
 
 

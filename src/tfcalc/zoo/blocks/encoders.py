@@ -29,7 +29,7 @@ from tfcalc.zoo.blocks.layers import multi_head
 
 
 class Tabular(Embeddings):
-    """The same with so many numbers (``kinds``) for each token, as tables have columns, rows and ranks (TAPAS)."""
+    """Embeddings with ``kinds`` type ids for each token, as tables have columns, rows and ranks (TAPAS)."""
 
     kinds: int = 1
 
@@ -40,7 +40,7 @@ class Tabular(Embeddings):
 
 
 class Spelled(Embeddings):
-    """The same with how each character looks and sounds, which are put ``beside`` its vector, and mapped (RoCBert).
+    """Embeddings with vectors of how a character looks and sounds put ``beside`` its own, and mapped (RoCBert).
 
     Where nothing maps them (``together`` is None) they are added, if they are given; token ids alone are what runs
     here, and the sum of the others is copied.
@@ -51,7 +51,7 @@ class Spelled(Embeddings):
     together: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the embeddings of token ids."""
         return super().forward(x, ctx) if self.together is not None else copied(super().forward(x, ctx))
 
     def sum_embeddings(self, x: Tensor, ctx: Context) -> Tensor:
@@ -69,7 +69,7 @@ class Spelled(Embeddings):
 
 
 class Residues(Embeddings):
-    """The same with masked words set to 0, and the others made larger for it (``masks_words``; ESM)."""
+    """Embeddings with masked words set to 0, and the others scaled up for it (``masks_words``; ESM)."""
 
     masks_words: bool = False
 
@@ -86,13 +86,13 @@ class Residues(Embeddings):
 
 
 class Numbered(Embeddings):
-    """The same, with the numbers of positions, which are stored (MRA)."""
+    """Embeddings with stored position ids (MRA)."""
 
     numbers: Buffer | None = None
 
 
 class GroupedMap(Linear):
-    """A map of every token in so many ``groups``: a convolution over one token.
+    """A map of every token in ``groups`` groups: a convolution over one token.
 
     Source: Iandola et al. 2020 (SqueezeBERT, arXiv 2006.11316), section 3.2.
     """
@@ -107,13 +107,13 @@ class GroupedMap(Linear):
         return Cost(weights=(weight, *bias))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of each token."""
+        """Return the grouped convolution of each token."""
         weight, *biases = self.weights(x.trace)
         return pointwise_convolution(x, weight, biases[0] if biases else None, self.groups)
 
 
 class GroupedLinear(GroupedMap):
-    """The same as a matrix product for each group (ConvBERT's GroupedLinearLayer)."""
+    """A map of every token in groups, as a matrix product for each group (ConvBERT's GroupedLinearLayer)."""
 
     def own_params(self) -> Cost:
         """W and b."""
@@ -122,7 +122,7 @@ class GroupedLinear(GroupedMap):
         return Cost(weights=(weight, Weight("b", (self.fan_out,), minor=True, key="bias")))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of each token."""
+        """Return the grouped product of each token."""
         weight, bias = self.weights(x.trace)
         return grouped_product(x, weight, bias)
 
@@ -144,7 +144,7 @@ def norm(c: Config, name: str, width: Num | None = None, form: str = "layernorm"
 
 
 def drops(c: Config) -> bool:
-    """Whether embeddings and what sub-layers make are dropped in part."""
+    """Return whether dropout is applied to embeddings and to the output of sub-layers."""
     return bool(c.get("hidden_dropout_prob"))
 
 
@@ -282,9 +282,9 @@ def predictions(
 def predicted(
     name: str, c: Config, width: Num, names: Sequence[str] = TRANSFORM, act: str = "", *, alone: bool = False
 ) -> Predictions:
-    """The same for vectors of any width.
+    """A map, an activation and a norm (unless logits are ``alone``), then logits by words' vectors of any ``width``.
 
-    The bias stands beside the ``decoder``: it is the decoder's own too where its matrix is tied, but not where it is
+    The bias is stored beside the ``decoder``: it is the decoder's own too where its matrix is tied, but not where it is
     untied. That is how transformers builds it.
     """
     h, vocabulary, tied = c.size("hidden_size"), c.size("vocab_size"), c.flag("tie_word_embeddings")
@@ -303,7 +303,7 @@ def masked(make: Make) -> Top:
 
 
 def masked_upcast(make: Make) -> Top:
-    """The same with a loss of logits in fp32 (transformers' ``loss_function``)."""
+    """A model that predicts masked tokens, with a loss of logits in fp32 (transformers' ``loss_function``)."""
     return lambda c, base: ModelWithHead("", base, make(c), shifted=False)
 
 
@@ -318,7 +318,7 @@ def lm(make: Make) -> dict[str, Top]:
 
 
 def apart(names: Sequence[str], *, width: str = "hidden_size", act: str = "") -> dict[str, Top]:
-    """The same with the three side by side in the model, and one bias."""
+    """The classes that predict words, with map, norm and logits side by side in the model, and one bias."""
 
     def top(c: Config, base: Module, **loss: Any) -> WithTransform:
         e, tied = c.size(width), "embedding" if c.flag("tie_word_embeddings") else None

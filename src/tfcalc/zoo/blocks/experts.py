@@ -36,13 +36,13 @@ class AllExperts(Experts):
 
 
 class EveryExpert(Mixture):
-    """Of a token's experts only those that are chosen count, and the others where it is asked for.
+    """A mixture that counts only a token's chosen experts, and the others where it is asked for.
 
     Source: transformers' Llama4TextMoe; ``Workload.experts``.
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the mixture's output for each token."""
         made = super().forward(x, ctx)
         if ctx.run.experts == "all" and not x.trace.emits_kernels:  # an option of what is counted
             self._vain(reshape(x, x.rows, x.width), ctx)
@@ -63,11 +63,11 @@ class Borrowed(Linear):
     """A map whose weights another module holds."""
 
     def own_params(self) -> Cost:
-        """Nothing."""
+        """Return no weights."""
         return Cost()
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
+        """Return the product of each row with the other module's weight."""
         (weight,) = (x.trace.weight(each) for each in super().own_params().weights)
         return linear(x, weight, letter=self.letter)
 
@@ -77,12 +77,12 @@ class InVain(Experts):
 
     @property
     def copies(self) -> Num:
-        """None of its own."""
+        """Number of experts that it stores: 0."""
         return 0
 
     @property
     def active(self) -> Num:
-        """All that are not chosen."""
+        """Number of experts that are not chosen."""
         return self.count - self.chosen
 
 
@@ -109,7 +109,7 @@ class LimitedFeedForward(GatedFeedForward):
 
 
 class LimitedExperts(Experts):
-    """The same of many experts."""
+    """Experts that compute ``(activation(gate) · up) W_2``, gate and input cut off first (DeepSeek-V4)."""
 
     def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
         """Gate and input that one map has made."""
@@ -120,7 +120,7 @@ DENSE_OR_SPARSE = ("dense", "sparse")
 
 
 def chosen(c: Config, experts: str = "num_local_experts", each: str | int = "num_experts_per_tok") -> Num:
-    """How many experts a token goes through, by a field or a number: all where no fewer are asked for."""
+    """Number of experts per token, by a field or a number: all where no fewer are asked for."""
     asked = each if isinstance(each, int) else c.number(experts) if c.get(each) is None else c.number(each)
     if asked >= c.number(experts):
         return c.size(experts)
@@ -164,17 +164,17 @@ def mixture(
 
 
 def correction(c: Config, name: str = "gate.e_score_correction_bias", experts: str = "n_routed_experts") -> Buffer:
-    """What is added to the router's scores to balance the experts' load: no gradient trains it, so it is a buffer."""
+    """Bias on the router's scores that balances the experts' load: no gradient trains it, so it is a buffer."""
     return buffer(name, c.size(experts))
 
 
 def frozen(c: Config, name: str, experts: str) -> Parameter:
-    """The same, as a parameter that is not trained."""
+    """Bias on the router's scores that balances the experts' load, as a parameter that is not trained."""
     return Parameter(name, Weight(name, (c.size(experts),), minor=True, key="", frozen=True))
 
 
 def sparse_after(c: Config, dense: int, every: int = 1) -> list[str]:
-    """Which layers have experts: at the places 0, ``every``, 2 ``every`` and so on, after the first ``dense`` ones."""
+    """Kind of each layer: experts at the places 0, ``every``, 2 ``every`` and so on, after the first ``dense`` ones."""
     return ["sparse" if place >= dense and place % every == 0 else "dense" for place in range(c.number(LAYERS))]
 
 
@@ -216,7 +216,7 @@ def dense_or_sparse(
 
 
 def dense_first(c: Config, every: int = 1) -> list[str]:
-    """Experts in ``every`` so many of the layers after the first ``first_k_dense_replace``."""
+    """Kind of each layer: experts in one of ``every`` layers after the first ``first_k_dense_replace``."""
     return sparse_after(c, c.number("first_k_dense_replace", least=0), every)
 
 

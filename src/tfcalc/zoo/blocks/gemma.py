@@ -27,7 +27,7 @@ CAPPED = tops.CAUSAL_LM | tops.capped_lm()
 
 
 class SharingAttention(Attention):
-    """Each head's queries, keys and values have a norm; later layers may read the same keys and values.
+    """Attention with norms of each head's queries, keys and values; later layers may read the same keys and values.
 
     The ``inward`` maps are those of queries, keys and values. Without the last, values are the keys as they are before
     their norm. A layer that has that of queries alone reads what the last one before it has made that ``shares`` by the
@@ -41,11 +41,11 @@ class SharingAttention(Attention):
 
     @property
     def makes(self) -> bool:
-        """Whether it makes keys and values."""
+        """Return whether the layer makes keys and values of its own."""
         return len(self.inward) > 1
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         if self.makes:
             return super().forward(x, ctx)
         q = transpose(self.norm_heads(self.inward[0](x), 0, self.heads, ctx), 1, 2)
@@ -83,7 +83,7 @@ VECTORS = "vectors of each layer"
 
 
 class LayerVectors(Module):
-    """What makes them: a table, and a map of the token's embedding, whose norm is of each layer's part.
+    """Per-layer embeddings of a token, by a table and a map of its embedding, whose norm is of each layer's part.
 
     Their sum is multiplied by a number. The vectors are as wide as the norm. A program may first put another word in
     the place of those that are not in the table, in a copy of the ids (``replaces``). Source: transformers'
@@ -96,7 +96,7 @@ class LayerVectors(Module):
     replaces: bool = False
 
     def forward(self, ids: Tensor, words: Tensor, ctx: Context) -> Tensor:
-        """Of b × l tokens, as b × l × layers × width."""
+        """Return the vectors of b × l tokens, of b × l × layers × width."""
         own = self.table(copied(ids, name="where") if self.replaces else ids, ctx)
         made = scaled(self.map(words))
         made = reshape(made, *made.shape[:2], divide(made.width, self.norm.width), self.norm.width)
@@ -106,7 +106,7 @@ class LayerVectors(Module):
 
 
 class LayerInput(Module):
-    """In a layer: its own vector of the token, gated by the stream, mapped to the stream's width."""
+    """A layer's own vector of the token, gated by the residual stream, mapped to the stream's width."""
 
     kind = "per_layer_input"
 
@@ -115,7 +115,7 @@ class LayerInput(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Return the gated and mapped vectors, of b × l × h, as ``x`` is."""
         gate = self.gate(x)
         gate = ctx.activation(self.activation, gate)
         return self.map(mul(gate, select(ctx.given[VECTORS], 2)))
@@ -124,20 +124,20 @@ class LayerInput(Module):
 class SharingDecoder(Decoder):
     """A decoder whose layers read what others have made: ``vectors`` of their own, keys and values of earlier layers.
 
-    The parts of ``vectors`` stand in the model itself.
+    The parts of ``vectors`` are parts of the model itself.
     """
 
     vectors: LayerVectors | None = None
 
     @property
     def parts(self) -> Iterator[Module]:
-        """And those of the vectors."""
+        """Parts of the decoder, followed by those of the vectors."""
         yield from super().parts
         if self.vectors is not None:
             yield from self.vectors.parts
 
     def sharing(self, ids: Tensor, words: Tensor, ctx: Context) -> Context:
-        """With a place for keys and values."""
+        """Return the context with each layer's vectors, and with a place for shared keys and values."""
         given = {} if self.vectors is None else {VECTORS: self.vectors.forward(ids, words, ctx)}
         return ctx._replace(stored={}, given=given)
 
@@ -154,7 +154,7 @@ class ScaledRouting(Mixture):
     expert_scale: Parameter | None = None
 
     def route(self, x: Tensor, ctx: Context) -> Routing:
-        """Where each row goes."""
+        """Return each row's routing: its experts and their weights."""
         assert self.reads is not None
         assert self.scale is not None
         assert self.expert_scale is not None
@@ -167,7 +167,7 @@ class ScaledRouting(Mixture):
             return sent._replace(weights=mul(sent.weights, picked))
 
     def made(self, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
-        """What the experts make of rows."""
+        """Return the experts' output for the rows ``x``."""
         with x.trace.inside(self):
             return self.experts.routed(x, sent, ctx)
 
@@ -189,7 +189,7 @@ class Beside(Sandwich):
     scalar: Buffer | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         (mixer, network), norms = self.sublayers, [norm for norm in self.norms if norm is not None]
         x = residual(x, norms[1](mixer(norms[0](x, ctx), ctx), ctx), mixer.name)
         made = network(norms[2](x, ctx), ctx)

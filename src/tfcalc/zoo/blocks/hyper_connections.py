@@ -29,7 +29,7 @@ class FloatLinear(Linear):
     """A linear map by a copy of its matrix in fp32."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """On each row."""
+        """Return the product of each row with the matrix in fp32."""
         (weight,) = self.weights(x.trace)
         return x.trace.adapted(self, x, linear(x, x.trace.to(weight, "float32"), letter=self.letter))
 
@@ -53,7 +53,7 @@ class HyperHead(Module):
     behind: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × n × h, one of n."""
+        """Return the weighted sum of the n streams of ``x``, of b × l × n × h."""
         trace = x.trace
         base, scale = (trace.to(each.weight(trace), "float32") for each in (self.base, self.scale))
         with self._as_written(trace):
@@ -64,7 +64,7 @@ class HyperHead(Module):
         return trace.no_autocast() if self.behind else nullcontext()
 
     def _made(self, x: Tensor) -> Tensor:
-        """What the map makes of all streams together."""
+        """Return the map's output for all streams together."""
         flat = x.trace.to(reshape(x, *x.shape[:2], self.fn.fan_in), "float32")
         if self.behind:
             made = self.fn(flat)
@@ -76,17 +76,17 @@ class HyperHead(Module):
 
 
 class HyperConnection(HyperHead):
-    """What a sub-layer reads of all streams, and what it adds to each: n weights more, and another scale.
+    """Connection by which a sub-layer reads all streams and adds to each: n weights more, and another scale.
 
     Source: transformers' HYV4HyperConnection.
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the sub-layer reads, alone."""
+        """Return the sub-layer's input alone."""
         return self.read(x)[0]
 
     def read(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """What the sub-layer reads, and with which weights it writes."""
+        """Return the sub-layer's input, and the weights with which it writes."""
         with x.trace.inside(self), self._as_written(x.trace):
             return self.weigh(x)
 
@@ -106,14 +106,14 @@ class HyperConnection(HyperHead):
         return split(base, widths), [select(scale, 0) for _ in widths]
 
     def written(self, x: Tensor, made: Tensor, weights: tuple[Tensor, ...], name: str) -> Tensor:
-        """All streams with what the sub-layer ``made``, in fp32."""
+        """Return all streams with the sub-layer's output ``made`` added in fp32."""
         (post,), trace = weights, x.trace
         made = mul(unsqueeze(trace.to(post, "float32"), -1), unsqueeze(trace.to(made, "float32"), -2))
         return trace.to(residual(trace.to(x, "float32"), made, name), x.dtype)
 
 
 class MixingConnection(HyperConnection):
-    """The streams are mixed, too, by n · n weights, whose rows and columns add up to 1 after so many ``turns``.
+    """The streams are mixed, too, by n · n weights, whose rows and columns add up to 1 after ``turns`` iterations.
 
     Source: Xie et al. 2025 (mHC, arXiv 2512.24880); transformers' DeepseekV4HyperConnection.
     """
@@ -148,12 +148,12 @@ class MixingConnection(HyperConnection):
 
 
 class HyperLayer(PreNorm):
-    """Each sub-layer reads and writes several residual streams, through a connection of its own."""
+    """A layer whose sub-layers read and write several residual streams, each through a connection of its own."""
 
     connections: tuple[HyperConnection, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for connection, norm, sub in zip(self.connections, self.norms, self.sublayers, strict=True):
             assert norm is not None
             read, weights = connection.read(x)
@@ -190,7 +190,7 @@ Head = TypeVar("Head", bound=HyperHead)
 
 
 def connection(c: Config, name: str, *, of: type[HyperConnection], **code: Any) -> HyperConnection:
-    """How a sub-layer reads and writes ``hc_mult`` streams, and, where that is so, mixes them."""
+    """Connection by which a sub-layer reads and writes ``hc_mult`` streams, and mixes them if ``of`` is such a type."""
     n = c.size("hc_mult")
     mixes = issubclass(of, MixingConnection)
     return _made(c, name, "", of, (2 + n) * n if mixes else 2 * n, 3 if mixes else 2, **code)

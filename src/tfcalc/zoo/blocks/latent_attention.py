@@ -57,7 +57,7 @@ class Indexer(Module):
         return recurrence(formula, q, shape, lambda: self._scores(transpose(q, 1, 2), k, weights, ctx), cached=cached)
 
     def _scores(self, q: Tensor, k: Tensor, weights: Tensor, ctx: Context) -> Tensor:
-        """In fp32: of all heads, times their weights, added up."""
+        """Return the scores in fp32: of all heads, times their weights, added up."""
         trace, (b, l, width) = q.trace, k.shape
         turned = ctx.backend.rotate(q, reshape(k, b, 1, l, width), self, ctx)  # of whose rope alone it asks
         q, k = (trace.to(each, "float32") for each in turned)
@@ -84,19 +84,19 @@ class SparseLatentAttention(LatentAttention):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """What chooses stands behind all others."""
+        """Parts of latent attention, followed by the indexer."""
         yield from super().parts
         if self.indexer is not None:
             yield self.indexer
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         gate, (down, up, *_) = self._early(x), self.inward
         latent = self.low_rank(down(x), ctx)
         return self._attending(x, up(latent), ctx, latent, gate)
 
     def choosing(self, x: Tensor, latent: Tensor | None, ctx: Context) -> Context:
-        """With a mask of its own."""
+        """Return the context with a mask of its own, which shows the chosen keys."""
         trace = x.trace
         if self.indexer is not None and latent is not None:
             with trace.without_gradients():
@@ -116,7 +116,7 @@ class GatedQueries(SparseLatentAttention):
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for ``x``, of b × l × h."""
         down, up, *_ = self.inward
         low, (b, l, _) = down(x), x.shape
         latent = self.low_rank(low, ctx)
@@ -144,7 +144,7 @@ def latent_module(c: Config, *, value: Num | None = None, low_rank: bool = True)
 
 
 def latent_of(c: Config, a: Num, q_rank: Num | None, rank: Num, key: tuple[Num, Num], d_v: Num) -> LatentModule:
-    """The same of these sizes: heads, ranks of the vectors of low rank, the two parts of a ``key``, and values."""
+    """Latent attention of these sizes: heads, ranks of the low-rank vectors, the two parts of a ``key``, and values."""
     h, bias, (nope, rope) = c.size("hidden_size"), c.flag("attention_bias"), key
     width = a * (nope + rope)
     norms: tuple[Norm, ...] = (Norm("kv_a_layernorm", "rmsnorm", rank),)
@@ -179,7 +179,7 @@ def sparse_latent(c: Config, *, chooses: bool = True) -> SparseLatentAttention:
 
 
 def index_module(c: Config, rank: Num | None = None, rope: Num | None = None) -> Indexer:
-    """What chooses the keys, of a vector of low rank; so much of its own (``rope``) is turned."""
+    """Indexer that chooses the keys, by a vector of low rank; the part ``rope`` of its own vectors is rotated."""
     h, heads, width = c.size("hidden_size"), c.size("index_n_heads"), c.size("index_head_dim")
     rank = c.size("q_lora_rank") if rank is None else rank
     rope = c.size("qk_rope_head_dim", least=0) if rope is None else rope

@@ -27,7 +27,7 @@ LAYERS = "num_hidden_layers"
 
 
 def windows(c: Config, slides: Callable[[int], bool], size: str = "sliding_window") -> list[int | None]:
-    """Each layer's window; None where it sees everything.
+    """Window of each layer; None where it sees everything.
 
     ``layer_types`` says which layers slide, and ``slides`` where the config leaves that out.
     """
@@ -41,13 +41,13 @@ def windows(c: Config, slides: Callable[[int], bool], size: str = "sliding_windo
 def layer_types(
     c: Config, otherwise: Callable[[int], str], known: Sequence[str], field: str = "layer_types"
 ) -> list[str]:
-    """Each layer's kind: the file lists them, or they follow from its place (``otherwise``)."""
+    """Kind of each layer: the file lists them, or they follow from its place (``otherwise``)."""
     count = c.number(LAYERS)
     return c.words(field, count, known) if c.has(field) else [otherwise(place) for place in range(count)]
 
 
 def window(c: Config, size: str = "sliding_window") -> int | None:
-    """That of all layers; None where they see everything."""
+    """Window of all layers; None where they see everything."""
     return None if c.get(size) is None else c.number(size)
 
 
@@ -63,7 +63,7 @@ def no_rope_if_global(c: Config) -> dict[str, None]:
 
 
 def attention_windows(c: Config, layers: str = LAYERS) -> Sequence[int]:
-    """Longformer's: one for all of so many layers, or one for each."""
+    """Longformer's windows, one per layer: the config gives one for all of its ``layers``, or one for each."""
     size, count = "attention_window", c.number(layers)
     return c.numbers(size, count, least=2) if isinstance(c.get(size), list) else [c.number(size, least=2)] * count
 
@@ -89,7 +89,7 @@ def multi_head(
     norms: tuple[Norm, ...] = (),
     **more: Any,
 ) -> Heads:
-    """Attention of so many ``heads`` of this ``width``, which reads vectors of width ``h``.
+    """Attention with ``heads`` heads of this ``width``, which reads vectors of width ``h``.
 
     The last of ``names`` is the map back. The others make queries, keys and values: one makes all, or one queries and
     another keys and values, or there is one for each, and their biases may differ. There are as many heads of keys and
@@ -125,7 +125,7 @@ def network(
 def gated(
     name: str, names: Sequence[str], h: Num, f: Num, act: str, *, bias: bool = False, **more: Any
 ) -> GatedFeedForward:
-    """The same with a gate, which two names say is made with the input by one map."""
+    """Two maps with an activation and a gate between them; with two ``names``, one map makes gate and input."""
     *inward, down = names
     gate = Linear(inward[0], h, f, "g", bias) if len(inward) == 2 else None
     up = Linear(inward[-1], h, f if gate else 2 * f, "1", bias)

@@ -29,7 +29,7 @@ MANY = 16
 
 
 class PackedAttention(Attention):
-    """Attention within each image of a row by itself, or within each of an image's windows, of so many (``pieces``).
+    """Attention within each image of a row by itself, or within each of an image's windows of ``pieces`` patches.
 
     There is no mask: the kernel runs for each piece, and what it made is put together in new memory.
     """
@@ -38,14 +38,14 @@ class PackedAttention(Attention):
     pieces: Num | None = None
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Those of each piece."""
+        """Return the query-key pairs within each piece."""
         if self.pieces is None:
             return super().pairs(ctx)
         within = ctx.stream.batch * in_pieces(ctx.stream.length, self.pieces)
         return Pairs((2, within), within, ctx.run.fused)
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
-        """What queries make of keys and values, piece by piece."""
+        """Return the attention output for the queries, piece by piece."""
         trace, sizes = q.trace, self._sizes(ctx.stream)
         few = sum(value_of(count) for count, _ in sizes) <= MANY
         runs = [(1, size) for count, size in sizes for _ in range(value_of(count))] if few else sizes
@@ -59,7 +59,7 @@ class PackedAttention(Attention):
         return transpose(stack(made, shape), 1, 2)
 
     def _sizes(self, images: Sequences) -> list[tuple[Num, Num]]:
-        """How many pieces there are of which size."""
+        """Return the sizes of pieces, each with the number of pieces that have it."""
         if self.pieces is None:
             return [(images.batch, images.length)]
         whole: Num = floor_div(images.length, self.pieces)
@@ -83,7 +83,7 @@ class PatchRows(Module):
         return Cost(weights=(weight, *([Weight("b", (self.width,), minor=True, key="bias")] if self.bias else [])))
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """Of n patches; of n × h."""
+        """Return a vector for each of n patches, of n × h."""
         weight, bias, *_ = *self.weights(x.trace), None
         return patches(x, weight, bias)
 
@@ -91,15 +91,15 @@ class PatchRows(Module):
 class Resampled(PositionVectors):
     """A trained vector for each place of a grid, of which an image of another size has the means of neighbours.
 
-    They are looked up, so many ``neighbours`` of each place (and ``summed`` by the same kernel), or a kernel makes them
-    of the whole table (0).
+    They are looked up, ``neighbours`` of them for each place (and ``summed`` by the same kernel), or a kernel makes
+    them of the whole table (0).
     """
 
     neighbours: int = 0
     summed: bool = False
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """For rows of patches."""
+        """Return the position vectors for rows of patches."""
         (table,) = self.weights(x.trace)
         if not self.neighbours:
             return sampled(table, x)
@@ -107,7 +107,7 @@ class Resampled(PositionVectors):
 
 
 class Merger(Module):
-    """So many neighbours become one vector, by two maps; normed each by itself, or all of them ``together``.
+    """Merger of ``neighbours`` vectors into one, by two maps, with a norm of each by itself, or of all ``together``.
 
     There may be several mergers (``count``) of the vectors of other layers. The activation is counted by the name that
     it has in the program (``activated``).
@@ -129,7 +129,7 @@ class Merger(Module):
         return self.count
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of rows of patches: those of each image by themselves."""
+        """Return the merged vectors of rows of patches, those of each image by themselves."""
         images = ctx.stream
         shape = images.batch * floor_div(images.length, self.neighbours), x.width * self.neighbours
         x = self.norm(reshape(x, *shape), ctx) if self.together else reshape(self.norm(x, ctx), *shape)
@@ -148,7 +148,7 @@ class GatedMerger(Module):
     network: GatedFeedForward
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of rows of vectors."""
+        """Return the network's output for rows of vectors."""
         x = self.norm(self.map(x), ctx)
         x = ctx.activation("gelu", x, "act1")
         return self.network(x, ctx)
@@ -157,10 +157,10 @@ class GatedMerger(Module):
 class PackedTower(Module):
     """Patches, perhaps with positions, layers, and what makes fewer vectors of them.
 
-    Each image has so many patches (``count``), or as many as a source is long. After the last layer and a norm, squares
-    of them may become one vector each (``downsample``). A program may put those of a window
-    beside each other before the layers, so many at once (``sorted_by``). A tower by itself answers with the vectors of
-    its last layer: what is made of them for a text leaves no graph there.
+    Each image has ``count`` patches, or as many as a source is long. After the last layer and a norm, squares of them
+    may become one vector each (``downsample``). A program may put those of a window beside each other before the
+    layers, ``sorted_by`` of them at a time. A tower by itself answers with the vectors of its last layer: what is made
+    of them for a text leaves no graph there.
 
     Source: Wang et al. 2024 (Qwen2-VL, arXiv 2409.12191), section 2.1.
     """

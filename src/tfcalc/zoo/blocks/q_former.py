@@ -38,16 +38,16 @@ class QueryLayer(PostNorm):
 
     @property
     def apart(self) -> bool:
-        """Where one sequence is as many as are read, too."""
+        """Return whether the queries are shared: such a layer is distinguished even where only one sequence is read."""
         return self.shared
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Those that run, and those that do not."""
+        """Parts that run, followed by those that do not."""
         return iter((*super().parts, *self.unread))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for last, sub in self.running(ctx):
             asks = isinstance(sub, Asking)
             own = ctx if asks else ctx._replace(stream=ctx.stream._replace(batch=x.shape[0]))
@@ -69,7 +69,7 @@ class QueryReader(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the queries' vectors."""
+        """Return the layers' output for the queries' vectors."""
         x = self.norm(x, ctx)
         return self.layers(dropout(x, "embedding_dropout") if self.dropped and ctx.drops else x, ctx)
 
@@ -92,7 +92,7 @@ class Given(Module):
         return self.model.parts
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of what stands in the place of these token ids."""
+        """Return the model's output for the vectors that take the place of these token ids."""
         trace, kind, source = x.trace, x.trace.weights_format, ctx.run.source
         # a program is given the memory, which is counted where it is made
         if trace.emits_kernels and self.read is not None:
@@ -109,7 +109,7 @@ QUERIES, TEXTS = ("intermediate_query", "output_query"), ("intermediate", "outpu
 
 
 def reader(c: Config, *, shared: bool = False) -> QueryReader:
-    """The same; ``shared`` are queries that are one batch for all that is read, up to the first cross-attention."""
+    """Q-Former of a config; ``shared`` queries are one batch for all that is read, up to the first cross-attention."""
     step = c.number("cross_attention_frequency")
     kinds = [(place % step == 0, shared and place == 0) for place in range(c.number(LAYERS))]
     layers = stack(c, one_module_per_kind(lambda kind: _query_layer(c, reads=kind[0], shared=kind[1]), kinds))

@@ -26,16 +26,16 @@ class Summarised(Module):
     logits: Linear | None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the logits of each sequence of token ids."""
         made = self.base(x, ctx)
         made = narrow(made, 1) if self.summary is None else self.summary(made)
         return made if self.logits is None else self.logits(made)
 
 
 class Answers(Module):
-    """Where an answer starts; where it ends, given that; whether there is any.
+    """Logits of where an answer starts, of where it ends, given that, and of whether there is any.
 
-    Where the start is not known, as it is in training, it looks for the end of so many ``guesses``.
+    The start is known in training; where it is not, the model looks for the end of each of ``guesses`` starts.
     """
 
     kind = "model"
@@ -48,11 +48,11 @@ class Answers(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Parts in the order in which they run."""
         return iter((self.base, self.start, *self.end, *self.answer))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the logits of where answers end, for token ids."""
         made = self.base(x, ctx)
         self.start(made)
         both = cat([made, made])
@@ -68,7 +68,7 @@ class Answers(Module):
 
 
 def summary(name: str, c: Config, classes: Num | None = None) -> SequenceSummary | None:
-    """What makes one vector of a sequence's: of the ``classes``, of the hidden size, or no map at all."""
+    """Map of a sequence to one vector, as wide as the ``classes`` or the hidden size; None where there is no map."""
     if not c.flag("summary_use_proj"):
         return None
     h = c.size("hidden_size")
@@ -77,7 +77,7 @@ def summary(name: str, c: Config, classes: Num | None = None) -> SequenceSummary
 
 
 def of_answers(prefix: str = "") -> Top:
-    """Where an answer starts, where it ends, whether there is any."""
+    """Model with logits of where an answer starts, where it ends, and whether there is any."""
 
     def top(c: Config, base: Module) -> Module:
         h = c.size("hidden_size")

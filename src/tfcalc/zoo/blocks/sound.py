@@ -39,10 +39,10 @@ from tfcalc.zoo.blocks.vision_tower import nested
 
 
 class Convolution(Module):
-    """Each place of ``width`` channels is a linear map of those of the ``channels`` under the kernel's ``taps``.
+    """A convolution: each place of ``width`` channels is a linear map of the ``channels`` under the kernel's ``taps``.
 
-    So many ``groups`` of channels are mapped by themselves. An ``activation`` stands behind it. A program may put so
-    many zeros ``before`` what it reads, in new memory.
+    Channels are mapped in ``groups`` groups, each by itself. An ``activation`` follows. A program may put ``before``
+    zeros in front of what it reads, in new memory.
     """
 
     kind = "convolution"
@@ -61,7 +61,7 @@ class Convolution(Module):
         return Cost(weights=(weight, *([Weight("b", (self.width,), minor=True, key="bias")] if self.bias else [])))
 
     def forward(self, x: Tensor, ctx: Context, *places: Num) -> Tensor:
-        """At so many places of each axis behind the channels."""
+        """Return the convolution at this number of ``places`` of each axis behind the channels."""
         weight, bias, *_ = *self.weights(x.trace), None
         assert weight is not None
         if x.trace.emits_kernels and self.before:  # a number there, and maybe an array where zeros count for nothing
@@ -69,7 +69,7 @@ class Convolution(Module):
         return convolution(x, weight, bias, *places)
 
     def activated(self, x: Tensor, ctx: Context, *places: Num) -> Tensor:
-        """The same and the activation, which stands beside it."""
+        """Return the convolution after its activation, which is a component beside it."""
         made, kind = self(x, ctx, *places), self.activation
         name = f"{self.name}_activation"
         return ctx.activation(kind, made, name) if kind else made
@@ -79,7 +79,7 @@ class FramePlaces(Sines):
     """Sines and cosines of where a frame stands."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all places of b × n × h."""
+        """Return the sines and cosines of all places of ``x``, of b × n × h."""
         return sines(numbered(x, (x.shape[1],)), self.width, x.rows, x.trace.weights_format)
 
 
@@ -103,7 +103,7 @@ class GroupNorm(Norm):
     """A norm of all channels of all places of a sequence at once (arXiv 1803.08494, with one group)."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × c × n."""
+        """Return the norm of ``x``, of b × c × n."""
         weight, bias = self.weights(x.trace)
         return group_norm(x, weight, bias)
 
@@ -120,7 +120,7 @@ class WaveStem(Module):
     strides: tuple[int, int, int]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """A vector for each frame that is heard, of as few samples as make so many."""
+        """Return a vector for each frame that is heard, from the fewest samples that make this many."""
         places = [ctx.stream.length]
         for each, stride in zip((self.third, self.second, self.first), reversed(self.strides), strict=True):
             places.append(reads(places[-1], each.taps[0], stride))
@@ -132,17 +132,17 @@ class WaveStem(Module):
 
 
 def reads(made: Num, taps: Num, stride: int) -> Num:
-    """How many places a convolution reads, at the least, to make so many: ``stride·(n − 1) + k``, or none for none."""
+    """Least number of places that a convolution reads to make n, ``made``: ``stride·(n − 1) + k``, or none for none."""
     places: Num = stride * (made - 1) + taps
     return 0 if isinstance(made, int) and made == 0 else places
 
 
 class SoundEncoder(Module):
-    """What a ``stem`` makes of sound, through layers that look both ways, and a norm (Whisper).
+    """An encoder of sound: a ``stem``, layers that look both ways, and a norm (Whisper).
 
-    A clip is filled up to so many ``frames``, or as long as the source, or has so many frames ``per_word``. The stem's
-    parts stand in the encoder itself, unless it has a name. A norm may stand ``first``, before the layers. Neighbours
-    may be ``halved``: their mean is what the last norm reads.
+    A clip is filled up to ``frames`` frames, or as long as the source, or has ``per_word`` frames for each word. The
+    stem's parts are parts of the encoder itself, unless it has a name. A norm may come ``first``, before the layers.
+    Neighbours may be ``halved``: their mean is what the last norm reads.
 
     Source: Radford et al. 2022 (arXiv 2212.04356), section 2.2.
     """
@@ -172,7 +172,7 @@ class SoundEncoder(Module):
         return ctx.run.source if self.frames is None else ctx.run.beside(self.frames)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence; ``x`` are the words beside it."""
+        """Return the encoder's output for a clip for each sequence; ``x`` are the words beside it."""
         ctx = ctx.alone(self.heard(ctx))
         made = self.stem(x, ctx) if self.stem.name else self.stem.forward(x, ctx)
         x = made if self.places is None else add(made, self.places(made, ctx))
@@ -187,7 +187,7 @@ class Transcriber(EncoderDecoder):
     """An encoder of sound, and a decoder that writes what it has heard."""
 
     def read(self, x: Tensor, ctx: Context) -> tuple[Tensor, Sequences]:
-        """What the encoder makes of the clips, and of how many frames."""
+        """Return the encoder's output for the clips, and the sequences of frames that it is of."""
         assert isinstance(self.encoder, SoundEncoder)
         return self.encoder(x, ctx), self.encoder.heard(ctx)
 
@@ -203,7 +203,10 @@ class SoundProjector(Module):
     between: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h. Raises InvalidModel where the first map cannot read all of it."""
+        """Return the projection of ``x``, of b × n × h.
+
+        Raises InvalidModel where the first map cannot read all of it.
+        """
         fan_in = self.maps[0].fan_in
         numbers, reads = known(x.elements), known(fan_in)
         if numbers is not None and reads is not None and numbers % reads:
@@ -237,13 +240,13 @@ class AudioLanguageModel(Module):
         return iter((self.ears, self.projector))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the language model's output for token ids."""
         x.trace.beside(lambda: self.projector(self.ears(x, ctx), ctx))
         return self.language(copied(x) if self.copies_ids else x, ctx)
 
 
 class Summing(Module):
-    """Projectors of what several encoders have made, and the sum of what they make; their maps stand in it itself."""
+    """Projectors of what several encoders have made, and the sum of what they make; their maps are its own parts."""
 
     kind = "projector"
 
@@ -251,11 +254,11 @@ class Summing(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Those of all projectors."""
+        """Parts of all projectors."""
         return (part for each in self.projectors for part in each.parts)
 
     def forward(self, x: Tensor, ctx: Context, *others: Tensor) -> Tensor:
-        """Of what each encoder has made."""
+        """Return the sum of the projections of each encoder's output."""
         made = [each.forward(one, ctx) for each, one in zip(self.projectors, (x, *others), strict=True)]
         return reduce(add, made)
 
@@ -275,7 +278,7 @@ class TwoEars(Module):
         return iter((*self.ears, self.projector))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the language model's output for token ids."""
         x.trace.beside(lambda: self._hear(x, ctx))
         return self.language(x, ctx)
 
@@ -299,7 +302,7 @@ class ClipClassifier(Module):
     classifier: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence."""
+        """Return the class logits of a clip for each sequence."""
         return self.classifier(mean(self.projector(self.encoder(x, ctx))))
 
 
@@ -314,7 +317,7 @@ class ConformerLayer(PreNorm):
     last: Norm | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another, then the last norm."""
         x = super().forward(x, ctx)
         return x if self.last is None else self.last(x, ctx)
 
@@ -325,7 +328,7 @@ class ConformerLayer(PreNorm):
 
 
 class NormedNetwork(Module):
-    """A feed-forward network with a norm before it; the parts of the ``network`` stand beside the norm."""
+    """A feed-forward network with a norm before it; the parts of the ``network`` are beside the norm."""
 
     kind = "ffn"
 
@@ -338,7 +341,7 @@ class NormedNetwork(Module):
         return iter((self.norm, *self.network.parts))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each frame."""
+        """Return the network's output for each frame."""
         return self.network.forward(self.norm(x, ctx), ctx)
 
 
@@ -362,7 +365,7 @@ class GatedByHalf(Module):
     last: Convolution
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h."""
+        """Return the module's output for ``x``, of b × n × h."""
         x = transpose(self.norm(x, ctx), 1, 2)
         length = x.shape[2]
         x = self._gated(self.gate(x, ctx, length), ctx)
@@ -405,7 +408,7 @@ class BatchNorm(Module):
         )
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × c × n."""
+        """Return the norm of ``x``, of b × c × n."""
         weight, bias = self.weights(x.trace)
         seen = (x.trace.given((self.channels,), "float32", name) for name in ("means", "variances"))
         return batch_norm(x, weight, bias, *seen)
@@ -426,7 +429,7 @@ class BatchNormed(Module):
     down: Convolution
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h."""
+        """Return the module's output for ``x``, of b × n × h."""
         length = x.shape[1]
         both = self.up(transpose(self.norm(x, ctx), 1, 2), ctx, length)
         x = activation("sigmoid", narrow(both, self.over_time.channels), lambda: gated_by_half(both), "glu")
@@ -435,10 +438,10 @@ class BatchNormed(Module):
 
 
 class InBlocks(Attention):
-    """Attention of frames within blocks of so many (``context``), with vectors for distances (arXiv 1803.02155).
+    """Attention of frames within blocks of ``context`` frames, with vectors for distances (arXiv 1803.02155).
 
-    A norm stands before it. The last block is filled up; what was filled in is cut off behind it. A program makes its
-    scores whatever kernel is asked for.
+    A norm precedes it. The last block is filled up; what was filled in is cut off behind it. A program makes its scores
+    whatever kernel is asked for.
     """
 
     context: int = 1
@@ -446,7 +449,7 @@ class InBlocks(Attention):
     distances: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h."""
+        """Return the attention output for ``x``, of b × n × h."""
         assert self.pre_norm is not None
         b, n, h = x.shape
         count = ceil_div(n, self.context)
@@ -460,7 +463,7 @@ class InBlocks(Attention):
         return self.output(part(made, 1, n))
 
     def _distances(self, q: Tensor) -> Tensor:
-        """Each query's products with the vectors of how far keys are away."""
+        """Return the products of each query with the vectors of its distances to the keys."""
         assert self.distances is not None
         places = q.trace.given((self.context, self.context), "int64", "distances")
         vectors = looked_up(self.distances.weight(q.trace), places)
@@ -472,7 +475,10 @@ class InBlocks(Attention):
 
 
 def _channels(x: Tensor, channels: Num) -> Tensor:
-    """With as many channels as a convolution takes: a program can be built with others, but does not run."""
+    """Return ``x`` with as many channels as a convolution takes.
+
+    A program can be built with others, but does not run.
+    """
     return reshape(x, x.shape[0], channels, x.shape[2])
 
 

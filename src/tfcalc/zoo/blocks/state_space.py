@@ -24,10 +24,10 @@ from tfcalc.tape.tensor import Tensor
 
 
 class ShortConvolution(Module):
-    """Each channel by itself, over its last ``kernel`` tokens.
+    """A convolution of each channel by itself, over its last ``kernel`` tokens.
 
     In decoding the last ``kernel`` inputs are cached, or those before the new one where a step is ``summed``: products
-    and sums instead of a convolution; of so many ``bits`` each, where they are not the model's.
+    and sums instead of a convolution; each has ``bits`` bits, where these are not the model's.
     """
 
     kind = "convolution"
@@ -44,7 +44,7 @@ class ShortConvolution(Module):
         return Cost(weights=(weight, *([Weight("b", (self.channels,), minor=True, key="bias")] if self.bias else [])))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On b × c × l."""
+        """Return the convolution of ``x``, of b × c × l."""
         weight, bias, *_ = *self.weights(x.trace), None
         kept = self.kernel - 1 if self.summed else self.kernel
         cached = by_sequence(ctx.stream, CONVOLUTION, self.channels, kept, self.bits)
@@ -65,7 +65,7 @@ class GroupedConvolution(Module):
 
     @property
     def channels(self) -> Num:
-        """Those of all groups."""
+        """Number of channels of all groups."""
         return self.groups * self.read
 
     def own_params(self) -> Cost:
@@ -74,7 +74,7 @@ class GroupedConvolution(Module):
         return Cost(weights=(weight, Weight("b", (self.channels,), minor=True, key="bias")))
 
     def forward(self, x: Tensor, places: Num) -> Tensor:
-        """On b × c × l; at so many places."""
+        """Return the convolution of ``x``, of b × c × l, at this number of ``places``."""
         weight, bias = self.weights(x.trace)
         return convolution(x, weight, bias, places, self.groups)
 
@@ -104,7 +104,7 @@ class Mamba(Module):
     states: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for ``x``, of b × l × h."""
         channels = self.conv1d.channels
         inner, gate = (transpose(each, 1, 2) for each in split(self.in_proj(x), [channels] * 2))
         inner = self._convolved(inner, ctx)
@@ -134,12 +134,12 @@ class Mamba(Module):
 
 
 class GroupedNorm(Norm):
-    """A norm of each of so many ``groups`` of a row by itself, with a weight for the whole row."""
+    """A norm of each of the ``groups`` of a row by itself, with a weight for the whole row."""
 
     groups: Num = 1
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each row."""
+        """Return the norm of each row."""
         (weight,) = self.weights(x.trace)
 
         def code() -> Tensor:
@@ -178,7 +178,7 @@ class Mamba2(Module):
     gate_last: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for ``x``, of b × l × h."""
         trace, channels, shared = x.trace, self.out_proj.fan_in, self.groups * self.states
         gate, mixed, step = split(self.project(x), [channels, self.conv1d.channels, self.heads])
         made = self.conv1d(trace.to(transpose(mixed, 1, 2), trace.weights_format), ctx)
@@ -243,7 +243,7 @@ class GatedDeltaNet(Module):
     value_dim: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for ``x``, of b × l × h."""
         maps = [each(x) for each in self.mixed]
         q, k, v = self._heads(maps[0] if len(maps) == 1 else cat(maps), ctx)
         strength, decay = (each(x) for each in self.strengths)
@@ -281,7 +281,7 @@ class GatedDeltaNet(Module):
         return recurrence(delta_rule("scan", states), v, v.shape, code, cached=cached)
 
     def _gated(self, made: Tensor, opens: Callable[[], Tensor], ctx: Context) -> Tensor:
-        """In fp32, and then in the format of the norm."""
+        """Return the output gated in fp32, then in the format of the norm."""
         trace, given = made.trace, made.dtype
         gate = trace.to(reshape(opens(), *made.shape), "float32")
         gate = ctx.activation("silu", gate, "gate")
@@ -295,7 +295,7 @@ class JointDeltaNet(GatedDeltaNet):
     """
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for ``x``, of b × l × h."""
         keys, heads, rows = self.key_heads, self.value_heads, x.shape[:2]
         each = divide(heads, keys)
         wide, narrow = (made(x) for made in self.mixed)
@@ -323,7 +323,7 @@ class Channels(NamedTuple):
     number: int
 
     def split(self, c: Config, n_heads: str) -> Num:
-        """What each of these heads has of it. Raises InvalidModel where it does not come out even."""
+        """Return the channels of each of these heads. Raises InvalidModel where it does not come out even."""
         heads = c.number(n_heads)
         if self.number % heads:
             raise InvalidModel(f"{c.path(n_heads)} {heads} does not divide {self.number} channels", "give a divisor")
@@ -332,7 +332,7 @@ class Channels(NamedTuple):
 
 
 def expanded(c: Config, expand: str) -> Channels:
-    """So many channels for each of the hidden size."""
+    """Channels of a mixer: the hidden size times the factor in the field ``expand``."""
     return Channels(c.size(expand) * c.size("hidden_size"), c.number(expand) * c.number("hidden_size"))
 
 
@@ -352,7 +352,7 @@ def mamba2_head_dim(c: Config, n_heads: str, head_dim: str, channels: Channels) 
 def of_channels(
     c: Config, name: str, inner: Num, sizes: tuple[Num, Num, Num], *, norms: str, bias: bool, conv_bias: bool
 ) -> Mamba:
-    """Mamba's mixer of so many channels; the ``sizes`` of the time step's rank, state and kernel."""
+    """Mamba's mixer of ``inner`` channels; the ``sizes`` of the time step's rank, state and kernel."""
     h, (rank, states, kernel) = c.size("hidden_size"), sizes
     widths = {"dt_layernorm": rank, "b_layernorm": states, "c_layernorm": states}
     return Mamba(

@@ -1,4 +1,4 @@
-"""Transformer-XL's attention: a query is compared with each key, and with how far away it stands (XLNet)."""
+"""Transformer-XL's attention: a query is compared with each key, and with the distance to it (XLNet)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HeadMap(Linear):
         return Cost(weights=(Weight(f"W_{self.letter}", (width, self.heads, self.head_dim), turned=True),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of l × b × h, or of l × b × a × d."""
+        """Return the map of ``x``, of l × b × h, or of l × b × a × d."""
         (weight,) = self.weights(x.trace)
         if not x.trace.emits_kernels:  # one product; a program writes an einsum over heads
             rows = reshape(x, *x.shape[:2], self.fan_in)
@@ -66,7 +66,7 @@ class RelativeAttention(Module):
     dropout: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of l × b × h."""
+        """Return the attention output for ``x``, of l × b × h."""
         assert ctx.places is not None
         trace, run = x.trace, ctx.run
         q, k, v = (each(x) for each in self.maps)
@@ -96,7 +96,7 @@ class RelativeAttention(Module):
 class XLNet(Module):
     """A table, layers that read fixed vectors of distances, and a vector for words that are to be guessed.
 
-    Layers see tokens first, and then sequences. No table of positions is held.
+    Layers see tokens first, and then sequences. No table of positions is stored.
     """
 
     kind = "decoder"
@@ -109,11 +109,11 @@ class XLNet(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In their order."""
+        """Table, vector of guessed words, and layers, in this order."""
         return iter((self.table, self.guessed, self.layers))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids."""
         b, width = x.shape[0], self.table.width
         count = ctx.stream.length + 1 if self.causal else 2 * ctx.stream.length
         drops = self.dropped and ctx.drops

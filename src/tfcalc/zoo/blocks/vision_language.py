@@ -21,9 +21,9 @@ from tfcalc.zoo.blocks.vision_tower import ReadEarly, Tower, grid
 
 
 class Projector(Module):
-    """What makes vectors of the text's width of those that a tower has seen: its parts one after another.
+    """Projector of the vectors that a tower has seen to the text's width: its parts one after another.
 
-    An ``activation`` stands before the last.
+    An ``activation`` precedes the last.
     """
 
     kind = "projector"
@@ -32,7 +32,7 @@ class Projector(Module):
     activation: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of rows."""
+        """Return the projection of rows ``x``."""
         for place, each in enumerate(self.steps):
             x = each(x, ctx)
             if self.activation and place == len(self.steps) - 2:
@@ -45,7 +45,7 @@ class Projector(Module):
 
 
 class GatedProjector(Projector):
-    """The same with a gate: half of what the map before the last makes, times the activation of the other half."""
+    """A projector with a gate: half of what the map before the last makes, times the activation of the other half."""
 
     def activate(self, x: Tensor, ctx: Context) -> Tensor:
         """Apply the activation to the gate's half, and multiply."""
@@ -56,12 +56,12 @@ class GatedProjector(Projector):
 
 
 class PatchMerger(Linear):
-    """A linear map of squares of patches: so many (``merged``) of each image."""
+    """A linear map of squares of patches, ``merged`` of them in each image."""
 
     merged: Num = 1
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """Of all patches, one by one."""
+        """Return a vector for each square; ``x`` are all patches, one by one."""
         ctx = given[0]
         assert isinstance(ctx, Context)
         return super().forward(reshape(x, ctx.run.beside(self.merged).tokens, self.fan_in))
@@ -70,9 +70,9 @@ class PatchMerger(Linear):
 class VisionLanguageModel(Module):
     """A tower, what is ``between`` it and the text, and the text model.
 
-    Of each image ``vectors`` are taken, of this ``width``; so many that lie ``together`` become one. Where images are
-    of any size, they are as many as a source is long (None). An image may be cut into ``tiles``, each an image of its
-    own to the tower.
+    Of each image ``vectors`` are taken, of this ``width``; ``together`` adjacent ones become one. Where images are of
+    any size, they are as many as a source is long (None). An image may be cut into ``tiles``, each an image of its own
+    to the tower.
 
     The text's sequences are as long as they are, whatever stands for the words in them; in a program that trains, they
     have no images. Where the word that an image stands for has no row in the table, it makes a copy of the words
@@ -96,12 +96,12 @@ class VisionLanguageModel(Module):
         return iter((self.tower, *self.between))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the text model's output for token ids."""
         x.trace.beside(lambda: self._see(x, ctx))
         return self.text(copied(x) if self.copies_ids else x, ctx)
 
     def _see(self, x: Tensor, ctx: Context) -> None:
-        """What takes the place of some of the words' vectors (masked_scatter), which is not counted."""
+        """Make the vectors that replace some of the words' (by masked_scatter, which is not counted)."""
         run = ctx.run.replaced(batch_size=ctx.run.batch_size * self.tiles)
         images = run.source if self.vectors is None else run.beside(self.vectors)
         rows = images.batch * floor_div(images.length, self.together)
@@ -124,12 +124,12 @@ class PatchReader(VisionLanguageModel):
 
 
 class PixelMap(Linear):
-    """A linear map of the pixels of each of so many ``patches``."""
+    """A linear map of the pixels of each of ``patches`` patches."""
 
     patches: Num = 1
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """Of images that are given beside ``x``, which is not read."""
+        """Return the map of images that are given beside ``x``, which is not read."""
         ctx = given[0]
         assert isinstance(ctx, Context)
         stream = ctx.run.beside(self.patches)
@@ -159,7 +159,7 @@ class Multimodal(Module):
         return (each for chain in self.chains for each in chain)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the text model's output for token ids."""
         x.trace.beside(lambda: self._see(x, ctx))
         return self.text(copied(x) if self.copies_ids else x, ctx)
 
@@ -241,12 +241,12 @@ def reader(
 
 
 def patches_of(vision: Config) -> Num | None:
-    """How many patches a tower gives to the text: those of one image, or any number where images are of any size."""
+    """Number of patches that a tower gives to the text: those of one image, or None where images are of any size."""
     return None if vision.get("image_size") is None else product(grid(vision))
 
 
 def tower(vision: Config, name: str = "vision_tower", late: Num = 0) -> Module:
-    """A tower of which every vector is read, as it is so many (``late``) layers before the end, and nothing else."""
+    """A tower of which every vector is read, as it is ``late`` layers before the end, and nothing else."""
     made = vision_tower.nested_as(vision, Tower, name)
     return made.replace(pools=False, layers=_without_late(made.layers, late))
 
@@ -265,13 +265,13 @@ def feature_layers(c: Config) -> list[int]:
 
 
 def late(c: Config, vision: Config) -> int:
-    """How many layers there are above those that are taken."""
+    """Number of layers above those that are taken."""
     count = vision.number("num_hidden_layers")
     return count - max(layer if layer >= 0 else count + 1 + layer for layer in feature_layers(c))
 
 
 def taken(c: Config, vision: Config, tower: Module) -> Num:
-    """How many vectors are taken of each image: all, or all but the first (``vision_feature_select_strategy``)."""
+    """Number of vectors taken of each image: all, or all but the first (``vision_feature_select_strategy``)."""
     whole = (node for each in tower.components() for node in each.walk())
     firsts = sum(node.component.name in CLASS_TOKENS for node in whole)
     count: Num = product(grid(vision)) + firsts - (c.get("vision_feature_select_strategy") == "default")
@@ -281,6 +281,6 @@ def taken(c: Config, vision: Config, tower: Module) -> Num:
 def two_maps(
     c: Config, fan_in: Num, width: Num, *before: Module, bias: bool, act: str = "projector_hidden_act"
 ) -> Projector:
-    """Two linear maps with an activation between them, and what stands before them."""
+    """Two linear maps with an activation between them, and the modules ``before`` them."""
     maps = Linear("linear_1", fan_in, width, "", bias), Linear("linear_2", width, width, "", bias)
     return Projector("multi_modal_projector", (*before, *maps), c.word(act))

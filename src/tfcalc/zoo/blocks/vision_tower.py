@@ -33,7 +33,7 @@ from tfcalc.zoo.blocks.layers import multi_head
 
 
 class Patches(Module):
-    """A convolution whose stride is its ``kernel``: each patch of an image, of so many (``grid``), becomes a vector.
+    """A convolution whose stride is its ``kernel``: each patch of an image, of a ``grid`` of them, becomes a vector.
 
     Pixels that are left over at the edges belong to none. Pixels are data, and need no gradient.
 
@@ -55,7 +55,7 @@ class Patches(Module):
         return Cost(weights=(weight, *bias))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of pixels, b × channels × height × width; of b × patches × h."""
+        """Return vectors of b × patches × h for pixels, of b × channels × height × width."""
         weight, bias, *_ = *self.weights(x.trace), None
         places = ctx.run.beside(product(self.grid)).length  # none where the image was seen before
         return transpose(convolution(x, weight, bias, places), 1, 2)
@@ -70,7 +70,7 @@ class ImagePositions(PositionVectors):
     looked_up: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """For all places of ``x``."""
+        """Return the vectors of all places of ``x``."""
         (table,) = self.weights(x.trace)
         if x.trace.emits_kernels and not self.looked_up:  # a view of the whole table in a program
             return reshape(table, 1, self.rows, self.width)
@@ -94,7 +94,7 @@ class ImageEmbeddings(Module):
     of_patches: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of pixels."""
+        """Return the embeddings of pixels."""
         made = self.patches(x, ctx)
         if self.of_patches and self.positions is not None:
             made = add(made, self.positions(made, ctx))
@@ -112,18 +112,18 @@ class ImageEmbeddings(Module):
 
 
 def _rows(token: Parameter) -> tuple[Num, ...]:
-    """How many vectors it is."""
+    """Return the number of vectors of a token, as a shape."""
     shape = token.tensor.shape
     return shape[:-1] or (1,)
 
 
 class PixelEmbeddings(ImageEmbeddings):
-    """The same of an image that comes cut into so many patches (``count``) of pixels."""
+    """Embeddings of an image that comes cut into ``count`` patches of pixels."""
 
     count: Num = 1
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of pixels, b × patches × pixels of each."""
+        """Return the embeddings of pixels, of b × patches × pixels of each."""
         return super().forward(part(x, 1, ctx.run.beside(self.count).length), ctx)
 
 
@@ -131,7 +131,7 @@ class Resized(ImagePositions):
     """A table of places of a square, which is drawn out to the shape of each image."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """For all patches of all images."""
+        """Return the vectors of all patches of all images."""
         (table,) = self.weights(x.trace)
         if x.trace.emits_kernels:  # interpolated: a copy in a program, a look-up to what is counted
             return copied(table, x.shape, "resized")
@@ -147,13 +147,13 @@ class Pooler(Module):
     activation: str
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all vectors."""
+        """Return the pooled vector, given all vectors."""
         made = self.dense(first(x))
         return ctx.activation(self.activation, made)
 
 
 class Tower(Module):
-    """Patches' vectors (and a norm), layers, a norm: one image for each sequence, of so many vectors (``count``).
+    """Patches' vectors (and a norm), layers, a norm: one image for each sequence, of ``count`` vectors.
 
     ``pixels`` are an image's colours, height and width, or how many each of its patches has, where it comes cut. What a
     ``pooler`` makes of it all is read by some (``pools``), but not by those who read a vector for each patch; a
@@ -204,7 +204,7 @@ class Tower(Module):
         return x, ctx
 
     def through(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the layers make."""
+        """Return the layers' output."""
         return self.layers(x, ctx) if isinstance(self.layers, Layers) else through(self.layers, x, ctx)
 
     def _whole(self, x: Tensor, ctx: Context) -> Tensor:
@@ -218,7 +218,7 @@ class InlineTower(Tower):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Those of the embeddings stand beside the others."""
+        """Parts of the embeddings, beside the others."""
         return iter((*self.table.parts, *(each for each in super().parts if each is not self.table)))
 
     def embedded(self, x: Tensor, ctx: Context) -> Tensor:
@@ -227,12 +227,12 @@ class InlineTower(Tower):
 
 
 class ReadEarly(Stack):
-    """Layers of which the ``late`` last ones make what nobody reads: in training, they stand apart."""
+    """Layers of which the ``late`` last ones make what nobody reads: in training, they are a group of their own."""
 
     late: Num = 0
 
     def run(self, given: list[Tensor], ctx: Context) -> Tensor:
-        """The same."""
+        """Run the layers; in training, the late ones by themselves and without gradients."""
         if not ctx.run.training:
             return super().run(given, ctx)
         x, layer = given.pop(), self.layers[0]
@@ -258,11 +258,11 @@ class Unread(Module):
         return self.layer.parts
 
     def own_params(self) -> Cost:
-        """What the layer does."""
+        """Return the layer's own weights and buffers."""
         return self.layer.own_params()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """As the layer does."""
+        """Return the layer's output."""
         return self.layer.forward(x, ctx)
 
 
@@ -280,7 +280,7 @@ class ImageClassifier(Module):
     reads: str = FIRST
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of an image for each sequence."""
+        """Return the class logits of an image for each sequence."""
         made = self.base(x, ctx)
         if not self.maps:
             return made
@@ -300,7 +300,7 @@ class ImageClassifier(Module):
 
 
 class Pixels(Module):
-    """The convolution: of all vectors but those before so many ``patches``."""
+    """The convolution over all vectors but those before the ``patches``."""
 
     kind = "convolution"
 
@@ -315,14 +315,14 @@ class Pixels(Module):
         )
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × vectors × h."""
+        """Return the pixels of patches for ``x``, of b × vectors × h."""
         weight, bias = self.weights(x.trace)
         places = ctx.run.beside(self.patches).length
         return convolution(transpose(part(x, 1, places), 1, 2), weight, bias, places)
 
 
 class WindowedAttention(Attention):
-    """Patches see those of their own window alone: of so many ``patches``, and so many of them (``windows``) an image.
+    """Attention of patches to those of their own window alone, of ``patches``; an image has ``windows`` of them.
 
     Windows fill an image up at its edges; without a number of them, all patches see each other. A ``position_table``
     has a number for each head and each way in which two patches can lie to each other.
@@ -336,7 +336,7 @@ class WindowedAttention(Attention):
     position_table: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all patches of an image, window by window."""
+        """Return the attention output for all patches of an image, window by window."""
         if self.windows is None:
             return super().forward(x, ctx)
         stream = ctx.run.beside(self.patches)
@@ -347,7 +347,10 @@ class WindowedAttention(Attention):
         return copied(made, x.shape, "windows")
 
     def with_bias(self, x: Tensor, ctx: Context) -> Context:
-        """With what the table has for each pair of patches, in new memory; its rows are found by a buffer."""
+        """Return the context with the table's bias for each pair of patches, in new memory.
+
+        The rows of the table are found by a buffer.
+        """
         if self.position_table is None:
             return ctx
         n, a = self.patches, self.heads
@@ -356,7 +359,7 @@ class WindowedAttention(Attention):
 
 
 class AlongSides(WindowedAttention):
-    """The same with vectors for distances along both ``sides`` of a window, which queries are multiplied by.
+    """Windowed attention with vectors for distances along both ``sides``, which queries are multiplied by.
 
     Source: Kirillov et al. 2023 (SAM, arXiv 2304.02643); Li et al. 2022 (MViTv2, arXiv 2112.01526), eq. 4.
     """
@@ -398,7 +401,7 @@ class LayerScale(PreNorm):
     scalers: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for (norm, sub), scale in zip(self.running(ctx), self.scalers, strict=True):
             made = self.dropping(sub, sub(norm(x, ctx), ctx), ctx)
             x = residual(x, mul(made, scale.weight(x.trace)), sub.name)
@@ -418,7 +421,7 @@ def pair(c: Config, name: str) -> tuple[Num, Num]:
 
 
 def sides_of(c: Config, name: str) -> tuple[int, ...]:
-    """The same as numbers."""
+    """A height and a width as numbers: one size for both, or a list of two."""
     return tuple(c.numbers(name, 2, least=1)) if isinstance(c.get(name), list | tuple) else (c.number(name),) * 2
 
 
@@ -467,7 +470,7 @@ def embeddings(
     unread: Sequence[str] = (),
     **more: Any,
 ) -> ImageEmbeddings:
-    """Patches, the ``tokens`` before them, and where they stand; what is ``unread`` is held all the same."""
+    """Patches, the ``tokens`` before them, and where they stand; what is ``unread`` is stored all the same."""
     h = c.size("hidden_size")
     made = tuple(parameter(each, h) if isinstance(each, str) else each for each in tokens)
     held = tuple(parameter(each, h) for each in unread)
@@ -526,7 +529,7 @@ def classifier(*names: str, width: Callable[[Config], Num] | None = None, reads:
 
 
 def reconstruction(c: Config, base: Module) -> Module:
-    """Each patch's pixels (SimMIM)."""
+    """Model that predicts each patch's pixels (SimMIM)."""
     made = c.size("encoder_stride") * c.size("encoder_stride") * c.size("num_channels")
     return Headed("", base, Pixels("decoder", c.size("hidden_size"), made, product(grid(c))))
 
@@ -537,7 +540,10 @@ def nested(c: Config, name: str) -> Module:
 
 
 def nested_as(c: Config, kind: type[M], name: str) -> M:
-    """The same where the whole asks for a model of this kind. Raises InvalidModel for another."""
+    """Base model of a nested config where the whole asks for a model of this ``kind``, under the name that it gives it.
+
+    Raises InvalidModel for another.
+    """
     made = nested(c, name)
     if not isinstance(made, kind):
         raise InvalidModel(
