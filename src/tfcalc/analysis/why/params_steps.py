@@ -26,7 +26,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload
 
-
+if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
     from tfcalc.core.component import Component
     from tfcalc.model import Model
