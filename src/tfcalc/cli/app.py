@@ -121,7 +121,7 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
 
 
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
-    """The words, with a value after each option that has one for use without: ``--lora`` is ``--lora 16``."""
+    """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``."""
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     found: list[str] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):

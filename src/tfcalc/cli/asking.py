@@ -91,9 +91,9 @@ class Asker:
 
 
 def _is_of_another(option: Option, value: object) -> bool:
-    """Return whether this word of an option, as ``bf16-mixed`` of --precision, is taken only by other budget commands.
+    """Return whether this word of an option is taken only by other commands that budgets ask.
 
-    Those are the commands that budgets ask.
+    An example is ``bf16-mixed`` of --precision.
     """
     return (
         bool(option.known)

@@ -382,7 +382,7 @@ class Settings:
         return self.fill(Conventions())
 
     def tuning(self) -> Training | None:
-        """Return the part of the model that is trained, where something was given about it."""
+        """Return the plan of what is trained of the model, where something was given about it."""
         given = {option.name: self.get(option.name) for option in TUNING if option.name in self.given}
         if not given:
             return None

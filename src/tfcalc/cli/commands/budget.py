@@ -128,7 +128,7 @@ def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable
 
 
 def _units(settings: Settings, file: BudgetFile) -> str:
-    """Units that were typed, else those that the file of budgets pins, else those of a variable or other settings file."""
+    """Units as typed, else those that the file of budgets pins, else those of a variable or another settings file."""
     given, pinned = settings.given.get("units"), str(file.conventions.get("units", ""))
     return str(given.value) if given and (given.source == FLAG or not pinned) else pinned
 

@@ -201,7 +201,7 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
 
 
 def _most(settings: Settings) -> tuple[int, str]:
-    """Largest number of points that the output takes, and which output that is; counted before any is computed."""
+    """Return how many points the output can take, and which output takes no more; counted before any is computed."""
     target, form = str(settings.get("output", "")), settings.get("format", "table")
     if settings.get("chart") or target.endswith(ENDINGS):
         return LARGEST_CHART, "a chart"
