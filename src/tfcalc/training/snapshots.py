@@ -74,7 +74,10 @@ class Replay:
         self.live[address] = block
 
     def _given_back(self, address: int) -> None:
-        """Check memory that goes back to the driver, when the trace says so, as it does not say how much memory there is."""
+        """Check memory that goes back to the driver.
+
+        The trace says when that happens, as it does not say how much memory there is.
+        """
         for block in self.allocator.free_blocks():
             if block.address <= address < block.address + block.size and not self._kept(block):
                 return
