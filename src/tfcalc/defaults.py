@@ -1,6 +1,6 @@
-"""What "auto" stands for: what people run. The one place of defaults that depend on the model.
+"""Meaning of "auto": what people run. The one place of defaults that depend on the model.
 
-Defaults that depend on nothing stand at the fields of :class:`~tfcalc.Workload`, :class:`~tfcalc.Training`,
+Defaults that depend on nothing are at the fields of :class:`~tfcalc.Workload`, :class:`~tfcalc.Training`,
 :class:`~tfcalc.Serving` and :class:`~tfcalc.Conventions`; the command line and the library read both from here.
 """
 
@@ -44,7 +44,7 @@ def own_dtype(model: Model) -> str:
 
 
 def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
-    """What an answer should say that uses the model's own number format, where no checkpoint states it."""
+    """Notes for an answer that uses the model's own number format, where no checkpoint states it."""
     if not isinstance(model, HFModel) or used != own_dtype(model):
         return ()
     unstated = "" if stated_dtype(model.data) else "fp32, as the config states no dtype"
@@ -53,7 +53,7 @@ def assumed_dtype(model: Model, used: str) -> tuple[str, ...]:
 
 
 def own_format(model: Model) -> WeightStorage | None:
-    """How the checkpoint stores its weights, where its config states it; None otherwise."""
+    """Storage of the checkpoint's weights, where its config states it; None otherwise."""
     return stated_format(model) if isinstance(model, HFModel) else None
 
 
@@ -122,7 +122,7 @@ def resolve_run(
 
 
 def _in_one_format(plan: Training) -> bool:
-    """Whether adapters have the format of the weights: what GPUs gather together has but one, and torchtune's model.
+    """Return whether adapters have the weights' format: what GPUs gather together has but one, and torchtune's model.
 
     Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3; torchtune's
     lora_finetune_single_device.py, which makes adapters in the model's format.

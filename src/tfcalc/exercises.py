@@ -118,7 +118,7 @@ class Quiz(Answer):
 
     @property
     def heading(self) -> str:
-        """Which quiz."""
+        """Name of the quiz."""
         return f"Quiz {self.seed}"
 
     def sheet(self) -> Sheet:
@@ -191,7 +191,7 @@ def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
 
 
 def _number(given: str) -> int | Fraction:
-    """What was given for a number. Raises UsageError where it is none."""
+    """Return what was given for a number. Raises UsageError where it is none."""
     try:
         return evaluate(read_formula(given, (), quantities=True), {})
     except UsageError:

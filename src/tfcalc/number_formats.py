@@ -67,7 +67,7 @@ MULTIPLIED = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 
 
 class BlockFormat(NamedTuple):
-    """So many ``numbers`` of a row that are stored together: in ``bits``, and ``scales`` bits beside them."""
+    """Block of ``numbers`` of a row that are stored together: in ``bits``, and ``scales`` bits beside them."""
 
     numbers: int
     bits: int

@@ -217,7 +217,7 @@ class TrainingPreset(NamedTuple):
 
 @lru_cache(maxsize=1)
 def training_presets() -> Mapping[str, TrainingPreset]:
-    """All of them, by name."""
+    """Return all presets, by name."""
     import tomllib  # few ask for one
 
     found = tomllib.loads(DATA.read_text(encoding="utf-8"))

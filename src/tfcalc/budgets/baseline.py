@@ -58,7 +58,7 @@ class NoBaseline:
         self.notes: list[str] = []
 
     def of(self, *_: object) -> OldValue:
-        """No value, and why."""
+        """Return no value, and why."""
         return OldValue(None, NOT_COMPARABLE, self.reason)
 
 

@@ -79,7 +79,7 @@ class NumberOfMetric(NamedTuple):
     ask: Ask
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
-        """It, or a number behind it. Raises UsageError where there is none."""
+        """Open the metric's number, or one behind it. Raises UsageError where there is none."""
         keys = further or read(self.check.metric).keys
         opened, path = Opened(self.ask(self.check, keys), prefix=prefix).open(keys), ".".join((prefix, *further))
         said = f"{self.check.metric} of {self.check.model}"
@@ -132,19 +132,19 @@ class LimitCheck(Record):
 
 
 class BudgetAnswer(Answer):
-    """Each limit against its models, or what was recorded."""
+    """Answer about each limit against its models, or about what was recorded."""
 
     command, about = "budget", "Each limit of tfcalc.toml against its models; with --update what was recorded."
     exclusive = True
 
 
 def _number_of(status: str, meaning: str) -> Key[int]:
-    """How many checks have this status."""
+    """Number of checks that have this status."""
     return integer(meaning, lambda report: report.count_of()[status], count(f"the checks whose status is {status}"))
 
 
 class BudgetReport(BudgetAnswer):
-    """Every check, and notes on models that are new, deleted or renamed.
+    """Report of every check, and notes on models that are new, deleted or renamed.
 
     People read bytes in ``units`` (iec or si). ``ask`` asks the question whose answer has the number of a check.
     """

@@ -49,7 +49,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class BudgetFile:
-    """All that ``tfcalc budget`` reads of a tfcalc.toml, or of the [tool.tfcalc] of a pyproject.toml."""
+    """Everything that ``tfcalc budget`` reads of a tfcalc.toml, or of the [tool.tfcalc] of a pyproject.toml."""
 
     path: str
     conventions: Mapping[str, object]

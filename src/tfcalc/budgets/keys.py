@@ -35,7 +35,7 @@ class BudgetKey(NamedTuple):
 class KnownOptions(NamedTuple):
     """The options that a file may set, their names by their keys: at its top, of a model, and of a scenario.
 
-    Those at the top are all that there are, and are looked for only where something stands there.
+    Those at the top are all that there are, and are looked for only where the file has something there.
     """
 
     top: Callable[[], Mapping[str, str]]

@@ -44,7 +44,7 @@ class AmountFormat(NamedTuple):
         return f"{number:,}" if isinstance(number, int) else f"{number:,.4g}"
 
     def pair(self, base: Value, value: Value) -> tuple[str, str]:
-        """Both amounts, in all digits where three figures are the same."""
+        """Return both amounts, in all digits where three figures are the same."""
         both = self.amount(base), self.amount(value)
         return both if both[0] != both[1] else (f"{base:,}", f"{value:,}")
 

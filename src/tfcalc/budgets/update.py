@@ -48,7 +48,7 @@ class RecordedChange(NamedTuple):
 
 
 def _number_of(kind: str, meaning: str) -> AnswerKey[int]:
-    """How many recorded values have changed in this way."""
+    """Number of recorded values that have changed in this way."""
     return integer(
         meaning,
         lambda answer: sum(change.kind == kind for change in answer.changes),

@@ -75,7 +75,7 @@ def run(command: Command, settings: Settings) -> int:
 def _about(
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.", is_eager=True)] = False,
 ) -> None:
-    """``--version`` is answered before typer is imported; it stands here for the help."""
+    """``--version`` is answered before typer is imported; it is declared here for the help."""
 
 
 def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[..., int]:
@@ -107,7 +107,7 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
 
 
 def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
-    """What words of a command line say that stand in one of its arguments; what is wrong is raised as by the whole."""
+    """Return the settings that the words in one argument of a command line give; errors are raised as by the whole."""
     found: list[Settings] = []
 
     def keep(settings: Settings) -> int:
@@ -121,7 +121,7 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
 
 
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
-    """The words with a value behind each option that stands alone and has one for that: ``--lora`` is ``--lora 16``."""
+    """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``."""
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     found: list[str] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
@@ -138,7 +138,7 @@ TEXT = 44
 
 
 def _parameter(option: Option) -> object:
-    """What typer is told of an option. None is the default of all, so that settings can fill the gaps."""
+    """Return typer's declaration of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
         return typer.Argument(None, help=option.help, show_default=False)
     words, text = "|".join(option.known), option.help

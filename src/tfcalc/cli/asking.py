@@ -51,7 +51,7 @@ class Asker:
         return answer.entries() if isinstance(answer, DeclaredAnswer) else answer.to_dict()
 
     def answer(self, name: str, source: Source, options: Fields, conventions: Fields, depth: int | None) -> Openable:
-        """The answer itself, whose numbers can be opened; with so many levels."""
+        """The answer itself, whose numbers can be opened; to ``depth`` levels, unless None."""
         settings = self._settings(name, source, options, conventions)
         settings = settings if depth is None else settings.with_values(depth=depth)
         return cast("Openable", command(name).answer(settings))
@@ -90,7 +90,10 @@ class Asker:
 
 
 def _is_of_another(option: Option, value: object) -> bool:
-    """Whether only other commands that budgets ask take this word of an option, as ``bf16-mixed`` of --precision."""
+    """Return whether this word of an option is taken only by other commands that budgets ask.
+
+    An example is ``bf16-mixed`` of --precision.
+    """
     return (
         bool(option.known)
         and not readable(option, value)

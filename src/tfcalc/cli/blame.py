@@ -1,4 +1,4 @@
-"""Whose mistake an error is: that of what was typed (exit code 2), or that of a file (3), which is then named."""
+"""Attribution of an error: to what was typed (exit code 2), or to a file (3), which is then named."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _of_model(settings: Settings, error: InvalidModel) -> TfcalcError:
 
 
 def _is_broken(settings: Settings) -> bool:
-    """Whether a config makes no sense by itself, without any option."""
+    """Return whether a config makes no sense by itself, without any option."""
     from tfcalc.cli.commands.plans import sound
 
     if settings.named is None or isinstance(settings.named, Transformer):
@@ -47,7 +47,7 @@ def _is_broken(settings: Settings) -> bool:
 
 
 def _of_settings(settings: Settings, error: TfcalcError) -> TfcalcError:
-    """The same, told of the settings file if it repeats a value of that, and none that was typed."""
+    """Return the error, naming the settings file if it repeats a value of that, and none that was typed."""
     for given in settings.given.values():
         if given.source == FLAG and _repeats(error, given):
             return error
@@ -61,7 +61,7 @@ def _of_settings(settings: Settings, error: TfcalcError) -> TfcalcError:
 
 
 def _repeats(error: TfcalcError, given: Given) -> bool:
-    """Whether an error is about a value: a text in quotes, a number behind the option."""
+    """Return whether an error is about a value: a text in quotes, a number behind the option."""
     if isinstance(given.value, str):
         return quoted(given.value) in error.message
     flag = f"--{given.called.removeprefix('--').replace('_', '-')}"

@@ -15,12 +15,12 @@ NOT_RUN = frozenset(("max", *(option.name for option in (*MODEL_OPTIONS, *SHOW, 
 
 
 def of_model() -> tuple[Option, ...]:
-    """What is said of a model beside its config or its preset: which type it is read as, and its sizes."""
+    """Options that describe a model beside its config or its preset: which type it is read as, and its sizes."""
     return (*(option for option in READ_AS if option.name == "treat_as"), *MODEL_FIELDS)
 
 
 def of_scenario() -> tuple[Option, ...]:
-    """What is said of a run: the options of the commands that budgets ask, but for those that are only typed."""
+    """Options that describe a run: those of the commands that budgets ask, except those that are only typed."""
     asked = (option for option in _asked() if option.name not in NOT_RUN and not option.typed)
     return tuple({option.name: option for option in asked}.values())
 
@@ -46,7 +46,7 @@ def file_schema() -> Schema:
 
 
 def _schemas(options: Iterable[Option]) -> dict[str, Schema]:
-    """What each key may hold: of a key that means one thing to one command and another to the next, either."""
+    """Schema of each key's value: either one, for a key that means one thing to one command and another to the next."""
     found: dict[str, list[Schema]] = {}
     for option in options:
         meant = {"description": option.help} | _may_be(option)

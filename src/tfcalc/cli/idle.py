@@ -90,16 +90,19 @@ def refuse_idle(
 
 
 def _was_typed(option: Option, given: Given | None) -> bool:
-    """Whether it was, by one of its own names or by what is short for it, with another value than its default."""
+    """Return whether the option was typed with another value than its default.
+
+    It may have been typed by one of its own names or by what is short for it.
+    """
     if given is None or given.source != FLAG or given.value == DEFAULTS.get(option.name):
         return False
     return given.called in option.flags or bool(given.short)
 
 
 def _is_idle(settings: Settings, option: Option, said: Callable[[Settings], object], now: object) -> bool:
-    """Whether the same is said without it, and with other values of it where that may be so by chance.
+    """Return whether the answer is equal without it, and with other values of it where that may be so by chance.
 
-    What cannot be asked without it, it has an effect on.
+    An option has an effect on what cannot be asked without it.
     """
     try:
         if said(settings.without(option.name)) != now:

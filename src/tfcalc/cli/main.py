@@ -74,7 +74,7 @@ def _overview(asked: list[str]) -> int:
 
 
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
-    """What is wrong with a first word that is neither a command nor a model; the ``error`` itself where it is one."""
+    """Return the error of a first word that is neither a command nor a model; the ``error`` itself where it is one."""
     from tfcalc.catalog import is_path, preset
     from tfcalc.hub import is_id
 
@@ -121,7 +121,7 @@ def _typer(asked: list[str], called: str | None) -> int:
 
 
 def _usage(error: Exception, called: str | None) -> UsageError:
-    """What typer found wrong, in our words."""
+    """Return typer's error about the command line, in our words."""
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
@@ -135,7 +135,7 @@ def _usage(error: Exception, called: str | None) -> UsageError:
 
 
 def _elsewhere(flag: str) -> str:
-    """Which commands have this option, if any."""
+    """Name the commands that have this option, if any."""
     having = [name for name in COMMANDS if any(flag in option.flags for option in command(name).options)]
     return f"it is an option of {', '.join(having)}" if having else ""
 
@@ -152,7 +152,7 @@ def _refuse(error: TfcalcError, asked: Sequence[str]) -> int:
 
 
 def _wants_json(asked: Sequence[str]) -> bool:
-    """What can be told before the command line is understood."""
+    """Return whether JSON is asked for, as far as can be seen before the command line is understood."""
     words = [*asked, f"--format={os.environ.get('TFCALC_FORMAT')}"]
     follows = any(pair == ("--format", "json") for pair in pairwise(asked))
     switched_on = os.environ.get("TFCALC_JSON", "").lower() in ("1", "true", "yes", "on")
@@ -164,7 +164,7 @@ def _one_line(text: str) -> str:
 
 
 def entry() -> None:
-    """What the installed ``tfcalc`` runs: a process that is over at once.
+    """Run the installed ``tfcalc``: a process that is over at once.
 
     It neither collects garbage nor takes its modules apart at the end, which would cost a seventh of its time.
     """

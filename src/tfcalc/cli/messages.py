@@ -1,4 +1,4 @@
-"""What leaves the program: the answer on the standard output, and lines beside it on the standard error."""
+"""Output of the program: the answer on the standard output, and lines beside it on the standard error."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class StandardOutput:
         return len(text)
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write what is buffered."""
         self._attempt(lambda stream: stream.flush())
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether it is a terminal."""
         return self.stream is not None and self.stream.isatty()
 
     def fileno(self) -> int:

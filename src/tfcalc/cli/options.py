@@ -82,7 +82,7 @@ def keyed(options: Iterable[Option]) -> dict[str, Option]:
 
 
 def spreading(options: Iterable[Option]) -> tuple[Option, ...]:
-    """The same options, whose numbers may be several: for commands that answer for each."""
+    """Return these options with numbers that may be several: for commands that answer for each."""
     return tuple(option._replace(spreads=True) if option.number else option for option in options)
 
 
@@ -156,7 +156,7 @@ TUNING = (
 
 
 def training() -> tuple[Option, ...]:
-    """How a model is trained."""
+    """Options of how a model is trained."""
     from tfcalc.plans import Training  # not at the door: few commands need it
 
     described = (option._replace(alone=RANK) if option.name == "lora" else option for option in of_fields(Training))
@@ -164,14 +164,14 @@ def training() -> tuple[Option, ...]:
 
 
 def serving() -> tuple[Option, ...]:
-    """How a model is served."""
+    """Options of how a model is served."""
     from tfcalc.plans import Serving
 
     return tuple(of_fields(Serving))
 
 
 def plans() -> tuple[Option, ...]:
-    """How a model is trained and served."""
+    """Options of how a model is trained and served."""
     return (*training(), *serving())
 
 

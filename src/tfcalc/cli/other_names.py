@@ -1,4 +1,4 @@
-"""What other programs call our options, for the hint of an error: nothing here is accepted, all of it is answered."""
+"""Names of our options in other programs, for the hint of an error: nothing here is accepted, all of it is answered."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ OF_COMMAND = {
 
 
 def here(flag: str, command: str | None) -> str:
-    """What an option of other commands is called in this one; empty where it has none like it.
+    """Suggest this command's option for one of other commands; empty where it has none like it.
 
     >>> here("--max", "memory"), here("--max", "models")
     ('did you mean --budget?', '')
@@ -76,7 +76,7 @@ def here(flag: str, command: str | None) -> str:
 
 
 def hint(flag: str) -> str:
-    """What a flag of another program is here; empty where nobody is known to have it.
+    """Suggest our option for a flag of another program; empty where nobody is known to have it.
 
     >>> hint("--lora-r"), hint("--tensor_parallel_size")
     ('did you mean --lora?', 'did you mean --tp?')

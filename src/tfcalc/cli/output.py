@@ -1,4 +1,4 @@
-"""From an answer to the bytes that leave the program."""
+"""Output of an answer: its way to the bytes that leave the program."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _written(answer: Answered, settings: Settings) -> str:
 
 
 def style_of(settings: Settings) -> Style:
-    """How the answer is to look, by the options and by where it goes."""
+    """Style of the answer, by the options and by where it goes."""
     from tfcalc.report.style import Style
 
     to_file = _to_file(settings)
@@ -99,7 +99,7 @@ def _to_file(settings: Settings) -> bool:
 
 
 def ascii_only(settings: Settings) -> bool:
-    """Whether nothing else is to be written."""
+    """Return whether nothing but ASCII is to be written."""
     return bool(settings.get("ascii")) or not (_to_file(settings) or _shows_mathematics())
 
 
@@ -143,7 +143,7 @@ def at_most(what: str, example: str) -> Option:
 
 
 def within(answer: Report, settings: Settings) -> Report:
-    """The answer, held against --max where one is given."""
+    """The answer, compared with --max where one is given."""
     limit = settings.get("max")
     return answer if limit is None else answer.held_to(limit)
 

@@ -1,4 +1,4 @@
-"""Where a value comes from: flag > TFCALC_* variable > tfcalc.toml (or pyproject's [tool.tfcalc]) > default."""
+"""Sources of a value: flag > TFCALC_* variable > tfcalc.toml (or pyproject's [tool.tfcalc]) > default."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read(option: Option, raw: Any, called: str) -> Value:
 
 
 def readable(option: Option, raw: object) -> bool:
-    """Whether an option takes this value."""
+    """Return whether an option takes this value."""
     try:
         read(option, raw, "")
     except UsageError:
@@ -113,14 +113,14 @@ VERSION = 1
 
 
 class FileValue(NamedTuple):
-    """A value as it stands in a settings file, and by which key: ``d-model``, ``conventions.units``."""
+    """A value as written in a settings file, and its key there: ``d-model``, ``conventions.units``."""
 
     key: str
     value: object
 
 
 def filed(options: Iterable[Option]) -> tuple[Mapping[str, FileValue], Path | None]:
-    """What the nearest settings file says of these options, by their names; and the file, if there is one.
+    """Values of these options in the nearest settings file, by the options' names; and the file, if there is one.
 
     Keys of other commands' options are passed over, unread. Raises BadFile for a key that no command has or that is
     only typed, and where two keys say different things of one option.
@@ -222,7 +222,7 @@ class Given(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As it was given: ``--seq 128``, ``--no-dropout``, ``--train``."""
+        """Words of the option as it was given: ``--seq 128``, ``--no-dropout``, ``--train``."""
         if not isinstance(self.value, bool):
             text = str(self.value)
             return self.short or f"{self.called} {text if len(text) <= QUOTED else quoted(text)}"
@@ -273,7 +273,7 @@ class Settings:
                 self._drop(given)
 
     def choose(self, *names: str) -> list[str]:
-        """Those of these alternatives that are given: one from a place that counts for more ends the others."""
+        """Return those of these alternatives that are given: one from a place that counts for more ends the others."""
         chosen = [name for name in names if self.get(name)]
         highest = max((self.given[name].source for name in chosen), default=FILE)
         for given in [self.given[name] for name in chosen]:
@@ -302,29 +302,29 @@ class Settings:
 
     @property
     def _found_in_file(self) -> bool:
-        """Whether a settings file names the model, and not the user."""
+        """True if a settings file names the model, and not the user."""
         named = self.given.get("model") or self.given.get("model_name")
         return named is not None and named.source == FILE
 
     @property
     def offline(self) -> bool:
-        """Whether the network is not to be reached: as asked; or as it is a file, which was found, that names an id."""
+        """True if the network must not be reached: as asked; or because a file, which was found, names the id."""
         return bool(self.get("offline", False)) or self._found_in_file
 
     def with_values(self, **values: Value) -> Settings:
-        """These settings with ``values`` as if they had been typed."""
+        """Return these settings with ``values`` as if they had been typed."""
         typed = {name: Given(value, FLAG, name) for name, value in values.items()}
         return Settings({**self.given, **typed}, self.named)
 
     def without(self, name: str) -> Settings:
-        """These settings as if this one had not been given, nor what it is short for."""
+        """Return these settings as if this one had not been given, nor what it is short for."""
         rest = Settings(self.given, self.named)
         rest._drop(self.given[name])
         return rest
 
     @property
     def wants_json(self) -> bool:
-        """Whether the answer is to be JSON."""
+        """True if the answer is to be JSON."""
         return bool(self.get("format") == "json")
 
     def model(self) -> Model:
@@ -367,7 +367,7 @@ class Settings:
         return named
 
     def workload(self, model: Model) -> Workload:
-        """What is run, at most as long as the model can read where nothing else is given.
+        """Workload that is run, at most as long as the model can read where nothing else is given.
 
         What a variable or a file sets for another phase is passed over.
         """
@@ -378,11 +378,11 @@ class Settings:
         return self.fill(default_run(model))
 
     def conventions(self) -> Conventions:
-        """How operations and bytes are counted."""
+        """Conventions by which operations and bytes are counted."""
         return self.fill(Conventions())
 
     def tuning(self) -> Training | None:
-        """What is trained of the model, where something was said about it."""
+        """Return the plan of what is trained of the model, where something was given about it."""
         given = {option.name: self.get(option.name) for option in TUNING if option.name in self.given}
         if not given:
             return None
@@ -422,7 +422,7 @@ def settle(options: Sequence[Option], flags: Mapping[str, object], environ: Mapp
 
 
 def completed(given: dict[str, Given], options: Iterable[Option], path: Path | None = None) -> Settings:
-    """These values, and those that options among them are short for.
+    """Return settings with these values, and those that options among them are short for.
 
     Raises UsageError where they contradict, or BadFile where those of the settings file at ``path`` do.
     """
@@ -453,7 +453,7 @@ def _unless_of_another(option: Option, value: object, called: str) -> Iterator[N
 
 @contextmanager
 def _of_file(given: Given, path: Path | None) -> Iterator[None]:
-    """What is wrong with a value that a settings file gives is the file's mistake."""
+    """Raise what is wrong with a value that a settings file gives as the file's mistake."""
     try:
         yield
     except UsageError as error:
@@ -463,7 +463,7 @@ def _of_file(given: Given, path: Path | None) -> Iterator[None]:
 
 
 def _by_preset(given: dict[str, Given], known: Collection[str]) -> None:
-    """What a trainer's preset sets, where nothing else was given beside it, or in a place that counts for more."""
+    """Add a trainer's preset's values, where nothing else was given beside it, or in a place that counts for more."""
     from tfcalc.plans import training_preset
 
     named = given["preset"]

@@ -29,7 +29,7 @@ ANY_CARD = "a card"
 
 
 class Capacity(NamedTuple):
-    """So many ``bytes``, as they were ``stated``; ``notes`` say what was assumed.
+    """Capacity in ``bytes``, as they were ``stated``; ``notes`` say what was assumed.
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
     card has without anything running on it; ``assumes`` say in short what was taken off it. ``capability`` is CUDA's
@@ -54,17 +54,17 @@ class Capacity(NamedTuple):
         return f"the budget is {self.stated}{also}"
 
     def serving(self, plan: Serving, utilization: float | None = None) -> Capacity:
-        """What of it can be used in serving: of a card the share that is asked for, or that of a paged cache."""
+        """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache."""
         if not self.card or (utilization is None and plan.cache != "paged"):
             return self
         return self.utilized(UTILIZATION if utilization is None else utilization)
 
     def allocatable(self, plan: Training) -> int:
-        """How many of the bytes a training step may allocate: on a card fragments take a part."""
+        """Number of the bytes that a training step may allocate: on a card fragments take a part."""
         return self.bytes if not self.card or plan.backend == "megatron" else allocatable(self.bytes)
 
     def utilized(self, share: float) -> Capacity:
-        """What is left of a card to an engine that takes this share of its memory. Raises UsageError."""
+        """Return the part of a card left to an engine that takes this share of its memory. Raises UsageError."""
         if not 0 < share <= 1:
             raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
         assumed = f"{100 * share:g} % of the card's memory as in vLLM"
@@ -85,7 +85,7 @@ def stated(amount: str | int) -> Capacity:
 
 
 def of_card(text: str) -> Capacity:
-    """What GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``. Raises UsageError.
+    """Memory that GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``. Raises UsageError.
 
     >>> of_card("8xh100").stated, of_card("8xh100").gpus
     ('H100 SXM', 8)
@@ -104,7 +104,7 @@ def of_card(text: str) -> Capacity:
 
 
 def of_accelerator(found: Accelerator) -> Capacity:
-    """The same of one that is known."""
+    """Memory that a known GPU leaves to a process."""
     usable, memory = found.usable(), parse_bytes(found.memory_reported or found.memory)
     return Capacity(usable.bytes, _called(found), usable.notes, 1, found.name, memory, capability=found.capability)
 
@@ -160,7 +160,10 @@ def serving_on(need: int, plan: Serving, dtype: str) -> Iterator[Accelerator]:
 
 
 def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: str) -> Iterator[Accelerator]:
-    """The same of a step of training, whose ``peaks`` are known: ``need`` bytes where nothing is known of the GPU."""
+    """The common GPUs that compute in ``dtype``, and on which a training step fits, whose ``peaks`` are known.
+
+    The step takes ``need`` bytes where nothing is known of the GPU.
+    """
     small = bytes_in(workspaces(plan.capability))
     simulated = cache(lambda: peaks.reserved(run, plan).reserved)
 

@@ -1,4 +1,4 @@
-"""Largest size whose need is within a budget: of a batch, a sequence, a context, or so many requests at once."""
+"""Largest size whose need is within a budget: of a batch, a sequence, a context, or the requests served at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class _Search:
 
     @property
     def closed(self) -> bool:
-        """Whether a size that is not within has been seen."""
+        """True if a size that is not within has been seen."""
         return self.above <= self.most
 
     def trial(self, size: int) -> None:
@@ -114,7 +114,7 @@ class _Search:
         return size if self.within % self.step else self.within + 1
 
     def _further(self, size: int) -> int:
-        """The same, or further from the end that alone has moved of late; at most to the middle."""
+        """Return the size, or one further from the end that alone has moved of late; at most the middle."""
         low, high = self.within, self.above
         if self.guesses > GUESSES:
             return (low + high) // 2
@@ -127,7 +127,7 @@ class _Search:
         return size
 
     def _lines(self) -> Iterator[int]:
-        """Where lines through the trials next to the ends meet the budget, as far as that is between the ends."""
+        """Yield where lines through the trials next to the ends meet the budget, as far as that is between the ends."""
         below = sorted((trial for trial in self.seen.items() if trial[0] <= self.within), reverse=True)[:2]
         above = sorted(trial for trial in self.seen.items() if trial[0] >= self.above)[:2]
         for pair in (above, below):
@@ -154,8 +154,7 @@ class GrowingSize(NamedTuple):
     """One size that may grow while all else stays as asked: its ``name``, ``flag``, ``asked`` value, and its need.
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
-    a ``step`` of so many at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is
-    known.
+    ``step`` tokens at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is known.
     """
 
     name: str
@@ -169,12 +168,12 @@ class GrowingSize(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As people say it."""
+        """Name of the size, as people say it."""
         return WORDS.get(self.name, self.name)
 
     @property
     def key(self) -> str:
-        """As in the JSON."""
+        """Key of the largest value in the JSON."""
         return f"largest_{self.name}"
 
     def near(self, budget: int) -> int:
@@ -185,7 +184,7 @@ class GrowingSize(NamedTuple):
 
     @property
     def limit(self) -> int | None:
-        """What the model was made for, unless more was asked for anyway."""
+        """Length that the model was made for, unless more was asked for anyway."""
         return None if self.longest is None or self.asked > self.longest else self.longest
 
 
@@ -252,7 +251,7 @@ def _any(size: GrowingSize, budget: int) -> int | None:
 
 
 def _length(size: GrowingSize, budget: int) -> int | None:
-    """What the model was made for, if it is within the budget; else the largest multiple of 128 tokens that is.
+    """Length that the model was made for, if it is within the budget; else the largest multiple of 128 tokens that is.
 
     A multiple may be larger than the largest length before one that is not within: kernels that want multiples of 8
     copy and fill up what is none, so that one token more takes more than a hundred more.
@@ -283,7 +282,7 @@ def _exact(size: GrowingSize, budget: int, value: int) -> int | None:
 
 
 def _multiple(size: GrowingSize, budget: int, of: int, *, most: int = MOST, then: int = 0) -> int | None:
-    """The largest multiple of so many tokens; None where it has no limit."""
+    """The largest multiple of ``of`` tokens; None where it has no limit."""
     near = size.near(budget) // of
     found = largest(
         lambda n: size.need(n * of),

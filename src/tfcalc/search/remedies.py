@@ -1,4 +1,4 @@
-"""What could be done otherwise so that it takes less memory, in the order that people try it.
+"""Changes that make it take less memory, in the order that people try them.
 
 Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit or
 paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient
@@ -44,7 +44,7 @@ D = TypeVar("D", bound=Described)
 
 @described()
 class StoredFormat(Described):
-    """How a model at rest is stored: a format of ``weights``, or ``dtype``, one for all tensors."""
+    """Storage of a model at rest: a format of ``weights``, or ``dtype``, one for all tensors."""
 
     weights: str = text("format of the weights", "--weights")
     dtype: str = choice("number format", "--dtype", default=AUTO)
@@ -62,13 +62,13 @@ class Change(NamedTuple):
     reduces_request: bool = False
 
     def __add__(self, other: object) -> Change:
-        """Both together."""
+        """Return both changes as one."""
         assert isinstance(other, Change), "changes are added to changes"
         name = f"{self.short or self.name} + {other.short or other.name}"
         return Change(name, {**self.values, **other.values}, name, self.reduces_request or other.reduces_request)
 
     def compatible_with(self, other: Change) -> bool:
-        """Whether no field would get two values."""
+        """Return whether no field would get two values."""
         return not self.values.keys() & other.values.keys()
 
     def applied(self, described: D) -> D:
@@ -77,7 +77,7 @@ class Change(NamedTuple):
         return described.replaced(**{name: value for name, value in self.values.items() if name in known})
 
     def flags(self, *described: Described) -> tuple[str, ...]:
-        """What to add to the command line, a word for each option with its value: ``--checkpointing full``."""
+        """Return what to add to the command line, a word for each option with its value: ``--checkpointing full``."""
         known = {
             item.name: facet_.flags[0]
             for one in described
@@ -110,11 +110,11 @@ class Options:
 
     @property
     def furthest(self) -> list[Change]:
-        """Each as far as it goes."""
+        """Furthest degree of each change."""
         return [degrees[-1] for degrees in self.known.values()]
 
     def tiers(self, *combined: str) -> Tiers:
-        """Each by itself, in order; then those ``combined``, as far as there are all of them, two and three by two."""
+        """Return each change alone, in order; then those ``combined``, if all of them exist, by two and by three."""
         single = tuple(tuple((change,) for change in degrees) for degrees in self.known.values())
         together = [names.split("+") for names in combined]
         return (
@@ -172,7 +172,7 @@ OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> Options:
-    """What could be otherwise in training, in the order of this module."""
+    """Return the changes that could be made in training, in the order of this module."""
     return Options(
         {
             "kernel": _kernels(model, run, plan),
@@ -194,7 +194,7 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
 
 
 def of_serving(run: Workload, plan: Serving) -> Options:
-    """What could be otherwise in serving, in the order of this module; the ``plan`` is resolved."""
+    """Return the changes that could be made in serving, in the order of this module; the ``plan`` is resolved."""
     kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
     halved = plan.kv == "fp32" and not plan.weights
@@ -239,7 +239,7 @@ def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
 
 
 def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
-    """Of attention alone, unless its kernel saves no scores anyway, then of all layers."""
+    """Checkpointing of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
     fused = plan.backend != "megatron" and resolve_run(model, run, plan).fused
@@ -254,7 +254,7 @@ def _precisions(plan: Training) -> list[Change]:
 
 
 def _lora(model: Model, plan: Training) -> list[Change]:
-    """Of a checkpoint that is fine-tuned."""
+    """Adapters (LoRA) for a checkpoint that is fine-tuned."""
     fine_tuned = isinstance(model, HFModel) and plan.lora is None
     return [Change(f"LoRA r={RANK}", {"lora": RANK})] if fine_tuned else []
 
@@ -267,7 +267,7 @@ def _qlora(model: Model, plan: Training) -> list[Change]:
 
 
 def _in_backward(plan: Training) -> list[Change]:
-    """Where one GPU steps what it has just computed, and nothing is added up."""
+    """Optimizer in backward, where one GPU steps what it has just computed, and nothing is added up."""
     steps = plan.optimizer != "none" and not precision(plan.precision).master and plan.backend != "megatron"
     alone = plan.gpus == 1 and plan.grad_accum == 1 and plan.offload == "none"
     if plan.optimizer_in_backward or not (steps and alone):
@@ -276,7 +276,7 @@ def _in_backward(plan: Training) -> list[Change]:
 
 
 def _loss(model: Model, plan: Training) -> list[Change]:
-    """Of so many tokens at a time that the logits of all are never there."""
+    """Loss of a few tokens at a time, so that the logits of all are never live at once."""
     own = isinstance(model, HFModel) and plan.loss == AUTO and plan.backend in (AUTO, "transformers")
     return [Change("chunked loss", {"loss": "checkpointed"})] if own else []
 
@@ -341,7 +341,7 @@ class Remedy(NamedTuple):
 
     @property
     def change(self) -> Change:
-        """All of them as one."""
+        """Changes of the remedy, all of them as one."""
         return together(self.changes)
 
 
@@ -352,11 +352,11 @@ class Room(NamedTuple):
     margin: int = 0
 
     def holds(self, total: int) -> bool:
-        """Whether so much is within the budget."""
+        """Return whether ``total`` bytes are within the budget."""
         return total <= self.budget
 
     def tight(self, total: int) -> bool:
-        """Whether it is, but leaves less than the margin."""
+        """Return whether ``total`` bytes are within the budget, but leave less than the margin."""
         return self.budget - self.margin < total <= self.budget
 
 
@@ -404,14 +404,14 @@ class _RemedySearch:
         yield fitting[-1] if not self.room.tight(fitting[-1].total) else fitting[0]
 
     def until_roomy(self, group: Iterable[Changes]) -> Iterator[Remedy]:
-        """Those that fit, up to the first that leaves the margin."""
+        """Yield the remedies that fit, up to the first that leaves the margin."""
         for remedy in self.fitting(group):
             yield remedy
             if not self.room.tight(remedy.total):
                 return
 
     def fitting(self, sets: Iterable[Changes]) -> Iterator[Remedy]:
-        """Those that fit; the need is found only where no lower bound rules them out."""
+        """Yield the remedies that fit; the need is found only where no lower bound rules them out."""
         for changes in sets:
             total = self.within(together(changes))
             if total is not None:
@@ -427,7 +427,7 @@ class _RemedySearch:
         return total
 
     def furthest(self, changes: Sequence[Change]) -> Remedy | None:
-        """All changes that go together and take something off, the last first; None where none goes at all."""
+        """Return all changes that go together and take something off, the last first; None where none goes at all."""
         found: Remedy | None = None
         for change in reversed(changes):
             several = (change, *(found.changes if found else ()))
@@ -438,14 +438,14 @@ class _RemedySearch:
         return found
 
     def fewer(self, found: Remedy) -> Remedy:
-        """The same without those that it fits without."""
+        """Return the remedy without those of its changes that it fits without."""
         for change in found.changes:
             rest = tuple(each for each in found.changes if each is not change)
             found = next(self.fitting([rest] if rest else []), found)
         return found
 
     def gentlest(self, found: Remedy, ways: Options) -> Remedy:
-        """The same with each change by the least degree that it fits with."""
+        """Return the remedy with each change by the least degree that it fits with."""
         for place, change in enumerate(found.changes):
             before, after = found.changes[:place], found.changes[place + 1 :]
             degrees = next(degrees for degrees in ways.known.values() if change in degrees)

@@ -162,7 +162,7 @@ def mixers(tree: Component) -> list[Mixer]:
 
 
 def _walk(node: Node, block: str, places: tuple[int, ...] | None) -> Iterator[tuple[Node, str, tuple[int, ...] | None]]:
-    """Each node, with the path of the block that it is in, and the places of the layers that it is in."""
+    """Yield each node, with the path of the block that it is in, and the places of the layers that it is in."""
     places = node.component.places or places
     yield node, block, places
     for below in node.below():

@@ -110,7 +110,7 @@ def forward(model: Model, run: Workload, numerics: Numerics) -> int:
 
 
 def live_forms(model: Model, run: Workload, numerics: Numerics) -> list[Polynomial]:
-    """All that may be the most bytes of such a pass, as closed forms in sizes that remember what they are."""
+    """Closed forms of all that may be the peak of a pass without gradients, in sizes that remember what they are."""
     made = program(model, run, numerics, "auto", ends_alone=True)
     bytes_live = Envelope()
     made.tape.tracker = bytes_live

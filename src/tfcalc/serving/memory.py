@@ -1,4 +1,4 @@
-"""How many bytes it takes to serve a model: weights in their format, caches of all requests, what is live beside."""
+"""Bytes that it takes to serve a model: weights in their format, caches of all requests, what is live beside them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PhasePeak(NamedTuple):
 
 @dataclass(frozen=True)
 class Served:
-    """A served model's memory: weights by their ``recipe``, the cache and the buffers; and what is live beside them.
+    """A served model's memory: weights as they are stored, the cache and the buffers; and what is live beside them.
 
     The model runs when somebody reads the latter.
     """
@@ -66,7 +66,7 @@ class Served:
 
     @cached_property
     def alive(self) -> Component:
-        """What is alive at the peak."""
+        """Memory live at the peak."""
         passing = max(moment.temporary or 0 for moment in self.moments)
         parts = [self.weights, self.buffers, self.cache]
         if passing:
@@ -91,7 +91,7 @@ class Served:
 
 
 def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, formulas: bool = True) -> Served:
-    """What serving holds: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
+    """Memory of serving: ``plan.concurrency`` requests, each with ``plan.context`` tokens in the cache.
 
     Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Sizes remember their
     ``formulas``, unless nobody asks for these. Raises InvalidModel.
@@ -131,7 +131,10 @@ def cache_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -
 
 
 def served_bytes(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> list[Polynomial]:
-    """All that may be the peak of serving with a paged cache, as closed forms in such sizes. Raises InvalidModel."""
+    """Closed forms of all that may be the peak of serving with a paged cache. Raises InvalidModel.
+
+    The sizes that they are in remember what they are.
+    """
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -175,7 +178,7 @@ def at_work(run: Workload, plan: Serving) -> Workload:
 
 
 def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> WeightStorage:
-    """How the weights are stored: as asked for, in ``dtype``, or as the checkpoint has them."""
+    """Storage of the weights: as asked for, in ``dtype``, or as the checkpoint has them."""
     if plan.weights:
         asked = format_named(plan.weights)
         beside = compute_dtype(model) if dtype == AUTO else dtype
@@ -187,7 +190,7 @@ def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> WeightStora
 
 
 def buffers_of(tree: Component, recipe: WeightStorage) -> Component:
-    """What is held beside the weights: in their format, 16 bits at least."""
+    """Buffers beside the weights: in their format, 16 bits at least."""
     numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
     held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
     return Component("buffers", "buffers", Cost(held=held))
@@ -211,7 +214,7 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStor
 
 
 def _code_is_known(model: Model) -> TypeGuard[HFModel]:
-    """Whether the code that runs the model is known well enough to tell what is live beside weights and cache."""
+    """Return whether the model's code is known well enough to tell what is live beside weights and cache."""
     if not isinstance(model, HFModel):
         return False
     try:
@@ -227,14 +230,14 @@ def _formats(recipe: WeightStorage) -> Numerics:
 
 
 def _paged(requests: Workload, plan: Serving) -> tuple[Workload, Workload]:
-    """What an engine with a paged cache runs at once: a part of one prompt, and a token of each request."""
+    """Workloads that an engine with a paged cache runs at once: a part of one prompt, and a token of each request."""
     part = minimum(requests.size("cached"), plan.batched)
     chunk = requests.replaced(phase=PREFILL, batch_size=1, seq_len=part, cached=None, kernel="flash")
     return chunk, chunk.replaced(batch_size=requests.batch_size, seq_len=1)
 
 
 def weights_bytes(model: Model, tree: Component, format: str = "") -> int:
-    """What :func:`~tfcalc.memory` answers of ``model`` at rest; "" is the checkpoint's own format."""
+    """Bytes that :func:`~tfcalc.memory` answers for ``model`` at rest; "" is the checkpoint's own format."""
     own = own_format(model)
     if not format and not (own and own.format.name not in DTYPES):
         return value_of(tree.total(held_bytes(NUMBERS[own_dtype(model)].bits)))
@@ -249,14 +252,14 @@ def own_name(model: Model) -> str:
 
 
 class CacheGrowth(NamedTuple):
-    """The bytes that so many ``tokens`` add to the cache of a request: by the path of each mixer that has one."""
+    """The bytes that ``tokens`` more tokens add to the cache of a request: by the path of each mixer that has one."""
 
     tokens: int
     by_mixer: dict[str, int]
 
     @property
     def per_token(self) -> int:
-        """Of a token, in all layers."""
+        """Bytes of a token, in all layers."""
         return sum(self.by_mixer.values()) // self.tokens
 
 
@@ -269,7 +272,10 @@ def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
 
 
 def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth:
-    """The same layer by layer, for as many tokens as all of them store together. Raises InvalidModel."""
+    """Growth of a request's cache, layer by layer, for as many tokens as all layers store together.
+
+    Windows are not yet full, and a state adds nothing. Raises InvalidModel.
+    """
     workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
     requests = at_work(workload, plan)
     model.check(requests)

@@ -278,7 +278,7 @@ class PagedCache(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """As vLLM's log has it."""
+        """Size and concurrency in the words of vLLM's log."""
         return (
             f"vLLM's log would say: GPU KV cache size {self.tokens:,} tokens, "
             f"maximum concurrency for {self.context:,} tokens per request {self.concurrency:.2f}x"
@@ -286,7 +286,7 @@ class PagedCache(NamedTuple):
 
 
 def paged_cache(model: Model, run: Workload, plan: Serving, budget: int) -> PagedCache | None:
-    """That of a resolved plan, with so many bytes for the cache; None where there is none that vLLM could page."""
+    """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page."""
     if plan.cache != PAGED or budget < 0:
         return None
     requests, engine = at_work(run, plan), Engine(value_of(plan.block), value_of(plan.batched), format=plan.kv)

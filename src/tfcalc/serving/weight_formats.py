@@ -267,7 +267,10 @@ class Format(NamedTuple):
 
 
 def plain(numbers: NumberFormat) -> Format:
-    """Every tensor cast to these numbers, with no scales; integers are else what a library scales: ``int8-plain``."""
+    """Format of every tensor cast to these numbers, with no scales.
+
+    Integers are else what a library scales, so the name is ``int8-plain``.
+    """
     name = numbers.name if numbers.kind == FLOAT else f"{numbers.name}-plain"
     return Format(name, numbers.source, (Piece("", numbers.bits),), kinds=())
 
@@ -402,7 +405,10 @@ BRAIN = HALF._replace(name="gguf-bf16")
 
 
 def block_type(name: str) -> Format:
-    """Every matrix in this type (``llama-quantize --pure``), the rest in fp32, as convert_hf_to_gguf.py has it."""
+    """Format with every matrix in this type (``llama-quantize --pure``).
+
+    The rest is in fp32, as convert_hf_to_gguf.py has it.
+    """
     block = LLAMA_CPP[name]
     return Format(
         f"{name}-pure",
@@ -416,7 +422,7 @@ def block_type(name: str) -> Format:
 
 
 def fitting(name: str, columns: object) -> Format:
-    """This type, or what llama.cpp takes for rows that its blocks do not divide; symbols are taken to be divided."""
+    """Return this type, or llama.cpp's substitute for rows that its blocks do not divide; symbols count as divided."""
     found = block_type(name)
     size = known(columns)
     if size is None or size % found.block == 0:
@@ -529,7 +535,7 @@ _GROUPED = re.compile(r"(gptq|awq|int4)(?:-([2348])bit)?(?:-g(-1|\d{1,5}))?", re
 
 
 def known_names() -> list[str]:
-    """All that :func:`format_named` takes, but for ``gptq-3bit-g64`` and the like."""
+    """Names that :func:`format_named` takes, all but ``gptq-3bit-g64`` and the like."""
     return [*PLAIN, *QUANTIZED, *sorted(DEFAULTS), HALF.name, BRAIN.name, *PURE]
 
 

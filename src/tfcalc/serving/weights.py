@@ -146,7 +146,7 @@ def globs(pattern: str) -> list[str]:
 
 
 def _choices(tokens: list[str], pattern: str) -> list[str]:
-    """All that a sequence of tokens with plain groups of alternatives can stand for."""
+    """Return all strings that a sequence of tokens with plain groups of alternatives can stand for."""
     done: list[str] = []
     current, outer = [""], None
     for token in tokens:

@@ -158,7 +158,7 @@ class Solved(Answer):
 
     @property
     def ranges(self) -> tuple[tuple[int, int | None], ...]:
-        """All sizes that meet the condition, as ranges from and to; None where there is no end."""
+        """Ranges of all sizes that meet the condition, from and to; None where there is no end."""
         last = self.found.domain.size(self.found.domain.last)
         open_end = not self.found.domain.listed and not self.found.limit
         return tuple((low, None if high == last and open_end else high) for low, high in self.found.ranges)
@@ -169,7 +169,7 @@ class Solved(Answer):
         return self.found.rows
 
     def find_outcome(self) -> str:
-        """What was found.
+        """Return the outcome, in a word or two.
 
         ``always`` or ``never``; ``at most``, ``at least``, ``between``; of an equation ``exact``, ``crossing`` (both
         sides move: the sides change between two sizes) or ``nearest`` (a target that no size meets).
@@ -220,7 +220,7 @@ class Solved(Answer):
         return self.closed_in(self.style)
 
     def closed_in(self, style: Style) -> str:
-        """The same in this style."""
+        """Return where both sides are equal, in letters and in this style; empty where there is no closed form."""
         if self.steps is None or not self.steps.equal:
             return ""
         letter = style.formula(symbol(self.unknown.letter))
@@ -265,7 +265,7 @@ class Solved(Answer):
         yield from super().origins(steps)
 
     def _looked_at(self) -> str:
-        """Both sides at the sizes that were looked at."""
+        """Text of both sides at the sizes that were looked at."""
         shown = []
         for row in self.rows[:4]:
             sizes = ", ".join(f"{word} {size:,}" for word, size in row.sizes.items())
@@ -353,7 +353,7 @@ class Solved(Answer):
         return f"{before}{word}: {value:,} {self.outcome}"
 
     def _some(self, first: int, behind: int) -> str:
-        """These of the ranges, and whether there are more."""
+        """Text of these ranges, with "…" if there are more."""
         shown = [_range(low, high) for low, high in self.ranges[first:behind]]
         return ", ".join([*shown, "…"] if self.ranges[behind:] else shown)
 
@@ -415,7 +415,7 @@ def _table(
 
 
 def _is_memory(side: Expression, evaluator: Evaluator) -> bool:
-    """Whether a side is an amount of memory."""
+    """Return whether a side is an amount of memory."""
     names = names_of(side)
     return bool(names) and all(evaluator.meant[name].quantity == "memory" for name in names)
 
@@ -443,7 +443,7 @@ OF = {"active_params": "params", "trainable_params": "trainable"}
 
 
 def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Stated | Elsewhere:
-    """Where the number of a name of the condition comes from."""
+    """Origin of the number of a name of the condition."""
     meant = evaluator.meant[name]
     if meant.quantity == "size":
         return given(f"{name} of the model or the workload that is looked at")
@@ -478,7 +478,7 @@ class PartsOrigin:
         self.evaluator, self.setting, self.meant, self.value = evaluator, setting, meant, value
 
     def opened(self, prefix: str, further: tuple[str, ...]) -> Explanation | Derivation:
-        """All of them together. Raises UsageError, as nothing else lies behind them."""
+        """Open all parts together. Raises UsageError, as nothing else lies behind them."""
         setting, quantity = self.setting, self.meant.quantity
         if setting.tokens is not None and quantity == "flops" and not further:
             tokens = self.evaluator.setting.run.target.tokens

@@ -60,7 +60,7 @@ def difference(left: Over, right: Over) -> Polynomial | None:
 
 
 class Steps(NamedTuple):
-    """How a condition was solved in letters: ``lines`` of text, and where the sides are ``equal``, if not ``never``."""
+    """Solution of a condition in letters: ``lines`` of text, and where the sides are ``equal``, if not ``never``."""
 
     lines: tuple[str, ...]
     equal: tuple[Root, ...]
@@ -163,7 +163,7 @@ def _above_0(number: Polynomial) -> bool:
 
 
 def _plain(number: Polynomial) -> bool:
-    """Whether no floor and no minimum stands in it, which may be 0."""
+    """Return whether it contains no floor and no minimum, which may be 0."""
     return all(isinstance(atom, str) for powers in number.terms for atom, _ in powers)
 
 

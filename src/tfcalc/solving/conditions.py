@@ -95,7 +95,7 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
 
 
 def parts(root: Node, name: str) -> list[Node]:
-    """All parts of a model that a name means, none within another: by kind, by path or its end, or part.part.
+    """Return all parts of a model that a name means, none within another: by kind, by path or its end, or part.part.
 
     Raises UsageError with the nearest names, where there is none.
     """
@@ -174,7 +174,7 @@ class Evaluator:
         self.meant = {name: meaning(name, of, self.sizes) for name in sorted(names)}
 
     def with_setting(self, setting: Setting) -> Evaluator:
-        """The same question about another setting."""
+        """Return an evaluator of the same question about another setting."""
         return Evaluator(setting, self.conventions, self.meant, self.of, self.weights)
 
     @property
@@ -184,12 +184,12 @@ class Evaluator:
 
     @property
     def memory_runs(self) -> bool:
-        """Whether the memory that is asked for is that of training or serving."""
+        """True if the memory that is asked for is that of training or serving."""
         setting = self.setting
         return "memory" in self.counted and (setting.run.training or setting.serving is not None)
 
     def values(self, setting: Setting) -> dict[str, int]:
-        """Each name's number with these sizes. Raises as the library does for a model that cannot be."""
+        """Return each name's number with these sizes. Raises as the library does for a model that cannot be."""
         setting.model.check(setting.run)
         found: dict[str, int] = {}
         root: Node | None = None
@@ -206,7 +206,7 @@ class Evaluator:
         return found
 
     def forms(self, unknown: UnknownSize) -> dict[str, Polynomial] | None:
-        """Each name's closed form, with a letter for every size; None where a name has none."""
+        """Return each name's closed form, with a letter for every size; None where a name has none."""
         if self.memory_runs or ("memory" in self.counted and not self.by_tree):
             return None
         model, run = with_symbols(self.setting.model), with_symbols(self.setting.run)
@@ -243,7 +243,7 @@ class Evaluator:
         return {letter: number for letter, number in known.items() if isinstance(number, int)}
 
     def letters_of(self, forms: Mapping[str, Polynomial]) -> list[str]:
-        """Words for the sizes whose letters stand in these forms."""
+        """Words for the sizes whose letters are in these forms."""
         used = frozenset[str]().union(*(form.free_symbols for form in forms.values()))
         found: dict[str, str] = {}
         for word, (owner, field) in self.sizes.items():
@@ -255,7 +255,7 @@ class Evaluator:
 
     @property
     def by_tree(self) -> bool:
-        """Whether memory is that of the weights as a plain format stores them, which the tree has."""
+        """True if memory is that of the weights as a plain format stores them, which the tree has."""
         if any(meant.quantity == "memory" and meant.part in TERMS for meant in self.meant.values()):
             return False
         own = own_format(self.setting.model) if self.conventions.dtype == "auto" else None
@@ -268,7 +268,7 @@ class Evaluator:
         return run_tree(setting.model, run, plan)
 
     def tuning(self, setting: Setting) -> Training | None:
-        """What is trained of the model, where that is not all of it."""
+        """Return the plan of what is trained of the model, where that is not all of it."""
         plan, plain = setting.training, Training()
         if plan is None or all(getattr(plan, name) == getattr(plain, name) for name in TUNING):
             return None

@@ -112,7 +112,10 @@ class NoForm(Exception):
 
 
 class Alternates(Exception):
-    """The sign turns at every ``period`` sizes, for more of them than are told apart; ``last`` is the last that is."""
+    """The sign turns at every ``period`` sizes, for more of them than are distinguished.
+
+    ``last`` is the last size whose sign is.
+    """
 
     def __init__(self, last: int, period: int) -> None:
         super().__init__(last, period)
@@ -196,7 +199,7 @@ def _by_classes(
 
 
 def _around(interval: SignInterval, first: int, last: int) -> tuple[int, ...]:
-    """Where the signs of a class may change."""
+    """Places where the signs of a class may change."""
     return tuple(place for place in (interval.first, interval.last + 1) if first <= place <= last)
 
 
@@ -300,7 +303,10 @@ class _Bounds:
 
 
 def _minima(form: Polynomial, letter: str) -> Iterator[Minimum]:
-    """All in which the letter stands, those under floors included; NoForm where one stands inside of another."""
+    """Yield the minima that contain the letter, those under floors included.
+
+    Raise NoForm where one is inside of another.
+    """
     for powers in form.terms:
         for atom, _ in powers:
             if isinstance(atom, str) or letter not in letters_of(atom):

@@ -175,7 +175,7 @@ STARTS = (2, 4, 8, 16, 32, 64)
 def _steps(
     conditions: Sequence[Condition], forms: Mapping[str, Polynomial] | None, one: UnknownSize, style: Style
 ) -> Steps | None:
-    """How one comparison is solved in letters, where its names have closed forms."""
+    """Solve one comparison in letters, step by step, where its names have closed forms."""
     if forms is None or len(conditions) > 1:
         return None
     (condition,) = conditions

@@ -35,7 +35,7 @@ class SolutionRow(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Where a condition holds: ``ranges`` of sizes, their ends proven by ``rows``.
+    """Sizes at which a condition holds: ``ranges`` of them, their ends proven by ``rows``.
 
     ``crossings`` are the pairs of neighbours between which an equation that no size meets changes sides. ``forms`` are
     the closed forms of its names, where they have one. ``exhaustive`` says whether all sizes were decided, not only
@@ -53,7 +53,7 @@ class Solution(NamedTuple):
 
 
 def sides_of(conditions: Sequence[Condition]) -> tuple[Expression, ...]:
-    """Both sides; three of a condition with two comparisons."""
+    """Return both sides; three of a condition with two comparisons."""
     return (conditions[0].left, *(each.right for each in conditions))
 
 
@@ -77,7 +77,7 @@ class Solver:
             self.forms = None  # at this depth the model has no layer of a kind that the closed forms are of
 
     def found(self) -> Solution:
-        """Where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
+        """Find where it holds. Raises UsageError where the unknown changes nothing, and what the library raises."""
         self.values(self.now)
         within = self._domain()
         if self.forms is not None and not self._agree(within):
@@ -111,13 +111,13 @@ class Solver:
             return Solution(within, ranges, crossings, rows, self.forms, exhaustive, every, self.limit)
 
     def values(self, size: int) -> Mapping[str, int]:
-        """What each name is at this size, by the library's own answers."""
+        """Return each name's number at this size, by the library's own answers."""
         if size not in self._values:
             self._values[size] = self.evaluator.values(self.evaluator.setting.at(self.unknown, size))
         return self._values[size]
 
     def row(self, size: int) -> SolutionRow:
-        """Both sides at this size."""
+        """Return both sides at this size."""
         values = self.values(size)
         sides = tuple(evaluate(side, values) for side in self.sides)
         holds = all(
@@ -181,7 +181,7 @@ class Solver:
         return within._replace(last=low)
 
     def _agree(self, within: Domain) -> bool:
-        """Whether the closed forms are what the library answers at a few sizes, those that cannot be left out."""
+        """Return whether the closed forms equal the library's answers at a few sizes, without those that cannot be."""
         assert self.forms is not None
         place = within.place(self.now)
         for k in dict.fromkeys([place, within.first, *(place * by for by in PROBES)]):
@@ -280,7 +280,7 @@ class Solver:
     def _crossings(
         self, every: Sequence[Sequence[SignInterval]], ranges: Sequence[tuple[int, int]]
     ) -> tuple[tuple[int, int], ...]:
-        """Of an equation that nothing meets: the neighbours between which it changes sides, by place."""
+        """Neighbours between which an equation that nothing meets changes sides, by place."""
         if ranges or len(every) != 1 or self.conditions[0].operator != "=":
             return ()
         (intervals,) = every
@@ -289,7 +289,7 @@ class Solver:
     def _rows(
         self, within: Domain, ranges: Sequence[tuple[int, int]], crossings: Sequence[tuple[int, int]]
     ) -> Iterable[SolutionRow]:
-        """Each end with its neighbour on the other side; of an equation that nothing meets, both neighbours."""
+        """Yield each end with its neighbour on the other side; of an equation that nothing meets, both neighbours."""
         places: set[int] = {k for pair in crossings for k in pair}
         for first, last in ranges[:MOST_ROWS]:
             low, high = within.place(first), within.place(last)

@@ -36,7 +36,7 @@ class Setting(NamedTuple):
     tokens: int | None = None
 
     def at(self, unknown: UnknownSize, size: int) -> Setting:
-        """The same with another size."""
+        """Return the setting with another size."""
         match unknown.owner:
             case "model":
                 return self._replace(model=self.model.replaced(**{unknown.name: size}))
@@ -195,7 +195,7 @@ class Domain(NamedTuple):
         return self.listed[k - 1] if self.listed else k * self.step
 
     def place(self, size: int) -> int:
-        """Where this size stands, or the next below it."""
+        """Place of this size, or of the next below it."""
         if self.listed:
             return max(sum(each <= size for each in self.listed), 1)
         return max(min(size // self.step, self.last), self.first)

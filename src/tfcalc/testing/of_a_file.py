@@ -1,4 +1,4 @@
-"""All budgets of a file."""
+"""Assertion of all budgets of a file."""
 
 from __future__ import annotations
 

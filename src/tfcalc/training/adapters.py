@@ -188,7 +188,10 @@ def _is_linear(part: Component) -> bool:
 
 
 def _is_target(place: _Place, part: Component, adapter: Adapter) -> bool:
-    """All linear maps are those that are modules; the matrices of experts are one parameter in transformers."""
+    """Return whether an adapter has this part as a target.
+
+    All linear maps are those that are modules; the matrices of experts are one parameter in transformers.
+    """
     name, of_all = _name(place.names), part.kind != "output" and not place.of_experts
     return any(of_all if target == ALL_LINEAR else _ends(name, target) for target in adapter.targets)
 
@@ -239,17 +242,17 @@ class Tuning(NamedTuple):
 
     @property
     def symbolic(self) -> Training:
-        """The same with a symbol for the rank."""
+        """Plan with a symbol for the rank."""
         return self.plan if self.plan.lora is None else self.plan.replaced(lora=symbol(self.letter))
 
     @property
     def values(self) -> dict[str, Num]:
-        """What the letter stands for."""
+        """Value of the letter."""
         return {} if self.plan.lora is None else {self.letter: self.plan.lora}
 
     @property
     def legend(self) -> dict[str, str]:
-        """What the letter means."""
+        """Meaning of the letter."""
         return dict.fromkeys(self.values, RANK)
 
     @property
@@ -265,12 +268,12 @@ class Tuning(NamedTuple):
 
     @property
     def described(self) -> dict[str, object]:
-        """As in the JSON's ``conventions``."""
+        """Fields of the plan as in the JSON's ``conventions``."""
         return {name: getattr(self.plan, name) for name in TUNING}
 
 
 def tuning_of(model: Model, plan: Training | None, of: str) -> Tuning | None:
-    """What of the model is trained; None where that is all of it.
+    """Return the plan of what is trained; None where that is all of the model.
 
     Raises UsageError for a field of the plan that changes nothing ``of`` what is asked for.
     """

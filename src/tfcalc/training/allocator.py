@@ -287,7 +287,7 @@ class CachingAllocator:
         self._told("segment_free", block.address, block.size, block.pool)
 
     def free_blocks(self) -> list[Block]:
-        """All free blocks, large ones first."""
+        """Return the free blocks of all pools, large ones first."""
         return [block for pool in chain(self.large.values(), self.small.values()) for block in pool.in_order()]
 
     # --- what segments that expand do otherwise

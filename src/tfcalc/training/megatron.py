@@ -76,14 +76,14 @@ def layout_of(plan: Training) -> Layout:
 
 
 def held_on_device(piece: Module, run: Workload, plan: Training) -> Component:
-    """What a device holds and does, with adapters beside it, and with what is not trained frozen."""
+    """Weights and operations of a device, with adapters beside them, and with what is not trained frozen."""
     return trained(counted(piece, run)._replace(kind="model"), plan)
 
 
 def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -> Component:
-    """What one device holds for backward, of all micro-batches that are in flight. Raises InvalidModel.
+    """Tensors that one device saves for backward, of all micro-batches that are in flight. Raises InvalidModel.
 
-    With tensor parallelism a layer keeps these bytes for a micro-batch (the paper's table 2):
+    With tensor parallelism a layer saves these bytes for a micro-batch (the paper's table 2):
 
     ====================================  ======================================
     tensor parallel                       ``sbh(10 + 24/t + 5as/ht)``

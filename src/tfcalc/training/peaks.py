@@ -84,7 +84,7 @@ class ConstantTerms(NamedTuple):
 
 
 def constant_terms(states: Placed, buffers: Component, plan: Training, returned: Sequence[Found]) -> ConstantTerms:
-    """What stands, where the model returns this."""
+    """Return the bytes beside those on the tape as closed forms, where the model returns this."""
     gradients, base = bytes_in(states.device.gradients), sum(standing_of(states, beside_of(buffers, plan, returned)))
     there = base + (gradients if stays(plan) else 0) + bytes_in(states.gathered)
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
@@ -93,7 +93,7 @@ def constant_terms(states: Placed, buffers: Component, plan: Training, returned:
 
 
 class PeakForm(NamedTuple):
-    """The steps that decide as one did that has run: what that was, what stands in all of them, and what they make."""
+    """Steps that decide as one that has run: its decisions, the resident bytes of all, and what they allocate."""
 
     guards: Guards
     stands: ConstantTerms
@@ -104,12 +104,12 @@ class PeakForm(NamedTuple):
         return self.at(sizes) if self.guards.hold_at(sizes) else None
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The same wherever that is: where something is decided otherwise, a guess."""
+        """Return the bytes of the peak at any sizes: where something is decided otherwise, a guess."""
         running: int = self.stands.there.at(sizes) + self.moments.most(sizes)
         return running if self.stands.step is None else max(running, self.stands.step.at(sizes))
 
     def least(self, sizes: Mapping[str, int]) -> int:
-        """What no peak is below, which the states decide: of a step that decides otherwise, a guess."""
+        """Lower bound of the peak, which the states decide: of a step that decides otherwise, a guess."""
         stood: int = (self.stands.there if self.stands.step is None else self.stands.step).at(sizes)
         return stood
 
@@ -220,7 +220,7 @@ class Peaks:
             return None
 
     def holds(self, run: Workload, plan: Training, step: PeakForm) -> None:
-        """This step of a run and a plan that were resolved has run, and holds at other sizes, too."""
+        """Record a step of a resolved run and plan that has run, and holds at other sizes, too."""
         self._known(run, plan).append(step)
 
     def _known(self, run: Workload, plan: Training) -> list[PeakForm]:
@@ -241,7 +241,7 @@ class Peaks:
         return run.replaced(kernel=made.kernel), found, sizes
 
     def phases(self, run: Workload, plan: Training, ran: StepMemory) -> tuple[list[Phase], Overheads]:
-        """The phases of a step that ran, and what stands beside the states."""
+        """Phases of a step that ran, and the overheads beside the states."""
         _, states, buffers = self.standing(run, plan)
         beside = beside_of(buffers, plan, ran.returned)
         return phases_of(plan, states, beside, ran), beside
@@ -266,11 +266,11 @@ class Peaks:
             self.steps[key] = ran._replace(phases=ran.apart)
 
     def key(self, run: Workload, plan: Training) -> Key:
-        """What the tape sees of them."""
+        """Key of a run and a plan by what the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 
     def knows(self, run: Workload, plan: Training, ran: StepMemory, noted: Noted) -> None:
-        """This step has run."""
+        """Record that this step has run."""
         key = self.key(run, plan)
         self.steps[key], self.noted[key] = ran, noted
 
@@ -288,7 +288,7 @@ class Peaks:
         return self._params * bits // 8
 
     def resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training]:
-        """What is run and how, with all that was left open. Raises InvalidModel."""
+        """Return the run and the plan, with all that was left open decided. Raises InvalidModel."""
         plan = self.plan(plan)
         return resolve_run(self.model, run, plan, self._chosen), plan
 
@@ -314,7 +314,7 @@ class Peaks:
         return highest(phases_of(plan, states, Overheads(buffers), StepMemory({}, 0))).total
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
-        """Whether the caching allocator can run it in so many bytes, giving back what it does not use."""
+        """Return whether the caching allocator can run it in ``memory`` bytes, giving back what it does not use."""
         from tfcalc.training.allocator import OutOfMemory
 
         try:
@@ -324,7 +324,7 @@ class Peaks:
         return True
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
-        """What the caching allocator reserves for it, where the card has so many bytes. Raises OutOfMemory."""
+        """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
         from tfcalc.training.allocator import (
             AllocatorSettings,  # a simulation that few answers show
             reserved,
@@ -348,7 +348,7 @@ class Peaks:
         return on_card(allocated, self.reserved(run, plan).reserved, CONTEXT)
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
-        """What a step allocates and frees, of a run and a plan that are resolved."""
+        """Allocations and frees of a step, of a run and a plan that are resolved."""
         self.step(run, plan, noting=True)
         return self.noted[self.key(run, plan)]
 
@@ -361,7 +361,7 @@ class Peaks:
         return sized, self.states[plan], buffers_of(sized, run, precision(plan.precision))
 
     def tree(self, run: Workload, plan: Training) -> Component:
-        """What is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
+        """Tree with what is trained of the model, or of the piece of it that a device has. Raises InvalidModel."""
         check_plan(plan)
         check_adapters(plan)
         asked = run, *(getattr(plan, name) for name in OF_TREE)
@@ -387,13 +387,13 @@ OF_TREE = (*TUNING, "tensor_parallel", "sequence_parallel")
 
 
 def off_tape(plan: Training) -> dict[str, object]:
-    """The same, but the optimizer where it runs in backward."""
+    """Fields of the plan that are off the tape, at their defaults; not the optimizer where it runs in backward."""
     fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
     return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
 
 
 def stepped(tree: Component, plan: Training) -> Stepped | None:
-    """What the step of a parameter needs, if it is in backward."""
+    """Return the tensors that the step of a parameter needs, as a function of the parameter, if it is in backward."""
     if not plan.optimizer_in_backward:
         return None
     by, chosen, outer = precision(plan.precision), optimizer(plan.optimizer), outer_modules(tree)
@@ -419,12 +419,12 @@ def step_of(
 
 
 def trainer_of(tree: Component, plan: Training) -> Trainer:
-    """What the plan says about gradients, about what is saved, and about weights that are elsewhere."""
+    """Return the trainer by the plan: its gradients, what is saved, and weights that are elsewhere."""
     return Trainer(not stays(plan), stepped(tree, plan), plan.offload_activations, units(tree, plan))
 
 
 def phases_of(plan: Training, states: Placed, beside: Overheads, ran: StepMemory) -> list[Phase]:
-    """What ran on the tape, over what stands."""
+    """Phases of what ran on the tape, over the resident bytes."""
     scratch = 0 if plan.offload != "none" else bytes_in(states.step)
     gathered, gradients = bytes_in(states.gathered), bytes_in(states.device.gradients)
     standing = standing_of(states, beside)
@@ -483,7 +483,7 @@ def check_step(model: Model, run: Workload, plan: Training) -> None:
 
 
 def saved_of(tree: Component, model: Model, run: Workload, plan: Training) -> tuple[Component, Component]:
-    """What forward saves for backward: on the device, and in the host's memory."""
+    """Tensors that forward saves for backward: on the device, and in the host's memory."""
     modules = {node.component.name: node.component.kind for node in tree.walk()}
     needed = kept(tree, model, run, numerics(precision(plan.precision), plan), code_of(plan), trainer_of(tree, plan))
     on_device, on_host = ([each for each in needed if each.on_host == hosted] for hosted in (False, True))
@@ -491,7 +491,7 @@ def saved_of(tree: Component, model: Model, run: Workload, plan: Training) -> tu
 
 
 def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
-    """All that may be the peak of a step of this run, whose sizes remember what they are, as closed forms in them."""
+    """Closed forms of all that may be the peak of a step of this run, in its sizes, which remember what they are."""
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
     if plan.backend == MEGATRON:
@@ -509,7 +509,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
 
 
 def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
-    """What is there for a moment at the peak: each kind of tensor by the operation that made it."""
+    """Temporary buffers live at the peak: each kind of tensor by the operation that made it."""
     parts = tuple(_by_operation(one for one in recorder.passing(peak.name) if one.label not in LENT))
     tree = Component("temporary", "temporary", parts=parts)
     rest = peak.temporary - bytes_in(tree)
@@ -517,13 +517,13 @@ def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
 
 
 def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
-    """What is there at the peak for other devices' sake."""
+    """Tensors live at the peak for other devices' sake."""
     parts = _by_operation(one for one in recorder.passing(peak.name) if one.label in LENT)
     return Component("gathered", "memory", parts=tuple(parts))
 
 
 def _by_operation(found: Iterable[Found]) -> Iterator[Component]:
-    """Each kind of tensor by the operation that made it."""
+    """Yield each kind of tensor by the operation that made it."""
     alike: dict[tuple[str, str, int], list[Found]] = {}
     for one in found:
         alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
@@ -557,22 +557,22 @@ class TrainingNumbers:
 
     @property
     def phases(self) -> list[Phase]:
-        """All of them."""
+        """Phases of the step, all of them."""
         return self._phases[0]
 
     @property
     def beside(self) -> Overheads:
-        """What stands beside the states."""
+        """Overheads beside the states."""
         return self._phases[1]
 
     @property
     def saved(self) -> Component:
-        """What is kept for backward."""
+        """Tensors saved for backward."""
         return self._saved[0]
 
     @property
     def saved_on_host(self) -> Component:
-        """The same in the host's memory."""
+        """Tensors saved for backward in the host's memory."""
         return self._saved[1] if self.plan.offload_activations else NOTHING
 
     @property

@@ -70,17 +70,17 @@ def check_plan(plan: Training) -> None:
 
 
 def stored_as(model: Model, tree: Component) -> Component:
-    """The tensors as the code has them: PyTorch's attention keeps the maps of queries, keys and values in one."""
+    """The tensors as the code has them: PyTorch's attention stores the maps of queries, keys and values in one."""
     return packed(tree) if isinstance(model, Transformer) else tree
 
 
 def placement_of(plan: Training) -> Placement:
-    """Where the states are."""
+    """Placement of the states."""
     return Placement(int(plan.zero), plan.gpus, plan.layout, plan.offload)
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
-    """Whether gradients have buffers that are there all the time: shared out, or of more bits than the weights.
+    """Return whether gradients have permanent buffers: shared out, or of more bits than the weights.
 
     FSDP's are made when a unit's have been reduced.
     """
@@ -88,19 +88,19 @@ def gradients_stay(by: Precision, placement: Placement) -> bool:
 
 
 def has_buckets(plan: Training) -> bool:
-    """Whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
+    """Return whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
     by = trained_in(plan)
     return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
 
 
 def stays(plan: Training) -> bool:
-    """Whether gradients are there all the time: in buffers of their own, or to be added up."""
+    """Return whether gradients are live during the whole step: in buffers of their own, or to be added up."""
     buffers = gradients_stay(trained_in(plan), placement_of(plan)) or plan.gradient_as_bucket_view
     return buffers or plan.grad_accum != 1
 
 
 def units(tree: Component, plan: Training) -> Units | None:
-    """What FSDP gathers together, where it shares the weights."""
+    """Units that FSDP gathers together, where it shares the weights."""
     placement = placement_of(plan)
     if not placement.by_units:
         return None
@@ -148,7 +148,7 @@ def numerics(by: Precision, plan: Training) -> Numerics:
 
 
 def code_of(plan: Training) -> Code:
-    """Whose code runs."""
+    """Code that runs: the plan's backend and loss, and whether it is compiled."""
     return Code(plan.backend, plan.loss, plan.compile)
 
 
@@ -175,9 +175,9 @@ def _code_named(model: Model, plan: Training) -> str:
 
 
 def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
-    """What it is about these layers that the rule of what compiled ones keep was not compared for; nothing if all was.
+    """Name the case that the rule of what compiled layers save was not compared for; empty where it was.
 
-    They are layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
+    It was compared for layers of RMSNorms, of attention by one kernel, and of gated networks, without dropout
     (tests/verify/test_compiled_layers.py).
     """
     if not isinstance(model, HFModel) or plan.backend not in ("auto", "transformers", "torchtune"):
@@ -192,12 +192,12 @@ def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
 
 
 def known_error(model: Model) -> float:
-    """How far what its class saves was from PyTorch's. Raises InvalidModel where nothing is known of it."""
+    """Error of its class's saved tensors against PyTorch's. Raises InvalidModel where nothing is known of it."""
     return error_of(model) if isinstance(model, HFModel) else 0.0
 
 
 def check_loops(model: Model, run: Workload) -> None:
-    """Raise InvalidModel where layers that loop over time are computed again: such peaks were up to 70 % too low."""
+    """Raise InvalidModel where layers that loop over time are recomputed: such peaks were up to 70 % too low."""
     if loops(model) and run.every:
         asked = f"checkpointing {run.recompute} of {model.summary}, which loops over time,"
         raise InvalidModel(f"{asked} is not supported", "use --checkpointing none")
@@ -207,19 +207,19 @@ def check_offloaded(run: Workload, plan: Training) -> None:
     """Raise InvalidModel where activations are to be offloaded, and no layer runs again.
 
     Source: transformers' ``activation_checkpointing_enable`` offloads what checkpointed layers have read; torchtune's
-    recipes refuse to offload without checkpointing.
+    training scripts refuse to offload without checkpointing.
     """
     if plan.offload_activations and not run.every:
         raise InvalidModel("--offload-activations offloads what checkpointed layers read", "add --checkpointing full")
 
 
 def loops(model: Model) -> bool:
-    """Whether its layers loop over time, in PyTorch's own code."""
+    """Return whether its layers loop over time, in PyTorch's own code."""
     return any(each.loops for each in model.module().all_of())
 
 
 def piece_of(model: Model, run: Workload, plan: Training) -> Model:
-    """What one GPU has of a model whose layers several share; all of it, where none do. Raises InvalidModel.
+    """Piece of a model that one GPU has where several share its layers; all of it, where none do. Raises InvalidModel.
 
     Source: torchtitan's ``apply_tp``, which shards as Megatron-LM does: columns, rows, words, and the sequence between.
     """

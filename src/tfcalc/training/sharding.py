@@ -120,7 +120,7 @@ def packed(tree: Component) -> Component:
 
 
 def _joined(parts: list[Component]) -> Iterator[Weight]:
-    """Each tensor of the first with those of the others behind it, along the last axis."""
+    """Yield each tensor of the first part with those of the others behind it, along the last axis."""
     for tensors in zip(*(part.own.weights for part in parts), strict=True):
         first = tensors[0]
         name = f"{first.name.partition('_')[0]}_QKV"
@@ -269,7 +269,7 @@ def _with(tree: Component, frozen: bool) -> Iterator[Num]:
 
 
 def _cut(tree: Component, devices: Num, *, by_rows: bool) -> Component:
-    """Each tensor by itself."""
+    """Divide each tensor by itself among the devices."""
     weights = tuple(
         weight._replace(shape=_rows(weight, devices) if by_rows else (ceil_div(weight.size, devices),))
         for weight in tree.own.weights

@@ -74,7 +74,10 @@ class Replay:
         self.live[address] = block
 
     def _given_back(self, address: int) -> None:
-        """When that happens is told by the trace, as it does not say how much memory there is."""
+        """Check memory that goes back to the driver.
+
+        The trace says when that happens, as it does not say how much memory there is.
+        """
         for block in self.allocator.free_blocks():
             if block.address <= address < block.address + block.size and not self._kept(block):
                 return

@@ -36,7 +36,7 @@ class ModelStates(NamedTuple):
 
     @property
     def bytes(self) -> Num:
-        """All of them together."""
+        """Bytes of all states together."""
         return total(state.total(bytes_held) for state in self)
 
     def base(self, accumulation: int = 1) -> tuple[Component, ...]:
@@ -79,7 +79,7 @@ def model_states(
 
 
 def weights(tree: Component, precision: Precision, *, frozen_bits: int | None = None) -> Component:
-    """Each stored tensor once, at the precision's bits; frozen ones at ``frozen_bits``, where these are others."""
+    """Weights, each stored tensor once, at the precision's bits; frozen ones at ``frozen_bits``, if given."""
     frozen = precision.weights if frozen_bits is None else frozen_bits
 
     def beside(weight: StoredWeight) -> tuple[Held, ...]:

@@ -75,7 +75,7 @@ class Phase(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All that is live then."""
+        """Bytes live at the phase's peak."""
         return self.standing + self.gradients + self.activations + self.gathered + self.temporary
 
 
@@ -135,7 +135,7 @@ class Step(Protocol):
 
     @property
     def phases(self) -> list[Phase]:
-        """All of them."""
+        """Phases of the step, all of them."""
         ...
 
     @property
@@ -145,17 +145,17 @@ class Step(Protocol):
 
     @property
     def beside(self) -> Overheads:
-        """What stands beside them."""
+        """Overheads beside the states."""
         ...
 
     @property
     def saved(self) -> Component:
-        """What is kept for backward."""
+        """Tensors saved for backward."""
         ...
 
     @property
     def saved_on_host(self) -> Component:
-        """The same in the host's memory."""
+        """Tensors saved for backward in the host's memory."""
         ...
 
     @property
@@ -165,7 +165,7 @@ class Step(Protocol):
 
 
 class TrainingStep(NamedTuple):
-    """A training step's memory: what is alive at the peak, the phases, what is saved for backward, the states.
+    """A training step's memory: what is live at the peak, the phases, what is saved for backward, the states.
 
     Some of what is saved may be in the host's memory (``saved_on_host``). ``logits`` are the bytes of those that the
     model returns.
@@ -183,7 +183,7 @@ class TrainingStep(NamedTuple):
 
     @property
     def terms(self) -> Component:
-        """Every term by itself, whole; what is temporary is that of the peak."""
+        """Terms of the memory, each by itself and whole; temporary buffers are those of the peak."""
         states = [term(state) for state in self.placed.device]
         parts = (
             *states,
@@ -222,14 +222,14 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
 
 
 def _adapters_in(tree: Component, bits: int) -> Component:
-    """A tree of stored weights whose adapters have numbers of so many bits, whatever all else is stored in."""
+    """A tree of stored weights whose adapters have numbers of ``bits`` bits, whatever all else is stored in."""
     held = tree.own.held if tree.kind != "adapter" else tuple(each._replace(bits=bits) for each in tree.own.held)
     parts = tuple(_adapters_in(part, bits) for part in tree.parts)
     return tree._replace(own=tree.own._replace(held=held), parts=parts)
 
 
 def standing_of(states: Placed, beside: Overheads) -> ResidentBytes:
-    """What is there all the time, in bytes."""
+    """Resident bytes: those live during the whole step."""
     device = states.device
     held = (device.weights, device.master, device.optimizer, *beside, states.communication)
     return ResidentBytes(*(bytes_in(each) for each in held))
@@ -244,7 +244,7 @@ def bytes_in(tree: Component) -> int:
 
 
 def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Overheads:
-    """What stands beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
+    """Overheads beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
     blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
     if plan.loop == TRAINER:
         return Overheads(buffers, blas)
@@ -254,7 +254,7 @@ def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Over
 
 
 def buffers_of(tree: Component, run: Workload, by: Precision) -> Component:
-    """What is held beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
+    """Tensors stored beside the weights: buffers, and the token ids, 8 bytes each, that are the labels, too."""
     numbers = tree.total(buffer_elements)
     held = [Held("token ids", (run.batch_size, run.seq_len), INT64.bits)]
     if value_of(numbers):
@@ -274,7 +274,7 @@ LETTERS = {
 def alive(
     states: Placed, gradients: Component, saved: Component, beside: Overheads, passing: Component, peak: Phase
 ) -> Component:
-    """What is alive at the peak, term by term; what has been released, or is yet to come, is taken off."""
+    """Memory live at the peak, term by term; what has been released, or is yet to come, is subtracted."""
     whole = states.device
     parts = [*(term(state) for state in (whole.weights, whole.master, whole.optimizer)), *beside, states.communication]
     if peak.gradients:
@@ -304,6 +304,6 @@ def less(term: Component, there: int, letter: str, name: str) -> Component:
 
 
 def lump(name: str, size: int, letter: str) -> Component:
-    """So many bytes, that go by a letter."""
+    """Component of ``size`` bytes, which a letter stands for."""
     sign = -1 if size < 0 else 1
     return Component(name, name, Cost(held=(Held(name, (Traced(size, sign * symbol(letter)),), 8),)))

@@ -44,7 +44,7 @@ class Origin(NamedTuple):
 
     @property
     def events(self) -> frozenset[str]:
-        """All that happened since the nearest products."""
+        """Events since the nearest products, all of them."""
         return frozenset().union(*self.made.values())
 
 

@@ -109,10 +109,10 @@ class _Whole:
     parents = frozenset({"Global"})
 
     def __enter__(self) -> None:
-        """Nothing is to be followed."""
+        """Do nothing: there is nothing to follow."""
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was."""
+        """Do nothing: nothing was followed."""
 
 
 def _counter() -> FlopCounterMode:

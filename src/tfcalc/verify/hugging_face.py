@@ -79,7 +79,7 @@ def parameters(model: nn.Module) -> dict[str, int]:
 
 
 def _once(model: nn.Module) -> Iterable[tuple[str, nn.Parameter]]:
-    """Each parameter once: a tied one by the name of what it is tied to, whichever module was made first."""
+    """Return each parameter once: a tied one by the name of what it is tied to, whichever module was made first."""
     tied = getattr(model, "all_tied_weights_keys", {})
     names: dict[int, tuple[str, nn.Parameter]] = {}
     for name, parameter in sorted(model.named_parameters(remove_duplicate=False), key=lambda named: named[0] in tied):

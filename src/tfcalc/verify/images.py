@@ -155,7 +155,7 @@ def _merged(vision: PreTrainedConfig) -> int:
 
 
 def _cut(vision: PreTrainedConfig, batch: int) -> dict[str, Tensor]:
-    """Each image's patches in a row of its own, with its rows and columns (SigLIP 2)."""
+    """Return each image's patches in a row of its own, with its rows and columns (SigLIP 2)."""
     side, count = isqrt(vision.num_patches), vision.num_patches
     return {
         "pixel_values": torch.ones(batch, count, _channels(vision) * vision.patch_size**2),
@@ -165,7 +165,10 @@ def _cut(vision: PreTrainedConfig, batch: int) -> dict[str, Tensor]:
 
 
 def _placed(name: str, vision: PreTrainedConfig, batch: int, run: Workload) -> dict[str, Tensor]:
-    """Each image's patches in a row of its own, with the place of each (Gemma 4): a strip, as high as is pooled."""
+    """Return each image's patches in a row of its own, with the place of each (Gemma 4).
+
+    The image is a strip, as high as is pooled.
+    """
     high = vision.pooling_kernel_size
     count = max(int(run.source.length) // high**2, 1) * high**2  # type: ignore[call-overload]
     side = getattr(vision, "model_patch_size", vision.patch_size)

@@ -201,7 +201,7 @@ class ModuleCheck(CountedTwice):
 
     @property
     def subjects(self) -> str:
-        """How many tensors there are."""
+        """Number of tensors, as text."""
         return f"{len(self.parameters):,} tensors"
 
     @property

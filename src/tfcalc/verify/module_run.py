@@ -93,7 +93,7 @@ def _backward(outputs: Iterable[tuple[str, Tensor]]) -> None:
 
 
 def _parameters(module: nn.Module, flow: Flow) -> Iterable[dict[str, Any]]:
-    """Each parameter once: a tied one under its first name."""
+    """Yield each parameter once: a tied one under its first name."""
     uses = flow.uses()
     for name, parameter in module.named_parameters():
         own = [{"role": use.role, "place": [list(place) for place in use.place]} for use in uses.get(name, ())]

@@ -88,7 +88,7 @@ def step(
 
 
 def _regular(model: PreTrainedModel, dropout: bool) -> None:
-    """No cache, no layers dropped whole, and no dropout where it is not wanted."""
+    """Turn off the cache, the dropping of whole layers, and dropout where it is not wanted."""
     configs = [model.config, *(value for value in vars(model.config).values() if hasattr(value, "use_cache"))]
     for one in configs:
         if hasattr(one, "use_cache"):

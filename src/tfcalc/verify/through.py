@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ParamsThroughTransformers(CountedElsewhere):
-    """What transformers counts, as a tree by the parameters' names; it has numbers, and no formulas."""
+    """Parameters counted by transformers, as a tree by their names; it has numbers, and no formulas."""
 
     def __init__(self, config: Mapping[str, object], depth: int | None = None) -> None:
         self.config, self.depth = config, depth
@@ -46,16 +46,16 @@ class ParamsThroughTransformers(CountedElsewhere):
 
     @property
     def definitions(self) -> Mapping[str, object]:
-        """What counts as a parameter, and who counted."""
+        """Definition of what counts as a parameter, and who counted."""
         return as_json("params", Workload(), Conventions()) | {"counted_by": "transformers"}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How it was counted."""
+        """Note on how it was counted."""
         return ("counted by transformers on the meta device (--via torch), without formulas",)
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
-        """Every number is what transformers' own module has."""
+        """Yield the origin of a number: each is what transformers' own module has."""
         if steps[0] not in ("model", "conventions", "schema_version"):
             yield found("counted by transformers, on the module that it builds without data")
 

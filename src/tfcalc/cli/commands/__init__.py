@@ -50,7 +50,7 @@ def _success(_: Answered) -> int:
 
 
 class Command(NamedTuple):
-    """``answer`` is what it asks; ``examples`` stand first in its help, and a test runs each.
+    """A command: ``answer`` computes its answer; ``examples`` come first in its help, and a test runs each.
 
     ``code`` is the exit code of an answer, ``write`` how it leaves the program, if not as all others do. What is asked
     may depend on the words of the command line: ``by_words`` is the command that they mean. ``entries`` is the JSON

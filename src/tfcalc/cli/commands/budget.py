@@ -126,7 +126,7 @@ def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable
 
 
 def _units(settings: Settings, file: BudgetFile) -> str:
-    """What was typed, else what the file of budgets pins, else what a variable or another settings file says."""
+    """Units as typed, else those that the file of budgets pins, else those of a variable or another settings file."""
     given, pinned = settings.given.get("units"), str(file.conventions.get("units", ""))
     return str(given.value) if given and (given.source == FLAG or not pinned) else pinned
 
@@ -136,7 +136,7 @@ def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
 
 
 def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
-    """What the numbers are compared with: the revision, else the recorded values, else nothing."""
+    """Values that the numbers are compared with: the revision's, else the recorded ones, else none."""
     from tfcalc.budgets.lock import read
 
     ref = settings.get("base")
@@ -196,7 +196,7 @@ def code(answer: Answered) -> int:
 
 
 def write(answer: BudgetReport | Updated, settings: Settings) -> None:
-    """In a format of its own, or as any answer."""
+    """Write the answer in a format of its own, or as any other answer."""
     form = settings.get("format", "table")
     if isinstance(answer, BudgetReport):
         settings = settings.with_values(units=answer.units)

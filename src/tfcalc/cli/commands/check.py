@@ -25,7 +25,7 @@ APPROX = Option("approx", ("--approx",), "compare with the formula without biase
 
 
 def answer(settings: Settings) -> FormulaCheck:
-    """Whether a formula is right, and what differs."""
+    """Return whether a formula is right, and what differs."""
     settings = aimed(settings)
     if not settings.get("formula"):
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")

@@ -147,7 +147,7 @@ def _padded(settings: Settings) -> Model:
 
 
 def _constraints(settings: Settings) -> Constraints:
-    """What the shapes have to be like: sizes of a file or a variable describe the classic model alone."""
+    """Constraints on the shapes: sizes of a file or a variable describe the classic model alone."""
     named = settings.model_name is not None
     given: dict[str, object] = {}
     for name, field in (*CALLED.items(), ("groups", "groups")):

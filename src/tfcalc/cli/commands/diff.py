@@ -36,7 +36,7 @@ FOR_BOTH = tuple(option for option in EACH if option not in (TRAIN, SERVE, *SERV
 
 
 def answer(settings: Settings) -> Diff:
-    """What the second has otherwise."""
+    """Return what differs in the second model."""
     settings = settings.with_values(train=True)
     first, second = (_operand(text, settings) for text in _sides(settings.get("models") or ()))
     found = diff(first, second, workload=first.workload, conventions=settings.conventions())
@@ -46,7 +46,10 @@ def answer(settings: Settings) -> Diff:
 
 
 def _sides(texts: Sequence[str]) -> Sequence[str]:
-    """Both texts; of a path at a revision alone the same path today, wherever it was then. Raises UsageError."""
+    """Return both texts; for a single path at a revision, that and the same path today. Raises UsageError.
+
+    The file at the revision is found wherever it was then.
+    """
     found = revision(texts[0]) if len(texts) == 1 else None
     if found:
         ref, path = found
@@ -67,7 +70,7 @@ def _operand(text: str, settings: Settings) -> Operand:
 
 
 def write(found: Diff, settings: Settings) -> None:
-    """As other answers; nothing where nothing changed, unless it is for a program."""
+    """Write the differences as other answers; write nothing where nothing changed, unless it is for a program."""
     if found.changed or settings.wants_json or settings.get("quiet"):
         show(found, settings)
     elif settings.get("output", "-") != "-":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def answer(settings: Settings) -> Answered:
-    """How one number is computed: that of a part, or any number of an answer."""
+    """Return how one number is computed: that of a part, or any number of an answer."""
     settings = aimed(settings)
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)

@@ -146,7 +146,7 @@ def write(answer: Formula | Formulas, settings: Settings) -> None:
 
 
 def _language(settings: Settings) -> str | None:
-    """What the formula is to be written in, where that is asked for; in JSON it stands among the other keys.
+    """Language that the formula is to be written in, where one is asked for; in JSON it is one of the keys.
 
     Raises UsageError where one place asks for two languages, or for another format.
     """

@@ -57,7 +57,7 @@ class NewFile(Answer):
 
     @property
     def line(self) -> str:
-        """What was written, and what comes next."""
+        """Line that says what was written, and what comes next."""
         models = "1 model" if len(self.models) == 1 else f"{len(self.models)} models"
         budgets = "1 budget" if self.budget_count == 1 else f"{self.budget_count} budgets"
         return f"{self.file} has {models} and {budgets}; next: tfcalc budget"
@@ -124,7 +124,7 @@ def _starter(folder: Path, beside: Path, *, ascii_only: bool) -> tuple[str, tupl
 
 
 def _measured(source: Source, ask: Ask) -> Modelled | str:
-    """What a model takes today, as far as it is supported; why it is not counted where nothing is."""
+    """Return a model's values of today, as far as it is supported; the reason why it is not counted where none are."""
     values: list[StarterValue] = []
     for name, scenario in METRICS:
         metric = read(name)

@@ -71,7 +71,7 @@ def _asked_of(settings: Settings) -> Memory:
 
 
 def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
-    """The same as for ``_question``, with how much there is, in the words of :func:`~tfcalc.fits`."""
+    """Return the model and the question of ``_question`` with the budget, in the words of :func:`~tfcalc.fits`."""
     from tfcalc.answers.fits import MARGIN
     from tfcalc.search.gpus import of_card
 

@@ -71,7 +71,7 @@ class Presets(ListOfModels):
 
     @property
     def heading(self) -> str:
-        """How many there are."""
+        """Number of models, as the heading of the list."""
         return f"{len(self.rows)} models"
 
     def sheet(self) -> Sheet:

@@ -56,7 +56,7 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
     opened = partial(of_one_model, name, keys) if name in ABOUT_ONE_MODEL else partial(_opened, own, keys)
 
     def answer(settings: Settings) -> Answered:
-        """What opens it, asked without the path."""
+        """Open the number, with the settings except the path."""
         rest = {key: given for key, given in settings.given.items() if key != first.name}
         return opened(type(settings)(rest, settings.named))
 

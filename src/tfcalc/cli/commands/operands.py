@@ -1,4 +1,4 @@
-"""What is compared: an argument that names a model, or a model with its options in quotes."""
+"""Operands of a comparison: arguments that name a model, or a model with its options in quotes."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def answer(settings: Settings) -> Overview:
 
 
 def _as_typed(settings: Settings) -> str:
-    """The model and its options, as they stand in the commands that an overview names."""
+    """The model and its options, as they are written in the commands that an overview names."""
     words = [settings.model_name] if settings.model_name else []
     for option in (*READ_AS, *MODEL_FIELDS):
         given = settings.given.get(option.name)

@@ -54,7 +54,7 @@ class Plans(NamedTuple):
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing runs."""
+        """True if the model is at rest: nothing runs."""
         return self.workload is None
 
 
@@ -95,7 +95,7 @@ def plans_for(
     tunes: bool = True,
     instead: Mapping[str, str] = BY_OF,
 ) -> Plans:
-    """The same where memory is one of several quantities; options that have no effect on this one are refused.
+    """Return the plans where memory is one of several quantities; options that have no effect on this one are refused.
 
     So are those that say what is trained, where nothing asks for it (``tunes``). ``instead`` is how the command is
     asked for another quantity.

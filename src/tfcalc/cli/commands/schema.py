@@ -51,7 +51,7 @@ class AnswerSchema(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """All schemas by name: those of answers, and ``others``."""
+    """Schemas by name, all of them: those of answers, and ``others``."""
 
     schemas: dict[str, Schema]
     others: dict[str, Schema]
@@ -88,7 +88,7 @@ def _of_file() -> Schema:
 
 
 def write(found: AnswerSchema | Listed, settings: Settings) -> None:
-    """As JSON, unless another format was asked for."""
+    """Write a schema as JSON, unless another format was asked for."""
     show(found, settings if settings.get("format") else settings.with_values(format="json"))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def answer(settings: Settings) -> Answered:
-    """What a part makes on the way."""
+    """Return the shapes of the tensors that a part computes on the way."""
     settings = aimed(settings)
     model = settings.model()
     refuse_idle_in_flops(settings, model, everything=settings.get("count") == "all")

@@ -112,13 +112,13 @@ def _refuse_idle(settings: Settings, evaluator: Evaluator, model: Model, run: Wo
 
 
 def _quantities(text: str, of: str | None) -> set[str]:
-    """What the condition counts; nothing ("") of a part that does not say it."""
+    """Quantities that the condition counts; "" for a part that does not say it."""
     names = {name for each in read_conditions(text) for name in each.names}
     return {meaning(name, of or "", ()).quantity for name in names}
 
 
 def _of_serving(sought: str) -> bool:
-    """Whether a size that is solved for is one of serving alone, as ``--serve`` need not say then."""
+    """Return whether a size that is solved for is one of serving alone, as ``--serve`` need not be given then."""
     return sought.replace("-", "_") in {key for option in SERVING if option.number for key in option.keys}
 
 

@@ -201,7 +201,7 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
 
 
 def _most(settings: Settings) -> tuple[int, str]:
-    """How many points are written to where the answer goes, and what takes no more; counted before any is computed."""
+    """Return how many points the output can take, and which output takes no more; counted before any is computed."""
     target, form = str(settings.get("output", "")), settings.get("format", "table")
     if settings.get("chart") or target.endswith(ENDINGS):
         return LARGEST_CHART, "a chart"
@@ -213,7 +213,7 @@ def _most(settings: Settings) -> tuple[int, str]:
 
 
 def _larger(most: int, count: int) -> str:
-    """Name a format that takes so many points, where this does not."""
+    """Name a format that takes ``count`` points, where this one takes at most ``most`` and they are more."""
     if most < count <= LARGEST_TEXT:
         return "; or add --format csv, --json, or -o FILE.parquet"
     return "; or -o FILE.parquet" if count <= LARGEST_FILE else ""
@@ -256,7 +256,7 @@ def without(settings: Settings, spread: Mapping[str, object]) -> Settings:
 
 
 def write_parts(answer: PartsOverSize, settings: Settings, *, always: bool) -> None:
-    """As a chart where one is asked for, or ``always``; else as any other answer."""
+    """Write the answer as a chart where one is asked for, or ``always``; else as any other answer."""
     if not deliver_chart(answer.chart, settings, always=always):
         if settings.get("quiet"):
             settings.refuse(("shares",), "with -q, which prints where parts cross", {})
@@ -264,7 +264,7 @@ def write_parts(answer: PartsOverSize, settings: Settings, *, always: bool) -> N
 
 
 def write(answer: Swept | PartsOverSize, settings: Settings) -> None:
-    """As a chart, as a file of columns, or as any other answer."""
+    """Write the answer as a chart, as a file of columns, or as any other answer."""
     if isinstance(answer, PartsOverSize):
         write_parts(answer, settings, always=False)
         return

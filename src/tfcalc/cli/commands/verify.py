@@ -27,7 +27,7 @@ OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", 
 
 
 def answer(settings: Settings) -> Answered:
-    """Both counts; Unavailable (exit 4) where there is nothing to compare."""
+    """Return both counts; raise Unavailable (exit 4) where there is nothing to compare."""
     if settings.get("module"):
         return own_module.answer(settings, (OF.name, CHECKPOINT.name, *(option.name for option in TRAINING)))
     own_module.refuse_without(settings)

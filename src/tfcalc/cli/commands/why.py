@@ -32,7 +32,7 @@ OF_CACHE = ("batch_size", "seq_len")
 
 
 def answer(settings: Settings) -> Answered:
-    """Which conventions give the number."""
+    """Return the conventions that give the number."""
     number = settings.get("number")
     if not number:
         raise UsageError("no number given", "write tfcalc why 163M gpt2")
