@@ -261,7 +261,7 @@ class Prompt(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Return the prompt's keys and values, 2n × a × p × d: twice as many as there are layers."""
+        """Return keys and values for a prompt's places, 2n × a × p × d: twice as many as there are layers."""
         inner = self.inward(self.table(x, ctx))
         inner = ctx.activation("gelu", inner, "prompt_trans.1")
         made = self.outward(inner)

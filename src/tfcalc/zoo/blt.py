@@ -105,7 +105,7 @@ class PatchAttention(CrossAttention):
 
 
 class MapAgain(Borrowed):
-    """A map whose weights another module holds, and that runs ``times`` more."""
+    """A map whose weights another module holds, and that runs ``times`` more times."""
 
     times: Num = 1
 

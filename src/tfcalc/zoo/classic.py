@@ -78,7 +78,7 @@ class FixedBias(Distances):
     """A slope of each head times the distance (Press et al. 2021, arXiv 2108.12409)."""
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Add to each score."""
+        """Add the bias to each score."""
         return plus_bias(q, attention.scores(ctx), trained=False)
 
 
@@ -86,7 +86,7 @@ class TrainedBias(Distances):
     """A number of a table that all layers share (Raffel et al. 2019, arXiv 1910.10683)."""
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Add to each score."""
+        """Add the bias to each score."""
         return plus_bias(q, attention.scores(ctx), trained=True)
 
 
@@ -96,7 +96,7 @@ class Factors(Distances):
     table: Table
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Multiply each score."""
+        """Multiply each score by its factor."""
         self.table(q, attention.of_one_sequence(ctx))
         return times_factors(q, attention.scores(ctx))
 

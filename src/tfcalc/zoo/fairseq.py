@@ -45,7 +45,7 @@ def network(
     dropped: str = "activation_dropout",
     bias: bool = True,
 ) -> FeedForward:
-    """Return two maps and the activation between them, by the fields that say how wide and of which kind that is."""
+    """Return the network of two maps with an activation between them, by the fields of its width and kind."""
     h, f, drops = c.size("hidden_size"), c.size(width), bool(dropped and c.get(dropped))
     return of("(ffn)", Linear("fc1", h, f, "1", bias), Linear("fc2", f, h, "2", bias), c.word(kind), drops)
 

@@ -335,7 +335,7 @@ class ShortStack(Module):
         return Around(distances, segments, apart)
 
     def _every_second(self, x: Tensor, axis: int, length: Num) -> Tensor:
-        """Return a view of every second; if the first is treated apart, of a copy that has it twice."""
+        """Return a view of every second element; if the first is treated apart, of a copy that has it twice."""
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         if self.apart:
             x = x.trace.new((*x.shape[:axis], x.shape[axis] + 1, *x.shape[axis + 1 :]), x.dtype, x.storage.label)

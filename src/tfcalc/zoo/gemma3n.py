@@ -61,7 +61,11 @@ class AltUp(Module):
             return x.trace.to(contiguous(made), x.dtype)
 
     def correct(self, predicted: Tensor, activated: Tensor, innovation: Tensor, ctx: Context) -> Tensor:
-        """Add the ``innovation`` (``activated`` less its prediction) to all streams, weighted by the router."""
+        """Return all streams with the ``innovation`` added.
+
+        It is how far what the layer has ``activated`` of one of them is from the prediction; the router, which reads
+        ``activated``, weights it for each stream.
+        """
         trace = activated.trace
         with trace.inside(self):
             rows = (*activated.shape[:-1], self.streams)
@@ -112,7 +116,7 @@ class Laurel(Module):
 
 
 class SparseFeedForward(GatedFeedForward):
-    """A gated network whose gate, if it ``cuts``, is 0 unless it is some deviations above its row's mean."""
+    """A gated network whose gate, if it ``cuts``, is 0 unless some standard deviations above its row's mean."""
 
     cuts: bool = False
 

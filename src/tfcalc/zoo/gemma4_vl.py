@@ -399,7 +399,7 @@ def maps(
 
 
 def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
-    """Return four numbers for each matrix, stored with it, where ``use_clipped_linears``."""
+    """Return four numbers for each matrix, stored with it, if ``use_clipped_linears`` is set."""
     made = (f"{name}.{limit}" for name in names for limit in LIMITS) if c.flag("use_clipped_linears") else ()
     return tuple(buffer(name, 1) for name in made)
 

@@ -215,7 +215,10 @@ class ClippedAttention(DistanceAttention):
     sink: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context, keys: Tensor | None = None, values: Tensor | None = None) -> Tensor:
-        """Return the attention output for ``x``, of b × l × h; ``keys`` and ``values`` are made of others."""
+        """Return the attention output for ``x``, of b × l × h.
+
+        Keys and values are made of ``keys`` and ``values``, if these are given, else of ``x``.
+        """
         assert self.sink is not None
         assert self.gate is not None
         trace, rows, given = x.trace, x.shape[:2], [x, keys or x, values or x]
@@ -279,7 +282,7 @@ class TokenConvolved(ClippedAttention):
 
 
 def clipped(x: Tensor, scale: Parameter | None) -> Tensor:
-    """Return ``x`` times a ``scale``, if there is one, and a number that limits its length to a threshold, in fp32."""
+    """Clip ``x`` in fp32: times a ``scale``, if there is one, and a number that limits its length to a threshold."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
     x = x if scale is None else mul(x, trace.to(scale.weight(trace), "float32"))
