@@ -1,1 +1,1 @@
-"""Whole models: compositions of blocks, one file per kinship."""
+"""Whole models: compositions of blocks, one file per group of variants."""

@@ -1,4 +1,4 @@
-"""BART and its kin: an encoder and a decoder of one shape, one table of words for both and for the output."""
+"""BART and its variants: an encoder and a decoder of one shape, one table of words for both and for the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BART's further kin: other sizes, prompts, blocks of a sequence with a few tokens that all see, experts."""
+"""BART's further variants: other sizes, prompts, blocks of a sequence with a few tokens that all see, experts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PairLayer(Module):
     kind = "layer"
 
     def both(self, given: list[Tensor], ctx: Context) -> list[Tensor]:
-        """What it makes of the two that stand in the list, which it takes out."""
+        """Return the outputs for the two tensors in the list, which are taken out of it."""
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class PairStack(Stack):
     """Layers of that kind, one upon another."""
 
     def both(self, given: list[Tensor], ctx: Context) -> list[Tensor]:
-        """Run them from the bottom to the top, on the two that stand in the list, which are taken out."""
+        """Run the layers from the bottom to the top on the two tensors in the list, which are taken out of it."""
         trace, made = given[0].trace, [*given]
         given.clear()
         for group in self.running(made[0], ctx):
@@ -90,7 +90,7 @@ class GlobalLocalAttention(Module):
     dropout: bool = False
 
     def both(self, given: list[Tensor], ctx: Context, *, read: bool) -> list[Tensor]:
-        """What tokens and marked tokens make of each other."""
+        """Return the outputs for tokens and marked tokens, which attend to each other."""
         with given[0].trace.inside(self):
             return self._both(given, ctx, read=read)
 
@@ -113,13 +113,13 @@ class GlobalLocalAttention(Module):
         return contiguous(transpose(reshape(x, *x.shape[:2], self.heads, self.head_dim), 1, 2))
 
     def _merged(self, x: Tensor, length: Num) -> Tensor:
-        """Of b × a × l × d, or of b × a × blocks × l × d; of b × l × a·d."""
+        """Merge the heads: b × a × l × d, or b × a × blocks × l × d, becomes b × l × a·d."""
         *outer, last = range(2, len(x.shape))
         x = contiguous(permute(x, (0, *outer, 1, last)))
         return reshape(x, x.shape[0], length, self.heads * self.head_dim)
 
     def _of_marked(self, q: Tensor, keys: Tensor, values: Tensor, k: Tensor, v: Tensor, ctx: Context) -> Tensor:
-        """What marked tokens make of themselves and of all others."""
+        """Return the attention output of marked tokens, which see themselves and all others."""
 
         def code(q: Tensor, *given: Tensor) -> Tensor:
             keys, values, k, v = given
@@ -130,7 +130,7 @@ class GlobalLocalAttention(Module):
         return self.attend("attend_global", code, [q, keys, values, k, v], k.shape[2] + keys.shape[2], ctx)
 
     def _of_blocks(self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, ctx: Context) -> Tensor:
-        """What a token makes of its block and of those that are marked."""
+        """Return the attention output of tokens, each of which sees its block and the marked tokens."""
         b, a, length, d = q.shape
         rows, blocks = keys.shape[2], ceil_div(length, self.block)
 
@@ -144,13 +144,13 @@ class GlobalLocalAttention(Module):
         return self.attend("attend_local", code, [q, k, v, keys, values], self.block + rows, ctx)
 
     def _weights(self, p: Tensor, axes: tuple[Num, ...], ctx: Context) -> Tensor:
-        """What scores make of each other, of which those of tokens that were filled up are masked."""
+        """Return the attention weights: the softmax of the scores, of which those of padding tokens are masked."""
         trace = p.trace
         p = softmax(add(p, trace.new((p.shape[0], *axes, p.width), trace.weights_format, "mask")))
         return dropout(p, "attend_dropout") if self.dropout and ctx.drops else p
 
     def attend(self, name: str, code: Callable[..., Tensor], given: list[Tensor], seen: Num, ctx: Context) -> Tensor:
-        """By this ``code``; each query sees so many keys."""
+        """Attend by this ``code``; each query sees ``seen`` keys."""
         (q, k, v, *_), trace = given, given[0].trace
         stream = ctx.stream._replace(length=q.shape[2])
         pairs = ctx.run.pairs(stream, stream._replace(cached=seen), causal=False)
@@ -165,16 +165,16 @@ class GlobalLocalAttention(Module):
 
 
 def unread(x: Tensor, *, read: bool) -> AbstractContextManager[None]:
-    """Where something reads what is made now, or nothing does."""
+    """Return a context whose outputs count as unused, unless something reads them (``read``)."""
     return nullcontext() if read else x.trace.output_unused()
 
 
 class GlobalLocalLayer(PairLayer):
     """Attention and a network of the tokens, and of those that are marked, each with a norm before it.
 
-    ``staggered`` blocks begin and end half a block later: there is half a block more at both ends. Of the last of so
-    many layers (``last_of``) nothing reads what it makes of marked tokens; but backward computes all of a layer that it
-    computes again as a whole.
+    ``staggered`` blocks begin and end half a block later: there is half a block more at both ends. In the last of
+    ``last_of`` layers nothing reads the output for marked tokens; but a layer that backward recomputes as a whole is
+    computed in full.
     """
 
     mixer: GlobalLocalAttention
@@ -187,7 +187,7 @@ class GlobalLocalLayer(PairLayer):
     last_of: int = 0
 
     def both(self, given: list[Tensor], ctx: Context) -> list[Tensor]:
-        """What tokens and marked tokens make of each other."""
+        """Return the layer's outputs for tokens and marked tokens."""
         x, marked = given
         given.clear()
         read, length = self._is_read(ctx), x.shape[1]
@@ -209,13 +209,13 @@ class GlobalLocalLayer(PairLayer):
         return residual(x, dropout(made, f"{sub.name}_dropout") if self.dropped and ctx.drops else made, sub.name)
 
     def _is_read(self, ctx: Context) -> bool:
-        """Or gets a gradient of zeros."""
+        """Return whether the output for marked tokens is read, or gets a gradient of zeros."""
         every = ctx.every_whole or (0 if ctx.run.early_stop else ctx.run.every)
         return not self.last_of or not ctx.run.training or (every > 0 and (self.last_of - 1) % every == 0)
 
 
 class MarkedStack(EncoderStack):
-    """An encoder whose layers read so many ``marked`` vectors beside the stream, which is filled up to whole blocks."""
+    """Encoder whose layers read ``marked`` vectors beside the stream, which is padded to whole blocks."""
 
     marked: Embedding | None = None
     block: int = 1
@@ -228,7 +228,7 @@ class MarkedStack(EncoderStack):
         return (each for each in parts if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the encoder's output for token ids ``x``."""
         assert self.marked is not None
         assert self.norm is not None
         assert isinstance(self.layers, PairStack)
@@ -261,7 +261,7 @@ class Prompt(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the places of a prompt, 2n × a × p × d: twice as many as there are layers."""
+        """Return keys and values for a prompt's places, 2n × a × p × d: twice as many as there are layers."""
         inner = self.inward(self.table(x, ctx))
         inner = ctx.activation("gelu", inner, "prompt_trans.1")
         made = self.outward(inner)
@@ -273,7 +273,7 @@ class Prompt(Module):
 
 
 class Prompted(Attention):
-    """Attention that sees so many (``length``) keys of a ``prompt`` beside those that it would see."""
+    """Attention that sees ``length`` keys of a ``prompt`` beside its usual keys."""
 
     prompt: str = ""
     length: Num = 0
@@ -289,7 +289,7 @@ class Prompted(Attention):
 
 
 class PromptedCross(CrossAttention, Prompted):
-    """The same, of keys and values that an encoder's output makes."""
+    """Cross-attention that sees a prompt's keys beside those that an encoder's output makes."""
 
 
 class PromptedDecoder(Decoder):
@@ -303,7 +303,7 @@ class PromptedDecoder(Decoder):
         return iter((*super().parts, *self.prompts))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids ``x``, with the prompts given to its layers."""
         places = x.trace.new((self.prompts[0].table.rows,), "int64", "places of a prompt")
         made = {each.name: each(places, ctx) for each in self.prompts}
         x.trace.forget("embedding")  # heads are tied to the table of words
@@ -422,7 +422,7 @@ def pegasus_x(c: Config) -> Module:
 
 
 def _global_tokens(c: Config, side: str) -> Stack:
-    """Staggered, every other layer's blocks begin in the middle of those of the others."""
+    """Return the layers; if staggered, every other layer's blocks begin in the middle of those of the others."""
     if side == "decoder":
         return encoder_decoders.equal_layers(
             c, side, pre_norm=True, mixer=partial(encoder_decoders.attention, bias=False)
@@ -444,7 +444,7 @@ def _global_tokens(c: Config, side: str) -> Stack:
 
 @family("nllb-moe", heads={"Model": tops.bare, "ForConditionalGeneration": encoder_decoders.generation(bias=False)})
 def nllb_moe(c: Config) -> Module:
-    """NLLB-200 (arXiv 2207.04672): every so many layers, two of many networks for each token."""
+    """NLLB-200 (arXiv 2207.04672): in every k-th layer, two of many networks for each token."""
     return encoder_decoders.seq2seq(c, encoder_decoders.sines(stored=False), pre_norm=True, layers=_sparse_layers)
 
 

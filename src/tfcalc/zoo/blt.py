@@ -1,6 +1,6 @@
 """The Byte Latent Transformer: bytes are grouped to patches, and only patches run through the large model.
 
-The large model of patches stands between two small ones of bytes. No gradient trains what groups the bytes.
+The large model of patches lies between two small ones of bytes. No gradient trains what groups the bytes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tfcalc.zoo.blocks.layers import stack
 
 
 class Untrained(Module):
-    """What holds weights that are not trained."""
+    """Module whose weights are not trained."""
 
     def own_params(self) -> Cost:
-        """The same."""
+        """Return the module's own parameters, frozen."""
         return frozen(super().own_params())
 
 
@@ -49,7 +49,7 @@ class UntrainedEmbedding(Untrained, Embedding):
 
 
 def frozen(cost: Cost) -> Cost:
-    """The same weights, which are not trained."""
+    """Return the cost with the same weights, marked as not trained."""
     return cost._replace(weights=tuple(each._replace(frozen=True) for each in cost.weights))
 
 
@@ -61,7 +61,7 @@ UNTRAINED: dict[type[Module], type[Module]] = {
 
 
 def untrained(module: Module) -> Module:
-    """The same of which all maps, norms and tables are frozen; what was one module in several places is one again."""
+    """Return the module with all maps, norms and tables frozen; a module used in several places stays a single one."""
     made: dict[int, Module] = {}
 
     def of(value: Any) -> Any:
@@ -79,7 +79,7 @@ def untrained(module: Module) -> Module:
 
 
 class PatchAttention(CrossAttention):
-    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes; so many (``count``)."""
+    """``x + attention(norm(x), norm(memory))`` of bytes to patches, or of patches to bytes, in ``count`` copies."""
 
     query_norm: Norm | None = None
     key_norm: Norm | None = None
@@ -87,7 +87,7 @@ class PatchAttention(CrossAttention):
 
     @property
     def copies(self) -> Num:
-        """How many there are."""
+        """Number of copies."""
         return self.count
 
     @property
@@ -96,7 +96,7 @@ class PatchAttention(CrossAttention):
         return True
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What ``x`` and the memory of the context make."""
+        """Return the output for ``x``, which attends to the memory of the context."""
         assert ctx.memory is not None
         assert self.query_norm is not None
         assert self.key_norm is not None
@@ -105,23 +105,23 @@ class PatchAttention(CrossAttention):
 
 
 class MapAgain(Borrowed):
-    """A map whose weights another module holds, and that runs so many ``times`` more."""
+    """A map whose weights another module holds, and that runs ``times`` more times."""
 
     times: Num = 1
 
     @property
     def copies(self) -> Num:
-        """None of its own."""
+        """Zero: the weights belong to another module."""
         return 0
 
     @property
     def active(self) -> Num:
-        """How often it runs."""
+        """Number of runs."""
         return self.times
 
 
 class Through(Module):
-    """Layers, with masks and angles of their own sequences; a map may stand before them."""
+    """Layers, with masks and angles of their own sequences; a map may come before them."""
 
     kind = "decoder"
 
@@ -129,7 +129,7 @@ class Through(Module):
     layers: Stack
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of vectors."""
+        """Return the output of the layers for the vectors ``x``."""
         return through(self.layers, x if self.map is None else self.map(x), ctx)
 
 
@@ -175,14 +175,14 @@ class ByteEncoder(Module):
 
 
 def masked(x: Tensor, queries: Num, keys: Num, ctx: Context) -> Context:
-    """With a number for each pair of a byte and a patch's vector, in the format of the weights."""
+    """Return the context with a mask: a number for each pair of a byte and a patch's vector, in the weights' format."""
     mask = x.trace.call(Call("mask", (), (x.shape[0], 1, queries, keys), x.trace.weights_format))
     x.trace.belongs(mask)
     return ctx._replace(masks={None: mask})
 
 
 def largest_of_patches(x: Tensor, shape: Shape) -> Tensor:
-    """Of each patch's bytes the largest number of each channel: keeps what it reads and makes, zeros and places.
+    """Return each channel's maximum over a patch's bytes; saves input and result, zeros and patch indices for backward.
 
     Source: torch.scatter_reduce with ``reduce="amax"``.
     """
@@ -204,7 +204,7 @@ class ByteDecoder(Module):
     vectors: Num
 
     def read(self, x: Tensor, patches: Tensor, ctx: Context) -> Tensor:
-        """Of bytes and patches."""
+        """Return the normed vectors of bytes that have attended to the patches' vectors and run through the layers."""
         with x.trace.inside(self):
             of = Sequences(patches.shape[0], patches.shape[1] * self.vectors)
             memory = reshape(self.map(patches), of.batch, of.length, x.width)
@@ -215,7 +215,7 @@ class ByteDecoder(Module):
 
 
 class LatentBytes(Module):
-    """Bytes, and what so many ``tables`` have for the hashes of groups of them, are made patches; these run deep.
+    """Bytes, and rows of ``tables`` tables for the hashes of their groups, are made patches; these run deep.
 
     How many bytes a patch has depends on the text; here it is ``patch``, and the last may have fewer. Another model
     (``patcher``), which is trained before, finds where patches begin.
@@ -234,7 +234,7 @@ class LatentBytes(Module):
     tables: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of bytes."""
+        """Return the normed vectors of the bytes ``x``."""
         trace = x.trace
         made = self._embedded(x)
         if self.patcher is not None:
@@ -262,7 +262,7 @@ class Patcher(Decoder):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """With what makes logits."""
+        """Parts of the decoder, and the output head."""
         yield from super().parts
         if self.head is not None:
             yield self.head
@@ -384,5 +384,5 @@ def blt(c: Config) -> Module:
 
 
 def groups(c: Config) -> list[int]:
-    """How many bytes each hash is made of."""
+    """Return the number of bytes in each group that is hashed, one for each group size."""
     return c.numbers("encoder_hash_byte_group_size", least=1)

@@ -11,7 +11,7 @@ Transformer-XL    ``h·a·d + 2·a·d`` in each layer: a map of the distances' s
 DeBERTa           ``2D·h`` for all layers of a stack; in each ``2·h·a·d`` and biases: maps to a key and a query
 ================  =================================================================================
 
-They are counted; no program is known that runs them as they stand here.
+They are counted; no program is known that runs them in this form.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Table(Module):
 
 
 class Distances(Module):
-    """What is done to the scores of queries for how far keys stand from them."""
+    """Operation on the attention scores that depends on the distances between queries and keys."""
 
     kind = "position"
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Of b × a × l × d."""
+        """Apply the distances to the scores of queries ``q``, of b × a × l × d."""
         raise NotImplementedError
 
 
@@ -78,7 +78,7 @@ class FixedBias(Distances):
     """A slope of each head times the distance (Press et al. 2021, arXiv 2108.12409)."""
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Added to each score."""
+        """Add the bias to each score."""
         return plus_bias(q, attention.scores(ctx), trained=False)
 
 
@@ -86,7 +86,7 @@ class TrainedBias(Distances):
     """A number of a table that all layers share (Raffel et al. 2019, arXiv 1910.10683)."""
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Added to each score."""
+        """Add the bias to each score."""
         return plus_bias(q, attention.scores(ctx), trained=True)
 
 
@@ -96,7 +96,7 @@ class Factors(Distances):
     table: Table
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """Times each score."""
+        """Multiply each score by its factor."""
         self.table(q, attention.of_one_sequence(ctx))
         return times_factors(q, attention.scores(ctx))
 
@@ -108,7 +108,10 @@ class Vectors(Distances):
     values: Table
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """With queries and keys, and with what the scores weigh."""
+        """Add the products with the vectors of distances.
+
+        Queries are multiplied with those of keys (Q A_Kᵀ), attention weights with those of values (P A_V).
+        """
         pairs, alone = attention.pairs(ctx), attention.of_one_sequence(ctx)
         self.keys(q, alone)
         self.values(q, alone)
@@ -136,7 +139,7 @@ class MappedSinusoids(Distances):
     v: Shift
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """With queries, beside the keys."""
+        """Add the scores of queries with the mapped sinusoids to those with the keys."""
         back_only = attention.causal or ctx.run.decoding
         distances = ctx.stream.seen if back_only else 2 * ctx.stream.length - 1
         rows: Num = 0 if read_before(ctx.stream) else distances
@@ -157,7 +160,7 @@ class MappedVectors(Distances):
     rows: Num
 
     def forward(self, q: Tensor, attention: Located, ctx: Context) -> Tensor:
-        """With queries and with keys."""
+        """Add the scores of queries with the positions' keys, and of keys with the positions' queries."""
         rows: Num = 0 if read_before(ctx.stream) else self.rows
         vectors = q.trace.data((rows, self.key_map.fan_in), "positions")
         self.key_map(vectors)
@@ -179,15 +182,15 @@ class Located(Attention):
         return (part for part in (*self.inward, self.position, self.output) if part is not None)
 
     def pairs(self, ctx: Context) -> Pairs:
-        """Those that the pattern leaves."""
+        """Return the pairs of queries and keys that the pattern leaves."""
         return ctx.run.pairs(ctx.stream, ctx.stream, causal=self.causal, pattern=self.pattern)
 
     def of_one_sequence(self, ctx: Context) -> Pairs:
-        """Those of which each asks a table for a row, whatever the batch."""
+        """Return the pairs of one sequence, each of which looks up a row of a table, whatever the batch."""
         return self.pairs(ctx._replace(stream=ctx.stream._replace(batch=1)))
 
     def scores(self, ctx: Context) -> Num:
-        """Of all heads."""
+        """Return the number of attention scores of all heads."""
         return self.heads * self.pairs(ctx).scores
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
@@ -220,7 +223,7 @@ class GRU(Module):
         )
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h, one token after another."""
+        """Return the unit's output for ``x``, of b × l × h, one token after another."""
         weights = self.weights(x.trace)
         return gru(x, weights, starts=0 if read_before(ctx.stream) else ctx.stream.batch)
 
@@ -228,8 +231,8 @@ class GRU(Module):
 class Layer(PostNorm):
     """Attention, to an encoder's output as well, and a feed-forward network; norms come ``first``, or behind each sum.
 
-    A norm before its sub-layer costs what one behind it does, so that both stand in one place; but what is kept last is
-    another. What stands beside a sub-layer is ``called`` after it.
+    A norm before its sub-layer costs the same as one behind it, so that both are in one place; but the tensor that is
+    saved last differs. Operations beside a sub-layer are ``called`` after it.
 
     Source: Vaswani et al. 2017 (arXiv 1706.03762), section 3.1.
     """
@@ -238,7 +241,7 @@ class Layer(PostNorm):
     first: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for name, sub, norm in zip(self.called, self.sublayers, self.norms, strict=True):
             assert isinstance(norm, Norm)
             x = self._summed(x, name, sub, norm, ctx)
@@ -260,7 +263,7 @@ class Side(Module):
     kind: str = ""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of vectors."""
+        """Return the stack's output for the vectors ``x``."""
         if isinstance(self.shared, Table):
             self.shared(x, self._reads.of_one_sequence(ctx))
         return self.layers(x, ctx)
@@ -284,14 +287,14 @@ class Core(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """Each stack with its norm."""
+        """Stacks, each with its norm."""
         for side, norm in zip(self.sides, self.norms, strict=True):
             yield side
             if norm is not None:
                 yield norm
 
     def forward(self, x: Tensor, ctx: Context, source: Tensor | None = None) -> Tensor:
-        """Of the vectors of the target, or of the only stack, and those of the ``source``."""
+        """Return the last stack's output for the target's (or the only stack's) vectors and those of the ``source``."""
         if source is not None:
             memory = self._run(0, source, ctx._replace(stream=ctx.run.source))
             if not x.trace.every_layer:
@@ -313,7 +316,7 @@ class OnData(Core):
     normed: bool = False
 
     def forward(self, x: Tensor, ctx: Context, source: Tensor | None = None) -> Tensor:
-        """Of as many vectors as there are tokens; in training, where it runs, the sum of all that it makes, in fp32."""
+        """Return the output for as many vectors as there are tokens; in training, where it runs, its sum in fp32."""
         source = self._data(x, ctx, ctx.run.source) if len(self.sides) == 2 else None
         made = super().forward(self._data(x, ctx, ctx.stream), ctx, source)
         if not (ctx.run.training and x.trace.emits_kernels):  # what runs needs a loss
@@ -341,11 +344,11 @@ class Network(ModelWithHead):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """From the tables to the head."""
+        """Modules from the tables to the head."""
         return iter((*self.tables, *self.places, self.base, *([self.head] if self.writes else [])))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; those of a source are given beside them."""
+        """Return the output for token ids ``x``; those of a source are given beside them."""
         *source, target = self._embedded(x, ctx)
         made = self.base(target, ctx, *source)
         return self.read(made, x, ctx) if self.writes else made
@@ -386,7 +389,7 @@ def module(t: Transformer) -> Module:
 
 
 def _places(t: Transformer) -> tuple[Module, ...]:
-    """What is added to words for where they stand, outside the layers: one for both stacks, or one for each."""
+    """Return the modules of positions added to words outside the layers: one for both stacks, or one for each."""
     match t.positions:
         case "learned":
             return (Positions("position", t.size("max_len"), t.d_model),)
@@ -434,7 +437,7 @@ def _rope(t: Transformer) -> Rope | None:
 
 
 def _position(t: Transformer) -> Distances | None:
-    """What self-attention does with distances."""
+    """Return the operation on scores by distance in self-attention, if there is one."""
     h, a, d, bias = t.d_model, t.n_heads, t.size("head_dim"), t.attention_bias
     match t.positions:
         case "alibi":
@@ -456,7 +459,7 @@ def _position(t: Transformer) -> Distances | None:
 
 
 def _shared(t: Transformer) -> Module | None:
-    """What all layers of a stack use."""
+    """Return the module that all layers of a stack share, if there is one."""
     match t.positions:
         case "alibi":
             return Slopes("slopes", Weight("slopes", (t.n_heads,), key=""))
@@ -468,13 +471,13 @@ def _shared(t: Transformer) -> Module | None:
 
 
 class Slopes(Buffer):
-    """Those of ALiBi."""
+    """Slopes of ALiBi."""
 
     kind = "position"
 
 
 class DistanceVectors(Parameter):
-    """Those of positions that all layers map."""
+    """Vectors of positions, which all layers map."""
 
     kind = "position"
 

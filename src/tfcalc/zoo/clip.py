@@ -46,7 +46,7 @@ class TextTower(Module):
     head: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return a vector for each token of the ids ``x``."""
         # the pooled vector has a backward pass by itself, and none in a program, whose loss reads the tokens
         return self._read(x, ctx, reads=not x.trace.emits_kernels)[0]
 
@@ -73,7 +73,7 @@ class WithWeights(CrossAttention):
     eager: EagerCode = OWN_SOFTMAX
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the queries make of the memory."""
+        """Return the attention output of the queries ``x``, which read the memory."""
         return super().forward(x, ctx._replace(run=ctx.run.replaced(kernel="eager")))
 
 
@@ -91,7 +91,7 @@ class Probe(Module):
     network: Module
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the vectors of all patches."""
+        """Return one vector for the vectors of all patches."""
         b, _, h = x.shape
         one = ctx.run.beside(1)
         query = copied(self.probe.weight(x.trace), (b, one.length, h), "repeat")
@@ -144,7 +144,7 @@ class ContrastiveModel(Module):
         return made if self.bias is None else add(made, self.bias.weight(x.trace))
 
     def _unit(self, x: Tensor) -> Tensor:
-        """Of length 1."""
+        """Scale the vectors to length 1."""
         return quotient(x, power(row_sums(power(x))) if self.by_hand else row_norm(x))
 
 
@@ -254,7 +254,7 @@ def siglip_text(c: Config) -> Module:
 
 @family("siglip_vision_model", heads={"Model": bare})
 def siglip_vision(c: Config) -> Module:
-    """No class token: a trained query reads the patches."""
+    """SigLIP's image tower without a class token: a trained query reads the patches."""
     places = vision_tower.positions(c, "position_embedding", looked_up=BUFFER)
     table = vision_tower.embeddings(c, (), vision_tower.patches(c, "patch_embedding"), places)
     return _with_head(c, vision_tower.pixels(c), product(grid(c)), table)

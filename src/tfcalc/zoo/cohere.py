@@ -1,4 +1,4 @@
-"""Those whose attention and feed-forward network may read the same norm, one beside the other."""
+"""Models whose attention and feed-forward network may read the same norm, one beside the other."""
 
 from __future__ import annotations
 

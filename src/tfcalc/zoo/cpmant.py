@@ -41,7 +41,7 @@ class MaskedTwice(Attention):
 
 
 class SegmentedDecoder(Module):
-    """Layers that read so many vectors of a ``prompt`` before those of the text, whose rows follow those of words.
+    """Layers that read ``prompt`` vectors before those of the text, whose rows follow those of words.
 
     Each token has a vector for its segment, too. Tokens of one segment have a bias for their distance, others one for
     their two segments: each a row of ``bias``, by head.
@@ -58,7 +58,7 @@ class SegmentedDecoder(Module):
     prompt: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; the prompt's vectors are not among the results."""
+        """Return the output for token ids ``x``; the prompt's vectors are not among the results."""
         stream = self._read(ctx)
         ids = x.trace.new((stream.batch, stream.length), "int32", "ids")
         made = self.table(ids)
@@ -75,7 +75,7 @@ class SegmentedDecoder(Module):
         return Sequences(text.batch, self.prompt + text.length)
 
     def _biases(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × a × l × l, for all layers."""
+        """Return the biases of the scores of all layers, of b × a × l × l."""
         length = ctx.stream.length
         places = x.trace.new((ctx.stream.batch, length, length), "int32", "buckets")
         made = contiguous(permute(looked_up(self.bias.weight(x.trace), places), (0, 3, 1, 2)))

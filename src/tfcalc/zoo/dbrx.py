@@ -29,7 +29,7 @@ def attention(c: Config) -> Attention:
 
 
 def mixture(c: Config) -> Mixture:
-    """The matrices of all experts stand in one tensor each, as wide as the experts together."""
+    """Return the mixture; the matrices of all experts are one tensor each, as wide as the experts together."""
     inner = c.sub("ffn_config", defaults=EXPERTS)
     act = inner.sub("ffn_act_fn", defaults={"name": "silu"}).word("name")
     return experts.mixture(
@@ -49,7 +49,7 @@ def mixture(c: Config) -> Mixture:
 def dbrx(c: Config) -> Module:
     """Databricks 2024 (technical report); transformers' DbrxModel. Norms have no bias.
 
-    Its experts run one after another, on the tokens that each has got: what they keep is not known here.
+    Its experts run one after another, on the tokens that each has got: training memory is not supported for them.
     """
     h, dropped = c.size("d_model"), bool(c.get("resid_pdrop"))
     norms = tuple(Norm(f"norm_attn_norm.norm_{place}", NORM, h) for place in (1, 2))

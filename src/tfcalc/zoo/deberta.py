@@ -65,7 +65,7 @@ class Disentangled(Module):
         return iter((*self.inward, *self.biases, *own, *self.talking, self.output))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x`` make of each other."""
+        """Return the attention output for the tokens of ``x``."""
         q, k, v = self.project(x)
         vectors = dict(self._vectors(ctx))
         pairs = ctx.run.pairs(ctx.stream, ctx.stream, causal=False)
@@ -94,7 +94,7 @@ class Disentangled(Module):
         return add(q, of_q), k, add(v, of_v)
 
     def _vectors(self, ctx: Context) -> Iterator[tuple[str, Tensor]]:
-        """Those of distances, of 1 × a × r × d, by what they are compared with."""
+        """Yield the vectors of distances, of 1 × a × r × d, by what they are compared with."""
         given = ctx.places
         if given is None or not self.positions:
             return
@@ -123,7 +123,7 @@ class Disentangled(Module):
         return matmul(self._talked(p, 1), v)
 
     def _by_distance(self, content: Tensor, vectors: Tensor, kind: str) -> Tensor:
-        """Scores of each token and each distance, of which those of its pairs are picked: their places are kept.
+        """Return the scores of each token and each distance, gathered for the token's pairs: their indices are saved.
 
         torch.matmul copies the vectors for each sequence, if there are several; or the code does.
         """
@@ -137,7 +137,7 @@ class Disentangled(Module):
         return made if self._fused else divided(made)
 
     def _talked(self, p: Tensor, place: int) -> Tensor:
-        """Where heads talk to each other, a map mixes all their numbers of a pair, which it reads as a copy."""
+        """Mix all heads' numbers of a pair by a map, which reads them as a copy, where heads talk to each other."""
         if not self.talking:
             return p
         return permute(self.talking[place](permute(p, (0, 2, 3, 1))), (0, 3, 1, 2))
@@ -155,7 +155,7 @@ class MaskedEmbeddings(Embeddings):
         return (each for each in parts if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the embeddings of token ids ``x``."""
         made = self.sum_embeddings(x, ctx)
         made = made if self.widened is None else self.widened(made)
         assert self.norm is not None
@@ -165,7 +165,7 @@ class MaskedEmbeddings(Embeddings):
 
 
 class TokenConvolution(Module):
-    """A convolution over time in so many ``groups``, as long as what it reads."""
+    """Convolution over time in ``groups`` groups, as long as its input."""
 
     kind = "convolution"
 
@@ -179,7 +179,7 @@ class TokenConvolution(Module):
         return Cost(weights=(weight, Weight("b", (self.width,), minor=True, key="bias")))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of b × l × h."""
+        """Return the convolution of ``x``, of b × l × h."""
         weight, bias = self.weights(x.trace)
         return time_convolution(x, weight, bias, self.groups)
 
@@ -199,7 +199,7 @@ class ByDistance(Layers):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the embedding."""
+        """Return the layers' output for the embedding ``x``."""
         trace = x.trace
         if self.vectors is not None:
             with trace.inside(self.vectors):
@@ -232,7 +232,7 @@ def width_of_words(c: Config) -> Num:
 
 
 def of_first_token(count: int | None = None) -> Top:
-    """Classes of a map of the first token's vector, which stands beside the base model."""
+    """Classes of a map of the first token's vector, beside the base model."""
 
     def top(c: Config, base: Module) -> Module:
         h = c.size("hidden_size")
@@ -288,7 +288,7 @@ def kinds(c: Config) -> tuple[str, ...]:
 
 
 def reach(c: Config, *fields: str) -> Num:
-    """How far apart two tokens are told to be, each way: by the first of these fields that is positive."""
+    """Return the largest distance that is distinguished, each way: the first of these fields that is positive."""
     for field in fields:
         if c.number(field, least=-1) > 0:
             return c.size(field)

@@ -161,7 +161,7 @@ def in_all_but_every_nth_layer(c: Config) -> list[int | None]:
 
 
 def full(c: Config) -> tuple[None]:
-    """Only the mask of layers that see everything."""
+    """Return the only mask: that of layers that see everything."""
     return (None,)
 
 
@@ -301,7 +301,7 @@ gemma = llama.variant("gemma", mlp_bias=False, norm_code="gemma", scaled_table=T
 
 
 def capped(c: Config) -> bool:
-    """Whether scores are kept under a cap."""
+    """Return whether attention scores are capped."""
     return c.get("attn_logit_softcapping") is not None
 
 

@@ -49,7 +49,7 @@ def deepseek_v32(c: Config) -> Module:
 
 
 def indexer_types(c: Config) -> list[str]:
-    """Which layers have an indexer of their own; the others share the choice of the one before."""
+    """Return each layer's indexer type: ``full`` has an indexer of its own, ``shared`` the choice of the one before."""
     count, known = c.number("num_hidden_layers"), ("full", "shared")
     if c.has("indexer_types"):
         return c.words("indexer_types", count, known)

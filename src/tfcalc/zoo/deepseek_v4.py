@@ -35,7 +35,7 @@ WEIGHTED_SUM = 4  # relu, scale, times the head's weight, the sum over heads
 
 
 class MapOfGroups(Linear):
-    """A linear map of each group of channels by itself. What it makes of all groups stands side by side."""
+    """A linear map of each group of channels by itself. The outputs of all groups lie side by side."""
 
     groups: Num = 1
 
@@ -44,7 +44,7 @@ class MapOfGroups(Linear):
         return Cost(weights=(Weight("w", (self.fan_out, divide(self.fan_in, self.groups))),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of b × l × a × d."""
+        """Return the map of ``x``, of b × l × a × d."""
         b, l = x.shape[:2]
         (held,) = self.own_params().weights
         rows = reshape(x, b * l, self.groups, divide(self.fan_in, self.groups))
@@ -55,14 +55,14 @@ class SomeTimes(Linear):
     """A linear map whose result may be left for later, and then has no gradient."""
 
     def of(self, x: Tensor, used: Num) -> Tensor:
-        """Of each row; 1 where something is made of it, else 0."""
+        """Return the map of each row; ``used`` is 1 where something is made of it, else 0."""
         with x.trace.inside(self):
             (weight,) = self.own_params().weights
             return x.trace.adapted(self, x, linear(x, x.trace.weight(weight), letter=self.letter, used=used))
 
 
 class Compressor(Module):
-    """Every ``rate`` tokens become one key of ``width``: their mean, weighted by a gate and by their place.
+    """Compression of every ``rate`` tokens to one key of ``width``: their mean, weighted by a gate and by their place.
 
     ``overlap``: each key mixes two groups of tokens, so values and gates are made twice. Tokens of a group that is not
     full are left for later.
@@ -83,7 +83,7 @@ class Compressor(Module):
     indexer: CompressedIndexer | None = None
 
     def keys(self, stream: Sequences) -> Sequences:
-        """What it makes of these sequences."""
+        """Return the sequences of keys that it makes of these sequences."""
         return Sequences(stream.batch, floor_div(stream.length, self.rate), floor_div(stream.seen, self.rate))
 
     def forward(self, x: Tensor, low: Tensor, ctx: Context) -> Tensor:
@@ -124,7 +124,7 @@ class Compressor(Module):
 
 
 class CompressedIndexer(Compressor):
-    """What chooses among a compressor's keys: keys of its own, and queries of so many ``heads``."""
+    """Indexer that chooses among a compressor's keys, by keys of its own and queries of ``heads`` heads."""
 
     q_b_proj: Linear | None = None
     weights_proj: Linear | None = None
@@ -165,14 +165,14 @@ class CompressedAttention(Attention):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Modules in the order in which they run."""
         down, up, key = self.inward
         q_norm, k_norm = self.norms
         every = (down, q_norm, up, key, k_norm, self.sinks, self.compressor, self.grouped, self.output)
         return (each for each in every if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for the tokens of ``x``, of b × l × h."""
         assert self.grouped is not None
         (down, up, key), (b, l, _), d = self.inward, x.shape, self.key_dim
         low = self.norms[0](down(x), ctx)
@@ -190,7 +190,7 @@ class CompressedAttention(Attention):
         return self.output(self.grouped(transpose(made, 1, 2)))
 
     def _run(self, q: Tensor, kv: Tensor, x: Tensor, low: Tensor, ctx: Context) -> Tensor:
-        """The same where kernels run: all keys beside each other; of b × l × a × d."""
+        """Attend where kernels run, with all keys beside each other; return b × l × a × d."""
         q = mul(q, x.trace.to(inverse_rms(x.trace.to(q, "float32")), q.dtype))
         q, kv = ctx.backend.rotate(q, kv, self, ctx)
         if ctx.cache is not None:
@@ -205,7 +205,7 @@ class CompressedAttention(Attention):
         return ctx.backend.scan(self, ctx, self.attend(q, kv, kv, ctx))
 
     def cached(self, ctx: Context) -> tuple[Cached, ...]:
-        """Of each token one vector, which transformers' cache of a window holds twice where nothing is compressed."""
+        """Return one vector per token, which transformers' window cache stores twice where nothing is compressed."""
         d = self.key_dim
         vectors = {"K": d, "V": d} if self.compressor is None else {SHARED: d}
         return by_token(ctx.stream, ctx.stream, 1, vectors, window=self.window)
@@ -251,7 +251,7 @@ def mlp_types(c: Config) -> list[str]:
 
 
 def rope(c: Config) -> Rope:
-    """Of each head the last numbers are turned."""
+    """Return the rotary embedding, which turns the last dimensions of each head."""
     given = c.optional("qk_rope_head_dim")
     return Rope(
         decoders.rotary_width(c, c.size("head_dim")) if given is None else given, RopeCode(halves=True, last=True)
@@ -259,7 +259,7 @@ def rope(c: Config) -> Rope:
 
 
 def compressor(kind: str, c: Config, name: str, width: Num, of: type[Compressor], **more: Any) -> Compressor:
-    """What makes one key of several tokens; the sparse kind mixes two groups for each."""
+    """Return the module that makes one key of several tokens; the sparse kind mixes two groups for each."""
     rates, field = c.sub("compress_rates", defaults={SPARSE: 4, HEAVY: 128}), kind
     if c.has(OLD_NAMES[kind]):
         rates, field = c, OLD_NAMES[kind]
@@ -271,7 +271,7 @@ def compressor(kind: str, c: Config, name: str, width: Num, of: type[Compressor]
 
 
 def indexer(c: Config) -> Compressor:
-    """What chooses among compressed keys."""
+    """Return the indexer that chooses among compressed keys."""
     heads, width = c.size("index_n_heads"), c.size("index_head_dim")
     queries = Linear("q_b_proj", c.size("q_lora_rank"), heads * width, "IQ")
     weights = Linear("scorer.weights_proj", c.size("hidden_size"), heads, "Iw")

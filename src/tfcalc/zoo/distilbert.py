@@ -62,7 +62,7 @@ class Narrowed(Module):
     norm: Norm
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """It is no module of its own."""
+        """Map ``x`` and normalise it; it is no module of its own."""
         return self.norm(self.dense(x), ctx)
 
 
@@ -70,7 +70,7 @@ class NarrowAttention(Attention):
     """Queries and keys of one tensor, values of another."""
 
     def of(self, x: Tensor, values: Tensor, ctx: Context) -> Tensor:
-        """What the tokens make of each other."""
+        """Return the attention output, with queries and keys of ``x`` and values of ``values``."""
         with x.trace.inside(self):
             given = [each(read) for each, read in zip(self.inward, (x, x, values), strict=True)]
             shape = (*x.shape[:2], self.heads, self.key_dim)
@@ -101,7 +101,7 @@ class MobileLayer(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the order in which they run."""
+        """Modules in the order in which they run."""
         for each in self.__dict__.values():
             if isinstance(each, Narrowed):
                 yield from (each.dense, each.norm)
@@ -109,7 +109,7 @@ class MobileLayer(Module):
                 yield each
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         inner = x if self.down is None else self.down(x, ctx)
         asking = values = inner
         if self.down is not None and not self.of_narrow:
@@ -128,7 +128,7 @@ class MobileLayer(Module):
         return self.up.norm(residual(x, last, "up"), ctx)
 
     def _dropped(self, x: Tensor, ctx: Context) -> Tensor:
-        """Only where there is no bottleneck."""
+        """Apply dropout, only where there is no bottleneck."""
         return dropout(x, "dropout") if self.dropped and self.up is None and ctx.drops else x
 
 
@@ -147,7 +147,7 @@ class WiderPredictions(Predictions):
         return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each token."""
+        """Return the logits of each token."""
         x, trace = self.transformed(x, ctx), x.trace
         if self.rest is None:
             return self.decoder(x)
@@ -304,7 +304,7 @@ def squeezebert(c: Config) -> Module:
 
 
 def grouped(map: Linear, groups: Num) -> GroupedMap:
-    """The same in groups of channels."""
+    """Return the map in groups of channels."""
     return GroupedMap(map.name, map.fan_in, map.fan_out, map.letter, map.bias, groups=groups)
 
 

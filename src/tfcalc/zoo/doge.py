@@ -24,9 +24,9 @@ from tfcalc.zoo.blocks.layers import windows
 
 
 class DynamicMaskAttention(Attention):
-    """How much a key counts is made of its value (``dt_proj``, A): that is added to scores, where nothing masks them.
+    """Attention with a number for each key, made of its value (``dt_proj``, A), added to scores that nothing masks.
 
-    A program leaves the best so many keys (``keeps``) of each query.
+    A program leaves the best ``keeps`` keys of each query.
 
     Source: Shi et al. 2024 (arXiv 2412.11834), section 3.2; transformers' DogeAttention.
     """
@@ -36,12 +36,15 @@ class DynamicMaskAttention(Attention):
     keeps: int = 0
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
-        """With the mask in the place of that of all layers."""
+        """Attend with the mask made of the values in the place of that of all layers."""
         mask = self._mask(v, ctx)
         return super().attend(q, k, v, ctx._replace(masks={**ctx.masks, self.mask: mask}), name)
 
     def _mask(self, v: Tensor, ctx: Context) -> Tensor:
-        """Of b × a × l × s. Where operations are only counted, nothing is cached: the values of all that are kept."""
+        """Return the mask, of b × a × l × s.
+
+        Where operations are only counted, nothing is cached: the values of all visible tokens are mapped again.
+        """
         assert self.A is not None
         assert self.dt_proj is not None
         trace, (b, g, _, d) = v.trace, v.shape
@@ -67,7 +70,7 @@ class Neurons(Replicated, FeedForward):
     kind = "experts"
 
     def found(self, x: Tensor, places: Tensor, weights: Tensor, ctx: Context) -> Tensor:
-        """What a token's neurons make of it, times their ``weights``: their vectors stand in tables."""
+        """Return the output of a token's neurons, times their ``weights``: their vectors are rows of tables."""
         trace, (t, h), k = x.trace, x.shape, self.chosen
         with trace.inside(self):
             inward, outward = (looked_up(self._table(each, h, x), places) for each in (self.up, self.down))
@@ -97,7 +100,7 @@ class WithNeurons(GatedFeedForward):
     normalized: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the output for each token."""
         assert self.router is not None
         assert self.neurons is not None
         rows = reshape(x, x.rows, x.width)
@@ -129,7 +132,7 @@ class WeightedResidual(PreNorm):
     factors: tuple[Parameter, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for (norm, sub), factor in zip(self.running(ctx), self.factors, strict=True):
             made = self.dropping(sub, sub(norm(x, ctx), ctx), ctx)
             x = residual(mul(factor.weight(x.trace), x), made, sub.name)
@@ -137,7 +140,7 @@ class WeightedResidual(PreNorm):
 
 
 def attention(c: Config) -> Attention:
-    """How much each key counts is made of its value, anew in each run."""
+    """Return attention in which a number made of a key's value, anew in each run, says how much it counts."""
     bias, made = c.flag("attention_bias"), decoders.attention(c, bias=c.flag("attention_bias"), qk_norms="rmsnorm")
     g = made.kv_heads
     keep = Linear("dt_proj", g * made.key_dim, g, bias=bias)

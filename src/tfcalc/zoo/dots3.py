@@ -64,7 +64,7 @@ class MapAdapter(Module):
     last: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each frame."""
+        """Return the adapter's output for each frame."""
         inner = self.first(self.norm(x, ctx))
         return self.last(ctx.activation("gelu", inner))
 
@@ -82,7 +82,7 @@ class AdaptedEncoder(SoundEncoder):
         yield self.adapter
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence; ``x`` are the words beside it."""
+        """Return the adapted output for one clip per sequence; ``x`` are the words beside it."""
         assert self.adapter is not None
         return self.adapter(super().forward(x, ctx), ctx)
 
@@ -145,7 +145,7 @@ def _stem(c: Config) -> BandStem:
 
 
 def expert_counts(c: Config) -> list[int]:
-    """How many experts each layer of the tower has; none in dense layers."""
+    """Return the number of experts in each layer of the tower; 0 in dense layers."""
     count = c.number("num_hidden_layers")
     if c.has("pyramid_num_routed") or not c.has("mlp_layer_types"):
         return [max(number, 0) for number in c.numbers("pyramid_num_routed", count, least=-1)]
@@ -259,14 +259,14 @@ class OfKind:
         self.prefix = "swa_" if kind == WINDOW and not c.has("per_layer_config") else ""
 
     def size(self, name: str) -> Num:
-        """This size, for these layers."""
+        """Return the size of this name for these layers."""
         if self.own.has(name):
             return self.own.size(name)
         return self.c.size(self.prefix + name)
 
     @property
     def rope_dim(self) -> Num:
-        """What is left of a head's width in a window, where the file does not say."""
+        """Rotary width of a head: in a window, what is left of the head's width where the file does not say."""
         if self.prefix and not self.c.has("swa_qk_rope_head_dim"):
             return self.c.size("swa_head_dim") - self.c.size("swa_qk_nope_head_dim")
         return self.size("qk_rope_head_dim")
@@ -299,7 +299,7 @@ def attention(kind: str, place: int, c: Config) -> LatentAttention:
 
 
 def window(c: Config) -> int:
-    """What the layers of a window see, by either name."""
+    """Return the number of tokens that the layers of a window see, by either name."""
     return c.number("sliding_window" if c.has("sliding_window") else "sliding_window_size")
 
 

@@ -46,16 +46,16 @@ class ChannelConvolution(Module):
         return Cost(weights=(Weight("w", (self.channels, 1, self.kernel)),))
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of b × l × c."""
+        """Return the convolution of ``x``, of b × l × c."""
         (weight,) = self.weights(x.trace)
         return transpose(same_convolution(transpose(x, 1, 2), weight), 1, 2)
 
 
 class Nearby(Module):
-    """What each token makes of its neighbours, by kernels that its query makes with a convolved key.
+    """Mix of each token's neighbours, by kernels that its query makes with a convolved key.
 
     The key is a ``depthwise`` and then a ``pointwise`` convolution, with a ``shift``; ``kernel_map`` makes kernels of
-    so many tokens (``kernel``), ``value_map`` what they mix.
+    ``kernel`` tokens, ``value_map`` what they mix.
     """
 
     depthwise: ChannelConvolution
@@ -66,7 +66,7 @@ class Nearby(Module):
     kernel: Num
 
     def of(self, x: Tensor, q: Tensor, heads: Num, width: Num) -> Tensor:
-        """Of tokens and their queries, of b × l × a·d; of b × l × a × d."""
+        """Return the mix, of b × l × a × d, for tokens and their queries, of b × l × a·d."""
         near = add(self.pointwise(self.depthwise(x)), transpose(self.shift.weight(x.trace), 0, 1))
         kernels = self.kernel_map(mul(near, q))
         kernels = softmax(reshape(kernels, x.rows * heads, self.kernel, 1))
@@ -93,11 +93,11 @@ class MixedAttention(Attention):
         return iter((*self.inward, *inside, self.output))
 
     def runs(self, ctx: Context) -> bool:
-        """Unless nobody reads it."""
+        """Return whether its output is read."""
         return self.reads
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x`` make of each other, and of their neighbours."""
+        """Return the attention output for the tokens of ``x``, which see each other and convolve their neighbours."""
         assert self.nearby is not None
         query, key, value = self.inward
         k, v, q = key(x), value(x), query(x)
@@ -109,7 +109,7 @@ class MixedAttention(Attention):
 
 
 class Repeated(Module):
-    """Layers that run so many ``times``, one turn upon another.
+    """Layers that run ``times`` times, one turn upon another.
 
     Source: Lan et al. 2019 (ALBERT, arXiv 1909.11942), section 3.1.
     """
@@ -121,11 +121,11 @@ class Repeated(Module):
 
     @property
     def passes(self) -> Num:
-        """How often it runs."""
+        """Number of runs."""
         return self.times
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Where it matters what is live when, turn by turn; else one turn for all."""
+        """Run the layers turn by turn where it matters what is live when, else one turn for all."""
         ctx = ctx._replace(run=ctx.run.replaced(recompute="none"))  # its layers run again together, if they do
         if x.trace.every_layer:
             for _ in each_turn(self.times):

@@ -29,7 +29,7 @@ def encoder_decoder(c: Config) -> Module:
 
 
 def _encoder(c: Config) -> Module:
-    """The model by itself; a pooler runs, but the decoder reads the vectors that it stands beside."""
+    """Return the model by itself; a pooler runs, but the decoder reads the vectors beside it."""
     made = find(c.model_type).base(c).replace(name="encoder")
     return made.replace(pools=False) if isinstance(made, Encoder) else made
 

@@ -98,7 +98,7 @@ def cohere2_moe(c: Config) -> Module:
 
 
 def dense_rotated(c: Config) -> bool:
-    """Whether dense layers know positions, whatever they see."""
+    """Return whether dense layers know positions, whatever they see."""
     return c.number("prefix_dense_sliding_window_pattern") == 1
 
 
@@ -117,7 +117,10 @@ def cohere_experts(c: Config) -> Mixture:
 
 
 def cohere_windows(c: Config, dense: int) -> list[int | None]:
-    """Every fourth layer sees everything, counted apart in the ``dense`` layers at the bottom and above them."""
+    """Return each layer's window: every fourth sees everything, in the ``dense`` layers at the bottom and above them.
+
+    Both groups of layers are counted apart.
+    """
     above, below = c.number("sliding_window_pattern"), c.number("prefix_dense_sliding_window_pattern")
     return windows(c, lambda place: (place + 1) % below > 0 if place < dense else (place - dense + 1) % above > 0)
 

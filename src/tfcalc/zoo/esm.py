@@ -62,7 +62,7 @@ def residues(c: Config) -> Module:
 
 
 def frequencies(c: Config) -> tuple[Module, ...]:
-    """Those of the rotation, half as many as a head is wide: ESM is one of few that store them."""
+    """Return the buffer of rotary frequencies, half as many as a head is wide: ESM is one of few that store them."""
     if placed(c) != "rotary":
         return ()
     half = floor_div(c.quotient("hidden_size", "num_attention_heads") + 1, 2)
@@ -70,7 +70,7 @@ def frequencies(c: Config) -> tuple[Module, ...]:
 
 
 def placed(c: Config) -> str:
-    """How positions are told."""
+    """Return the kind of the position embedding."""
     return "absolute" if c.get("position_embedding_type") is None else c.word("position_embedding_type")
 
 

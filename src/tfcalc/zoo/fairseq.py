@@ -1,4 +1,4 @@
-"""OPT, XGLM, BioGPT, TrOCR: GPT-likes with the layers of fairseq, whose feed-forward maps stand in the layer itself."""
+"""OPT, XGLM, BioGPT, TrOCR: GPT-likes with the layers of fairseq, whose feed-forward maps are in the layer itself."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def network(
     dropped: str = "activation_dropout",
     bias: bool = True,
 ) -> FeedForward:
-    """Two maps and what stands between them, by the fields that say how wide and of which kind that is."""
+    """Return the network of two maps with an activation between them, by the fields of its width and kind."""
     h, f, drops = c.size("hidden_size"), c.size(width), bool(dropped and c.get(dropped))
     return of("(ffn)", Linear("fc1", h, f, "1", bias), Linear("fc2", f, h, "2", bias), c.word(kind), drops)
 

@@ -32,7 +32,7 @@ from tfcalc.zoo.blocks.transformer_xl import HeadMap
 
 
 class Around(NamedTuple):
-    """What a layer reads beside the queries: ``keys`` of other tokens (or their own), fixed vectors of distances.
+    """Inputs of a layer beside the queries: ``keys`` of other tokens (or their own), fixed vectors of distances.
 
     These are one table, or four: sines and cosines of queries' places, and of keys'. ``segments`` says which tokens
     belong to one, ``apart`` masks the first token, where that is one.
@@ -48,7 +48,7 @@ class DistanceMap(HeadMap):
     """The map of distances to all heads, or of all heads' queries to the stream's width."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """Of r × h, or of b × i × a × d."""
+        """Map distances, of r × h, to all heads, or queries, of b × i × a × d, to the stream's width."""
         (weight,) = self.weights(x.trace)
         of_queries = len(x.shape) == 4
         if x.trace.emits_kernels:  # one product; a program writes an einsum over heads
@@ -86,7 +86,7 @@ class FunnelAttention(Module):
     dropout: bool = False
 
     def forward(self, x: Tensor, ctx: Context, around: Around) -> Tensor:
-        """Of b × i × h."""
+        """Return the attention output for the queries ``x``, of b × i × h."""
         source = x if around.keys is None else around.keys
         q, k, v = (
             reshape(each(read), *read.shape[:2], self.heads, self.width)
@@ -126,7 +126,7 @@ class FunnelAttention(Module):
         return einsum("bnij,bjnd->bind", p, v)
 
     def _places(self, q: Tensor, bias: Tensor, keys: Num, around: Around) -> Tensor:
-        """What the places of query and key add to each score."""
+        """Return the term of each score for the places of query and key."""
         q = add(q, bias)
         if self.factorized:
             mapped, (sines, cosines, of_sines, of_cosines) = self.distances(q), around.distances
@@ -150,7 +150,7 @@ class FunnelLayer(Module):
     dropped: bool = False
 
     def forward(self, x: Tensor, ctx: Context, around: Around) -> Tensor:
-        """Of the queries."""
+        """Return the layer's output for the queries ``x``."""
         before, behind = self.norms
         x = before(residual(x, self._dropped(self.attention(x, ctx, around), ctx, "attention"), "attention"), ctx)
         return behind(residual(x, self._dropped(self.ffn(x, ctx), ctx, "ffn"), "ffn"), ctx)
@@ -160,7 +160,7 @@ class FunnelLayer(Module):
 
 
 class LayerTurns(Module):
-    """A layer that runs so many ``times`` one upon another, with the same weights; ``further`` turns hold none."""
+    """A layer that runs ``times`` times, one upon another, with the same weights; ``further`` turns hold none."""
 
     kind = "layer"
 
@@ -175,33 +175,33 @@ class LayerTurns(Module):
 
     @property
     def copies(self) -> Num:
-        """How many of it hold weights."""
+        """Number of copies that hold weights."""
         return 0 if self.further else 1
 
     @property
     def active(self) -> Num | None:
-        """Those of another layer are used."""
+        """Number of active copies: one, of another layer, in ``further`` turns; None: all."""
         return 1 if self.further else None
 
     @property
     def passes(self) -> Num:
-        """How often it runs."""
+        """Number of runs."""
         return self.times
 
     def forward(self, x: Tensor, ctx: Context, around: Around) -> Tensor:
-        """Turn by turn where kernels run, else one for all."""
+        """Run turn by turn where kernels run, else one turn for all."""
         for _ in turns_to_run(x.trace, self.times):
             x = again(lambda x: self.layer.forward(x, ctx, around), x, ctx)
         return x
 
 
 def again(run: Callable[[Tensor], Tensor], x: Tensor, ctx: Context) -> Tensor:
-    """Run a layer, which backward computes again where that is asked for."""
+    """Run a layer, which backward recomputes where that is asked for."""
     return x.trace.checkpoint(run, x, early_stop=ctx.run.early_stop) if ctx.run.every else run(x)
 
 
 class Rows(Module):
-    """So many equal layers (``count``), each of which runs so many ``times``."""
+    """Stack of ``count`` equal layers, each of which runs ``times`` times."""
 
     kind = "stack"
 
@@ -211,12 +211,12 @@ class Rows(Module):
     times: int = 1
 
     def components(self) -> Iterator[Component]:
-        """What its layers hold; they stand in the module that has it."""
+        """Yield the components of its layers, which belong to the module that has it."""
         for each in LayerTurns(self.name, self.layer, self.times).components():
             yield each._replace(copies=self.count)
 
     def __call__(self, x: Tensor, *given: object) -> Tensor:
-        """From the bottom to the top; it is no module of its own."""
+        """Run the layers from the bottom to the top; it is no module of its own."""
         ctx, around = given
         assert isinstance(ctx, Context)
         assert isinstance(around, Around)
@@ -233,7 +233,7 @@ class Rows(Module):
 
 
 class ShortBlock(Module):
-    """Layers of which the ``first`` may read more than it gives, for once; all run so many ``times``."""
+    """Layers of which the ``first`` may read more than it gives, for once; all run equally often."""
 
     kind = "block"
 
@@ -242,7 +242,7 @@ class ShortBlock(Module):
     others: Rows | None
 
     def forward(self, x: Tensor, ctx: Context, reading: Around, around: Around) -> Tensor:
-        """Of the queries, and what the first layer reads beside them; and all others."""
+        """Return the queries' output; the first layer reads ``reading`` beside them, all others ``around``."""
         x = again(lambda x: self.first(x, ctx, reading), x, ctx)
         if self.again is not None:
             x = self._further(x, ctx, around, self.again)
@@ -259,8 +259,8 @@ class ShortBlock(Module):
 class ShortStack(Module):
     """Blocks, each on a sequence half as long as the one before.
 
-    Of the first layer of a block the queries alone may be shortened (``queries_only``), or all. The first token may
-    stand ``apart``, and then the last be left out (``cut``). Distances are ``factorized``, or have a vector each.
+    Of the first layer of a block the queries alone may be shortened (``queries_only``), or all. The first token may be
+    treated ``apart``, and then the last be left out (``cut``). Distances are ``factorized``, or have a vector each.
 
     Source: Dai et al. 2020 (arXiv 2006.03236), section 2.2; transformers' FunnelEncoder.
     """
@@ -276,11 +276,11 @@ class ShortStack(Module):
     pooling: str = MEAN
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of all tokens."""
+        """Return the last block's output for all tokens."""
         return self.both(x, ctx)[1]
 
     def both(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
-        """What the first block makes, and what the last does."""
+        """Return the outputs of the first block and of the last."""
         stream, around = ctx.stream, self.around(x)
         first = x = self.blocks[0](x, ctx, around, around)
         for block in self.blocks[1:]:
@@ -293,12 +293,15 @@ class ShortStack(Module):
         return first, x
 
     def half(self, stream: Sequences) -> Sequences:
-        """Every two tokens as one; the first is kept apart, for which the last may be left out."""
+        """Return the sequences with every two tokens as one.
+
+        The first stays apart, if it is treated so; the last may be left out for it.
+        """
         longer = stream.length + 1 if self.apart and not self.cut else stream.length
         return stream._replace(length=ceil_div(longer, 2))
 
     def around(self, x: Tensor) -> Around:
-        """What layers read that see all tokens of ``x``."""
+        """Return the inputs, beside the queries, of layers that see all tokens of ``x``."""
         b, l, _ = x.shape
         apart = x.trace.new((l, l), x.trace.weights_format, "mask of the first token") if self.apart else None
         count = 4 if self.factorized else 1
@@ -311,13 +314,13 @@ class ShortStack(Module):
         return made
 
     def _behind_first(self, x: Tensor) -> Tensor:
-        """With the first token twice, where it stands apart."""
+        """Return the sequence with the first token twice, if that is treated apart."""
         if not self.apart:
             return x
         return copied(x, (x.shape[0], x.shape[1] if self.cut else x.shape[1] + 1, x.width), "cat")
 
     def _shorter(self, around: Around, length: Num, *axes: int) -> Around:
-        """The same for every second query (0), or key (1)."""
+        """Return the inputs for every second query (0), or key (1)."""
         segments, apart, distances = around.segments, around.apart, around.distances
         for axis in axes:
             segments = self._every_second(segments, axis + 1, length)
@@ -332,7 +335,7 @@ class ShortStack(Module):
         return Around(distances, segments, apart)
 
     def _every_second(self, x: Tensor, axis: int, length: Num) -> Tensor:
-        """A view; where the first stands apart, of a copy in which it stands twice."""
+        """Return a view of every second element; if the first is treated apart, of a copy that has it twice."""
         shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
         if self.apart:
             x = x.trace.new((*x.shape[:axis], x.shape[axis] + 1, *x.shape[axis + 1 :]), x.dtype, x.storage.label)
@@ -348,7 +351,7 @@ class LongAgain(Module):
     layers: Rows | None
 
     def forward(self, x: Tensor, ctx: Context, first: Tensor, around: ShortStack) -> Tensor:
-        """Of what the last block made."""
+        """Return the long sequence's output for the last block's output ``x``."""
         long = copied(x, first.shape, "repeat_interleave")
         long = copied(long, name="cat") if around.apart else long
         x = add(long, first)
@@ -365,7 +368,7 @@ class Funnel(Module):
     decoder: LongAgain | None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the model's output for token ids ``x``."""
         x = self.table(x, ctx)
         if self.decoder is None:
             return self.encoder(x, ctx)

@@ -10,7 +10,7 @@ from tfcalc.zoo.blocks.vision_language import Projector, heads, patches_of, read
 
 
 def has_no_row(c: Config, text: Config) -> bool:
-    """Whether the word that an image stands for is none of the vocabulary's."""
+    """Return whether the word that an image stands for is none of the vocabulary's."""
     return c.number("image_token_index", least=0) >= text.number("vocab_size")
 
 

@@ -28,12 +28,12 @@ from tfcalc.zoo.blocks.layers import FULL, LAYERS, LLAMA_NAMES, SLIDING, full_an
 
 
 class AltUp(Module):
-    """Of ``streams`` vectors the active one says, through a router, how all are mixed before the layer and after it.
+    """Alternating updates: the active one of ``streams`` vectors routes how all are mixed before and after the layer.
 
     The router runs twice: for the prediction (s · s weights of the mixture) and for the correction (s weights). The
     prediction is a product with each token's own matrix; the correction adds to each stream what it is weighted by.
-    In training the weights of the correction may be kept under a number (``clips``), which makes a copy of them; what
-    a layer reads of the corrected stream may be multiplied by a trained ``scale`` (``scales``).
+    In training the weights of the correction may be clipped (``clips``), which makes a copy of them; what a layer reads
+    of the corrected stream may be multiplied by a trained ``scale`` (``scales``).
 
     Source: Baykal et al. 2023 (arXiv 2301.13310), algorithm 1; transformers' Gemma3nTextAltUp.
     """
@@ -50,7 +50,7 @@ class AltUp(Module):
     scales: bool = True
 
     def predict(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the layer will make of all streams, of s × b × l × h."""
+        """Return the prediction of the layer's output for all streams, of s × b × l × h."""
         with x.trace.inside(self):
             first = select(x, 0)
             # the router is counted once for prediction and correction
@@ -61,7 +61,11 @@ class AltUp(Module):
             return x.trace.to(contiguous(made), x.dtype)
 
     def correct(self, predicted: Tensor, activated: Tensor, innovation: Tensor, ctx: Context) -> Tensor:
-        """All streams, by what the layer has ``activated`` of one of them, and how far that is from the prediction."""
+        """Return all streams with the ``innovation`` added.
+
+        It is how far what the layer has ``activated`` of one of them is from the prediction; the router, which reads
+        ``activated``, weights it for each stream.
+        """
         trace = activated.trace
         with trace.inside(self):
             rows = (*activated.shape[:-1], self.streams)
@@ -72,7 +76,7 @@ class AltUp(Module):
             return trace.to(added_in_place(mul(innovation, weights), predicted), activated.dtype)
 
     def scaled(self, x: Tensor) -> Tensor:
-        """What a layer reads of the corrected stream."""
+        """Return the part of the corrected stream that a layer reads."""
         x = copied(x, name="clone")
         if not self.scales:
             return x
@@ -84,7 +88,7 @@ class AltUp(Module):
         return x.trace.to(pointwise("tanh", x.trace.to(made, "float32")), x.dtype)
 
     def _both_routed(self, x: Tensor, ctx: Context) -> Tensor:
-        """Where operations are only counted: for prediction and correction at once."""
+        """Route for prediction and correction at once, where operations are only counted."""
         twice = x.trace.view(x, (2, *x.shape), None)
         return x.trace.view(self.router(self.norm(twice, ctx)), (*x.shape[:-1], self.streams), None)
 
@@ -107,12 +111,12 @@ class Laurel(Module):
     norm: Norm
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Return the sum for ``x``, of b × l × h."""
         return add(x, self.norm(self.right(self.left(x)), ctx))
 
 
 class SparseFeedForward(GatedFeedForward):
-    """A gated network whose gate is 0 but where it is above its row's mean by so many deviations (``cuts``)."""
+    """A gated network whose gate, if it ``cuts``, is 0 unless some standard deviations above its row's mean."""
 
     cuts: bool = False
 
@@ -129,7 +133,7 @@ class SparseFeedForward(GatedFeedForward):
 class AltUpLayer(Module):
     """A layer of several streams: attention and a map of low rank beside it, a network, and the layer's own vector.
 
-    The norms stand before and behind attention and network; that of the layer's own vector is the last.
+    The norms come before and behind attention and network; that of the layer's own vector is the last.
     Source: transformers' Gemma3nTextDecoderLayer.
     """
 
@@ -143,7 +147,7 @@ class AltUpLayer(Module):
     norms: tuple[Norm, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of s × b × l × h."""
+        """Return the layer's output for the streams ``x``, of s × b × l × h."""
         predicted = self.altup.predict(x, ctx)
         active = select(predicted, 0)
         before, behind, before_network, behind_network, last = self.norms
@@ -168,11 +172,11 @@ class EachStream(Linear):
 
     @property
     def copies(self) -> Num:
-        """How many there are."""
+        """Number of matrices."""
         return self.streams - 1
 
     def of(self, place: int) -> Linear:
-        """That of a stream."""
+        """Return the map of a stream."""
         return Linear(f"{self.name}.{place}", self.fan_in, self.fan_out)
 
 
@@ -187,12 +191,12 @@ class AltUpDecoder(SharingDecoder):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """And the maps."""
+        """Parts of the decoder, and the maps."""
         yield from super().parts
         yield from (each for each in (self.up, self.down) if each is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids ``x``."""
         assert self.up is not None
         assert self.down is not None
         assert self.norm is not None
@@ -208,7 +212,7 @@ class AltUpDecoder(SharingDecoder):
 
 
 def _mapped(maps: EachStream, streams: list[Tensor]) -> list[Tensor]:
-    """Each stream's map of its vectors (or of the first's), as long as those of the first."""
+    """Map each stream's vectors (or the first's), and scale the results to the length of those of the first."""
     first, trace = streams[0], streams[0].trace
     if not trace.emits_kernels:  # counted as the maps of all streams at once
         return [maps(first)]
@@ -227,7 +231,7 @@ CODE = "gemma4"
 
 
 def reusing(c: Config, layer_types: list[str]) -> list[bool]:
-    """Which layers read the keys and values of an earlier one: the last ``num_kv_shared_layers``.
+    """Return whether each layer reads the keys and values of an earlier one: the last ``num_kv_shared_layers`` do.
 
     Each reads those of the last layer of its own type that makes any, so that there must be one.
     """
@@ -277,7 +281,7 @@ def attention(c: Config, made: str, width: Num, groups: Num, *, full: bool, caus
 
 
 def layer_input(c: Config) -> LayerInput:
-    """In a layer: its own vector of the token, gated by the stream, is added to it."""
+    """Return the module that adds a layer's own vector of the token, gated by the stream, to it."""
     h, p = c.size("hidden_size"), c.size("hidden_size_per_layer_input")
     gate, back = Linear("per_layer_input_gate", h, p), Linear("per_layer_projection", p, h)
     return LayerInput("(per_layer_input)", gate, back, c.word("hidden_activation"))
@@ -296,12 +300,12 @@ def layer_vectors(c: Config, layers: Stack, **more: bool) -> LayerVectors:
 
 
 def norms(c: Config, *names: str) -> tuple[Norm, ...]:
-    """Of the hidden size, by these names."""
+    """Return norms of the hidden size, by these names."""
     return tuple(Norm(name, "rmsnorm", c.size("hidden_size"), CODE) for name in names)
 
 
 class Kind(NamedTuple):
-    """How a layer differs from others: it may reuse keys and values, or have a width of its own (0: the usual)."""
+    """Traits in which layers differ: one may reuse keys and values, or have a width of its own (0: the usual)."""
 
     full: bool
     reuses: bool
@@ -319,7 +323,7 @@ def kinds(c: Config) -> list[Kind]:
 
 
 def sparse(c: Config, count: int) -> list[bool]:
-    """Whose gates are cut off: those of the first ten layers, where nothing is said and there are more."""
+    """Return whether each layer's gate is cut off: those of the first ten, where nothing is said and there are more."""
     given = c.get("activation_sparsity_pattern")
     if given is None:
         return [count > 10 and place < 10 for place in range(count)]

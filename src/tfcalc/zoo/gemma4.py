@@ -19,7 +19,7 @@ from tfcalc.zoo.gemma3n import CODE, attention, layer_input, layer_types, layer_
 
 
 class Kind(NamedTuple):
-    """How a layer differs from others. A width or number of heads that is 0 is that of its type."""
+    """Traits in which layers differ. A width or number of heads that is 0 is that of its type."""
 
     full: bool
     reuses: bool
@@ -125,5 +125,5 @@ def gemma4_text(c: Config) -> Module:
     global_head_dim=512,  # by __post_init__
 )
 def gemma4_unified_text(c: Config) -> Module:
-    """The same without experts, and without tables for each layer."""
+    """Gemma 4's unified text model: no experts, and no tables for each layer."""
     return decoder(c)

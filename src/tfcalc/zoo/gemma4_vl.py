@@ -40,11 +40,11 @@ from tfcalc.zoo.blocks.vision_language import Multimodal, heads
 
 
 class ChunkedAttention(Module):
-    """Each chunk of so many tokens (``chunk``) sees itself, and so many ``before`` and ``behind`` it.
+    """Attention of each chunk of ``chunk`` tokens to itself, ``before`` tokens before and ``behind`` tokens behind it.
 
-    A score has a part for the key and a part for its distance, whose keys a matrix makes of fixed sines. A trained
-    scale stands at each of a head's dimensions. All is in fp32, and scores are kept under a cap by a tanh. It may hold
-    ``limits`` of its maps.
+    A score has a part for the key and a part for its distance, whose keys a matrix makes of fixed sines. Each of a
+    head's dimensions has a trained scale. All is in fp32, and scores are capped by a tanh. It may hold ``limits`` of
+    its maps.
 
     Source: Dai et al. 2019 (arXiv 1901.02860), section 3.3; transformers' Gemma4AudioAttention.
     """
@@ -64,18 +64,18 @@ class ChunkedAttention(Module):
 
     @property
     def context(self) -> int:
-        """How many tokens a chunk sees."""
+        """Number of tokens that a chunk sees."""
         return self.chunk + self.before + self.behind
 
     def sines(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of each distance, for all layers; none where what is heard has been heard."""
+        """Return the sines of each distance, for all layers; none in decoding, when the sound has been heard."""
         distances = 0 if ctx.run.decoding else self.context // 2 + 1
         made = x.trace.new((1, distances, self.distances.fan_in), x.dtype, "sines")
         x.trace.belongs(made)
         return made
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h; the last chunk of each sequence is filled up."""
+        """Return the attention output for ``x``, of b × l × h; the last chunk of each sequence is padded."""
         trace, (b, l, _) = x.trace, x.shape
         a, d = self.heads, self.head_dim
         q, k, v = (reshape(trace.to(each(x), "float32"), b, l, a, d) for each in self.maps)
@@ -127,7 +127,7 @@ class ChunkedAttention(Module):
 class SubsampledSpectrogram(Module):
     """Two convolutions that halve time and pitch, each with a norm and an activation, and a map to the layers' width.
 
-    A spectrogram has so many ``bands``. Source: transformers' Gemma4AudioSubSampleConvProjection.
+    A spectrogram has ``bands`` bands. Source: transformers' Gemma4AudioSubSampleConvProjection.
     """
 
     kind = "embedding"
@@ -140,7 +140,7 @@ class SubsampledSpectrogram(Module):
     bands: int
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the source's frames, given beside ``x``, which is not read."""
+        """Return vectors of the source's frames, given beside ``x``, which is not read."""
         trace, heard, quarter = x.trace, ctx.run.source, self.bands // 4
         x = trace.given((heard.batch, 1, heard.length, self.bands), trace.weights_format, "spectrogram")
         length = ceil_div(heard.length, 4)
@@ -174,7 +174,7 @@ class HalfNetwork(Module):
     limits: tuple[Buffer, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What is added to ``x``."""
+        """Return the term that is added to ``x``."""
         inner = self.up(self.before(pointwise("clamp", x), ctx))
         inner = ctx.activation(self.activation, inner)
         return scaled(self.behind(pointwise("clamp", self.down(inner)), ctx))
@@ -194,7 +194,7 @@ class LightConvolution(Module):
     limits: tuple[Buffer, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What is added to ``x``, of b × l × h."""
+        """Return the term that is added to ``x``, of b × l × h."""
         x = gated_halves(self.start(self.before(x, ctx)), "gate")
         x = transpose(self.convolution(transpose(x, 1, 2), ctx, x.shape[1]), 1, 2)
         x = self.norm(pointwise("clamp", x), ctx)
@@ -217,7 +217,7 @@ class LightConformerLayer(Module):
     norms: tuple[Norm, Norm, Norm]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × h."""
+        """Return the layer's output for ``x``, of b × l × h."""
         before, behind, out = self.norms
         x = added(x, self.first(x, ctx), self.first.name)
         made = self.mixer(before(pointwise("clamp", x), ctx), ctx)
@@ -237,7 +237,7 @@ class Conformer(Module):
     output: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence, given beside ``x``, which is not read."""
+        """Return the encoder's output for one clip per sequence, given beside ``x``, which is not read."""
         x = self.spectrogram(x, ctx)
         source = ctx.run.source
         stream = source._replace(length=ceil_div(source.length, 4))
@@ -254,7 +254,7 @@ class Clipped(Linear):
     clipped: bool = False
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """On each row."""
+        """Map each row, with input and output clipped if it is ``clipped``."""
         if not self.clipped:
             return super().forward(x)
         return pointwise("clip", super().forward(pointwise("clip", x)))
@@ -273,10 +273,10 @@ class NormedAttention(SharingAttention):
 
 
 class RowsAndColumns(PositionVectors):
-    """A trained vector for each row of patches, and one for each column: so many ``rows`` of a table in all."""
+    """A trained vector for each row of patches, and one for each column: ``rows`` rows of a table in all."""
 
     def forward(self, x: Tensor, *_: object) -> Tensor:
-        """For the patches of ``x``, of b × s × h."""
+        """Return the position vectors of the patches of ``x``, of b × s × h."""
         (table,) = self.weights(x.trace)
         trace, shape = x.trace, x.shape[:2]
         if not trace.emits_kernels:  # one look-up for both; a program makes two
@@ -286,14 +286,14 @@ class RowsAndColumns(PositionVectors):
 
 
 class Pool(Module):
-    """The mean of so many patches that lie in a square (``together``): a product with a matrix that says which do."""
+    """Mean of ``together`` patches that lie in a square: a product with a matrix that says which do."""
 
     kind = "pool"
 
     together: Num
 
     def forward(self, x: Tensor, *given: object) -> Tensor:
-        """Of b × s × h."""
+        """Return the means of ``x``, of b × s × h."""
         b, s, _ = x.shape
         fewer = floor_div(s, self.together)
         means = x.trace.new((b, fewer, s), "float32", "which lie together")
@@ -315,7 +315,7 @@ class GemmaTower(Module):
     spread: tuple[Buffer, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of images that are given beside ``x``, which is not read."""
+        """Return the tower's output for images that are given beside ``x``, which is not read."""
         trace, images = x.trace, ctx.run.source
         ctx = ctx._replace(stream=images)
         pixels = trace.given((images.batch, images.length, self.patches.fan_in), "float32", "pixels")
@@ -326,7 +326,7 @@ class GemmaTower(Module):
         return self._as_rows(x, trace.weights_format)
 
     def _as_rows(self, x: Tensor, wanted: str) -> Tensor:
-        """All that are not of padding, spread in fp32; in the format that is ``wanted``."""
+        """Return the rows that are not padding, spread in fp32, in the format that is ``wanted``."""
         trace = x.trace
         x = scaled(trace.to(x, "float32"))
         x = index(x, trace.new(x.shape[:2], "bool", "not padding"), (x.rows, x.width))
@@ -339,7 +339,7 @@ class GemmaTower(Module):
 class Embedder(Module):
     """A norm without weights, and a map to the text's width, of what a tower gives.
 
-    There is a vector for so many places of a source (``step``), or as many as come (0). Without a tower it embeds data
+    There is a vector for every ``step`` places of a source, or as many as come (0). Without a tower it embeds data
     (``of_data``), a vector for each place.
     """
 
@@ -373,7 +373,7 @@ class PatchEmbedder(Module):
     embedder: Embedder
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of images that are given beside ``x``, which is not read."""
+        """Return the vectors of images that are given beside ``x``, which is not read."""
         source = ctx.run.source
         x = x.trace.given((source.batch, source.length, self.patches.fan_in), "float32", "pixels")
         x = self.behind(self.patches(self.before(x, ctx)), ctx)
@@ -385,7 +385,7 @@ LIMITS = ("input_min", "input_max", "output_min", "output_max")
 
 
 def clipped(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Matrices whose input and output may be clipped stand in a module of their own."""
+    """Return the names of matrices whose input and output may be clipped, each in a module of its own."""
     return tuple(f"{name}.linear" for name in names)
 
 
@@ -399,7 +399,7 @@ def maps(
 
 
 def held_limits(c: Config, names: Sequence[str]) -> tuple[Buffer, ...]:
-    """Where ``use_clipped_linears``: four numbers, kept with each matrix."""
+    """Return four numbers for each matrix, stored with it, if ``use_clipped_linears`` is set."""
     made = (f"{name}.{limit}" for name in names for limit in LIMITS) if c.flag("use_clipped_linears") else ()
     return tuple(buffer(name, 1) for name in made)
 
@@ -491,7 +491,7 @@ def half(c: Config, name: str) -> HalfNetwork:
 
 
 def hearing(c: Config) -> ChunkedAttention:
-    """What a chunk sees of the past counts its own token."""
+    """Return the attention of the audio tower: what a chunk sees of the past counts its own token."""
     h, a, names = c.size("hidden_size"), c.size("num_attention_heads"), ("q_proj", "k_proj", "v_proj", "post")
     d = c.quotient("hidden_size", "num_attention_heads")
     q, k, v, output = maps(c, names, [(h, a * d)] * 3 + [(a * d, h)], "QKVO")
@@ -528,7 +528,7 @@ HEADS = heads(text, cap="final_logit_softcapping")
 
 
 def embedder(name: str, fan_in: Num, width: Num, **more: Any) -> Embedder:
-    """What a tower gives, or data, normalised without weights, as vectors of the text's width."""
+    """Return the map of a tower's output, or of data, normalised without weights, to vectors of the text's width."""
     (norm,) = _norms(("embedding_pre_projection_norm",), fan_in, "rmsnorm-plain")
     return Embedder(name, norm, Linear("embedding_projection", fan_in, width), **more)
 

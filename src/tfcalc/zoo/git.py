@@ -28,7 +28,7 @@ from tfcalc.zoo.clip import clip_vision
 
 
 def by_products(ctx: Context) -> Context:
-    """As a program runs that has no fused kernels of attention, whatever is asked for."""
+    """Return the context of a program that has no fused kernels of attention, whatever is asked for."""
     return ctx if ctx.code is None or ctx.fuses else ctx._replace(run=ctx.run.replaced(kernel="eager"))
 
 
@@ -36,7 +36,7 @@ class PlainTower(EncoderOnly):
     """A tower by itself, in such a program."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of images that are given beside ``x``."""
+        """Return the tower's output for images that are given beside ``x``."""
         return super().forward(x, by_products(ctx))
 
 
@@ -49,7 +49,7 @@ class BehindImages(Masked):
 
 
 class Moments(Parameter):
-    """A trained vector for each of so many images (``count``), which are the frames of a film."""
+    """Trained vector for each of ``count`` images, which are the frames of a film."""
 
     count: Num = 1
 
@@ -59,12 +59,12 @@ class Moments(Parameter):
         return self.count
 
     def at(self, trace: Trace, place: int) -> Tensor:
-        """That of this place."""
+        """Return the vector of this place."""
         return Parameter(f"{self.name}.{place}", self.tensor).weight(trace)
 
 
 class Captioner(Module):
-    """A tower for so many ``images`` of each sequence, a projection of their ``vectors``, and layers.
+    """A tower for ``images`` images of each sequence, a projection of their ``vectors``, and layers.
 
     Several images are frames, which run one after another, and have a vector each for their place (``moments``).
 
@@ -84,12 +84,12 @@ class Captioner(Module):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """In the program's order."""
+        """Modules in the program's order."""
         parts = (self.table, self.tower, self.layers, self.projection, self.moments)
         return (part for part in parts if part is not None)
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids; the images are given beside them."""
+        """Return the layers' output for token ids ``x``; the images are given beside them."""
         ctx = by_products(ctx)
         words = self.table(x, ctx)
         seen = self.projection(self._seen(x, ctx), ctx)

@@ -83,7 +83,7 @@ def exaone_moe(c: Config) -> Module:
 
 @family("hy_v3")
 def hy_v3(c: Config) -> Module:
-    """Hunyuan 3 (transformers' HYV3Model): without shared experts, one stands as wide as a dense layer."""
+    """Hunyuan 3 (transformers' HYV3Model): without shared experts, there is one as wide as a dense layer."""
     bias = c.flag("mlp_bias")
 
     def mixed() -> Mixture:

@@ -20,7 +20,7 @@ from tfcalc.zoo.blocks.vision_tower import AlongSides, InlineTower, grid
 
 
 class Convolved(Module):
-    """A convolution without a bias that makes so many vectors (``count``) of each image."""
+    """Convolution without a bias that makes ``count`` vectors of each image."""
 
     kind = "convolution"
 
@@ -34,7 +34,7 @@ class Convolved(Module):
         return Cost(weights=(Weight("w", (self.made, self.fan_in, *self.taps)),))
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × patches × channels."""
+        """Return the convolution of ``x``, of b × patches × channels."""
         (weight,) = self.weights(x.trace)
         return transpose(convolution(transpose(x, 1, 2), weight, None, ctx.run.beside(self.count).length), 1, 2)
 
@@ -47,7 +47,7 @@ class Neck(Module):
     steps: tuple[Convolved | Norm, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the steps one after another."""
         for each in self.steps:
             x = each(x, ctx)
         return x
@@ -69,7 +69,7 @@ class ConvolvedProjector(Projector):
     """A projector whose steps look at neighbours, and so read image by image."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of the rows of all images."""
+        """Return the projection of the rows of all images."""
         images = ctx.run.beside(1).batch
         return super().forward(x.trace.view(x, (images, divide(x.shape[0], images), x.width), None), ctx)
 
@@ -148,5 +148,5 @@ def got_ocr2(c: Config) -> Module:
 
 
 def _shrunk(vision: Config, times: int) -> Num:
-    """The vectors of images whose sides are so many times shorter."""
+    """Return the number of vectors of images whose sides are ``times`` times shorter."""
     return product(ceil_div(side, times) for side in grid(vision))

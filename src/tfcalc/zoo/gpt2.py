@@ -1,4 +1,4 @@
-"""GPT-1, GPT-2 and their nearest kin: norms with biases, heads that split the hidden size, an inner width of 4h.
+"""GPT-1, GPT-2 and their nearest variants: norms with biases, heads that split the hidden size, an inner width of 4h.
 
 The functions here serve the other GPT-likes too (gpt_neox.py, fairseq.py). They read a config by the names that all of
 transformers' attribute maps share: ``hidden_size`` for ``n_embd``, ``num_hidden_layers`` for ``n_layer``.
@@ -138,7 +138,7 @@ def gpt_neo(c: Config) -> Module:
 
 
 def local_windows(c: Config) -> list[int | None]:
-    """Each layer's window; every other one has it, if ``attention_types`` does not say else.
+    """Return each layer's window; every other one has it, if ``attention_types`` does not say otherwise.
 
     It is only a mask: what is cached, and read by a token that is decoded, are all keys.
     """

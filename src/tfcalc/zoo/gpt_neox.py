@@ -24,7 +24,7 @@ MLP = ("dense_h_to_4h", "dense_4h_to_h")
 
 
 def width(c: Config) -> Num:
-    """That of a head: the hidden size split among the heads."""
+    """Return the width of a head: the hidden size split among the heads."""
     return c.quotient("hidden_size", "num_attention_heads")
 
 

@@ -37,9 +37,9 @@ from tfcalc.zoo.blocks.vision_tower import nested, nested_as
 class GuessingEncoder(Module):
     """A map of each frame, and layers; half-way, what they made is mapped to letters, and the guess is fed back.
 
-    The guess is made if half of the layers are one at least (``guesses``). Where in the stack it stands is of no
-    consequence to what is counted: here it is behind the last layer. What some layers made (so many, ``beside``) may
-    stand beside what leaves the stack; it is as wide.
+    The guess is made if half of the layers are one at least (``guesses``). Its place in the stack is of no consequence
+    to what is counted: here it is behind the last layer. The outputs of ``beside`` layers may be concatenated to what
+    leaves the stack; they are as wide.
 
     Source: Lee and Watanabe 2021 (arXiv 2102.03216); Nozaki and Komatsu 2021 (arXiv 2104.02724).
     """
@@ -54,7 +54,7 @@ class GuessingEncoder(Module):
     beside: int = 0
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of a clip for each sequence; ``x`` are the words beside it."""
+        """Return the encoder's output for one clip per sequence; ``x`` are the words beside it."""
         stream, trace = ctx.run.source, x.trace
         ctx = ctx.alone(stream)
         x = trace.given((stream.batch, stream.length, self.input.fan_in), trace.weights_format, "spectrogram")
@@ -66,7 +66,7 @@ class GuessingEncoder(Module):
 
 
 class WindowedQueries(Module):
-    """Trained queries, the same for each window of so many frames, what reads a window with them, and a map.
+    """Trained queries, the same for each window of ``window`` frames, what reads a window with them, and a map.
 
     The last window is filled up. Source: transformers' GraniteSpeechEncoderProjector; see also arXiv 2505.08699.
     """
@@ -79,7 +79,7 @@ class WindowedQueries(Module):
     window: int
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × n × h."""
+        """Return the mapped queries of all windows of ``x``, of b × n × h."""
         b, n, h = x.shape
         count, (queries, width) = ceil_div(n, self.window), self.query.tensor.shape
         windows = b * count
@@ -150,7 +150,7 @@ def _attention(c: Config) -> InBlocks:
 
 
 def _convolutions(c: Config) -> BatchNormed:
-    """To channels and back, between them a convolution of each channel over time."""
+    """Return maps to channels and back, with a convolution of each channel over time between them."""
     h, taps = c.size("hidden_dim"), c.size("conv_kernel_size")
     wide = h * c.size("conv_expansion_factor")
     return BatchNormed(

@@ -24,7 +24,7 @@ from tfcalc.zoo.blocks.vision_tower import Unread
 
 
 class Turns(Module):
-    """Layers and a norm, which run so many ``times``."""
+    """Layers and a norm, which run ``times`` times."""
 
     kind = "decoder"
 
@@ -34,7 +34,7 @@ class Turns(Module):
 
     @property
     def passes(self) -> Num:
-        """How often they run."""
+        """Number of runs."""
         return self.times
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
@@ -43,11 +43,11 @@ class Turns(Module):
 
 
 class UntrainedTurns(Turns):
-    """Those of them that no gradient reaches, of the same weights: no layers to recomputation."""
+    """Turns that no gradient reaches, with the weights of the others: no layers to recomputation."""
 
     @property
     def copies(self) -> Num:
-        """None that are stored."""
+        """Number of stored copies: none."""
         return 0
 
     @property
@@ -61,7 +61,7 @@ class Cycles(Module):
 
     Each reads the sum of what both have made last: the slow one begins with the embedding, times a number; the fast one
     with a vector that is never trained (``initial``). Of the fast turns in each cycle, gradients reach the last ones
-    alone: so many as ``trained`` says of the last cycles, one by one, and a single one in those before.
+    alone: as many as ``trained`` says of the last cycles, one by one, and a single one in those before.
 
     Source: Wang et al. 2025 (arXiv 2506.21734); transformers' HrmTextModel.
     """
@@ -78,12 +78,12 @@ class Cycles(Module):
 
     @property
     def _reached(self) -> Num:
-        """How many fast turns have a gradient."""
+        """Number of fast turns that have a gradient."""
         some: Num = total(minimum(self.fast_turns, each) for each in self.trained)
         return self.slow_turns - len(self.trained) + some
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the model's output for token ids ``x``."""
         words = self.table(x, ctx)
         if not x.trace.emits_kernels:  # turns are counted by how many have a gradient
             return self._counted(words, ctx)
@@ -142,7 +142,10 @@ def layer(c: Config) -> Module:
 
 
 def trained(c: Config) -> tuple[Num, ...]:
-    """How many fast turns of the last slow ones have a gradient: two of the last, unless ``L_bp_cycles`` says more."""
+    """Return the numbers of fast turns with a gradient in the last slow ones.
+
+    There are two in the last, unless ``L_bp_cycles`` says more.
+    """
     given: list[Num] = [2] if c.get("L_bp_cycles") is None else [*c.numbers("L_bp_cycles")]
     return tuple(given[: c.number("H_cycles")])
 

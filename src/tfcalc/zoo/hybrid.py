@@ -61,7 +61,7 @@ class MultipliedFeedForward(GatedFeedForward):
     """The input is mapped before the gate, which is multiplied by a number, as is the output."""
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the network's output for each token."""
         assert self.gate is not None
         up = self.up(x)
         return scaled(self.down(mul(up, self.activated(scaled(self.gate(x)), ctx))))
@@ -87,7 +87,7 @@ PRE_FF_NORM = ("input_layernorm", "pre_ff_layernorm")
 
 
 def periodic(c: Config, name: str) -> list[bool]:
-    """Whether a layer is the ``…_offset``-th of its ``…_period``, for each layer."""
+    """Return for each layer whether it is the ``…_offset``-th of its ``…_period``."""
     period, offset = c.number(f"{name}_period"), c.number(f"{name}_offset", least=0)
     if offset >= period:
         raise InvalidModel(

@@ -23,7 +23,7 @@ RANGE = ("x_min", "x_max", "act_scaling_factor")
 
 
 def quantised(cost: Cost, steps: Num, key: str) -> Cost:
-    """With an integer for each weight, and the size of a step."""
+    """Return the cost with an integer for each weight, and the size of a step."""
     integers = (Weight(each.name, each.shape, key=f"{each.key}_integer") for each in cost.weights)
     return cost._replace(buffers=(*integers, Weight("steps", (steps,), key=key)))
 
@@ -40,20 +40,20 @@ class IntegerTable(Module):
     """A table, twice."""
 
     def own_params(self) -> Cost:
-        """With integers."""
+        """Return the table's parameters with their integers."""
         return quantised(super().own_params(), 1, "weight_scaling_factor")
 
 
 class IntegerEmbedding(IntegerTable, Embedding):
-    """Of words."""
+    """Table of words, and its integers."""
 
 
 class IntegerPositions(IntegerTable, Positions):
-    """Of positions."""
+    """Table of positions, and its integers."""
 
 
 class IntegerSegments(IntegerTable, Segments):
-    """Of token types."""
+    """Table of token types, and its integers."""
 
 
 class IntegerNorm(Norm):
@@ -93,7 +93,7 @@ INTEGER: dict[type[Module], type[Module]] = {
 
 
 def in_integers(module: Module) -> Any:
-    """The same with all that it holds kept twice."""
+    """Return the module with all that it holds stored twice."""
     kind = INTEGER.get(type(module), type(module))
     return kind(**{name: _of(value) for name, value in module.__dict__.items()})
 
@@ -105,7 +105,7 @@ def _of(value: Any) -> Any:
 
 
 def ranges(*places: str) -> tuple[Buffer, ...]:
-    """Those of the activations at these places."""
+    """Return the ranges of the activations at these places."""
     names = (f"{place}.{name}" for place in places for name in RANGE)
     return tuple(Buffer(name, Weight(name, (1,), key="")) for name in names)
 

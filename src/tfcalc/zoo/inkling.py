@@ -45,7 +45,7 @@ class AddedConvolution(ShortConvolution):
     scales: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × c."""
+        """Return the sum for ``x``, of b × l × c."""
         trace, given = x.trace, x.dtype
         x = trace.to(x, "float32")
         made = super().forward(trace.to(transpose(x, 1, 2), trace.weights_format), ctx)
@@ -59,7 +59,7 @@ class ConvolvedLayer(PreNorm):
     convolutions: tuple[AddedConvolution, ...] = ()
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         for (norm, sub), convolution in zip(self.running(ctx), self.convolutions, strict=True):
             x = residual(x, convolution(sub(norm(x, ctx), ctx), ctx), sub.name)
         return x
@@ -80,7 +80,7 @@ class DistanceAttention(Attention):
     by_place: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the attention output for the tokens of ``x``, of b × l × h."""
         q, k, v = self.project(x, x, ctx)
         bias = self._distances(x, ctx)
         if self.by_place:
@@ -97,7 +97,7 @@ class DistanceAttention(Attention):
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(reshape(v, *x.shape[:2], g, self.value_dim), 1, 2)
 
     def mix(self, x: Tensor, ctx: Context) -> Tensor:
-        """How each head mixes the profiles."""
+        """Return the weights by which each head mixes the profiles."""
         assert self.mixes is not None
         assert self.profiles is not None
         return reshape(self.mixes(x), *x.shape[:2], self.heads, self.profiles.fan_in)
@@ -121,7 +121,7 @@ class Unpadded(ModelWithHead):
     divides: bool = False
 
     def logits(self, x: Tensor, ctx: Context) -> Tensor:
-        """Those of what the base model has made."""
+        """Return the logits of the base model's output."""
         made = super().logits(scaled(x, "div") if self.divides else x, ctx)
         return made if self.words is None else part(made, 2, self.words)
 
@@ -132,7 +132,7 @@ class TimesTrained(GatedFeedForward):
     scale: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the network's output for each token."""
         assert self.scale is not None
         return mul(super().forward(x, ctx), self.scale.weight(x.trace))
 
@@ -148,13 +148,13 @@ class RouterOfShared(Router):
 
 
 class SharedExperts(GatedFeedForward):
-    """So many (``count``) networks side by side, each of which weighs what it makes before the last map."""
+    """Group of ``count`` networks side by side, each of which is weighted before its last map."""
 
     count: Num = 1
 
     @property
     def copies(self) -> Num:
-        """How many are stored."""
+        """Number of stored networks."""
         return self.count
 
     def weighed(self, x: Tensor, weights: Tensor, ctx: Context) -> Tensor:
@@ -188,7 +188,7 @@ class WeighedShared(Mixture):
     scale: Parameter | None = None
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each token."""
+        """Return the weighted sum for each token."""
         assert isinstance(self.router, RouterOfShared)
         assert self.beside is not None
         assert self.scale is not None
@@ -215,7 +215,10 @@ class ClippedAttention(DistanceAttention):
     sink: Linear | None = None
 
     def forward(self, x: Tensor, ctx: Context, keys: Tensor | None = None, values: Tensor | None = None) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other; ``keys`` and ``values`` are made of others."""
+        """Return the attention output for ``x``, of b × l × h.
+
+        Keys and values are made of ``keys`` and ``values``, if these are given, else of ``x``.
+        """
         assert self.sink is not None
         assert self.gate is not None
         trace, rows, given = x.trace, x.shape[:2], [x, keys or x, values or x]
@@ -247,7 +250,7 @@ class ClippedAttention(DistanceAttention):
 
 
 class TokenConvolved(ClippedAttention):
-    """The same with convolutions to whose weights (``static``) each token adds its own, one for each head (``taps``).
+    """Clipped attention with convolutions to whose ``static`` weights each token adds its own, one a head (``taps``).
 
     Source: transformers' Inkling2FullAttention.
     """
@@ -279,7 +282,7 @@ class TokenConvolved(ClippedAttention):
 
 
 def clipped(x: Tensor, scale: Parameter | None) -> Tensor:
-    """In fp32, times a ``scale``, if there is one, and a number that makes it no longer than a threshold."""
+    """Clip ``x`` in fp32: times a ``scale``, if there is one, and a number that limits its length to a threshold."""
     trace, given = x.trace, x.dtype
     x = trace.to(x, "float32")
     x = x if scale is None else mul(x, trace.to(scale.weight(trace), "float32"))
@@ -351,7 +354,7 @@ class DepthLayer(Module):
     closes: bool
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run attention and the mixture, one after another."""
         trace, kind, carried = x.trace, x.dtype, ctx.carried
         assert carried is not None
         blocks = carried.get(named(self.block if self.closes else self.block + 1))
@@ -376,13 +379,13 @@ class DepthDecoder(Decoder):
 
     @property
     def parts(self) -> Iterator[Module]:
-        """With what reads the blocks at the end."""
+        """Parts of the decoder, and the attention that reads the blocks at the end."""
         yield from super().parts
         if self.last is not None:
             yield self.last
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of token ids."""
+        """Return the decoder's output for token ids ``x``."""
         made = super().forward(x, ctx._replace(carried={}))
         return made.trace.to(made, made.trace.weights_format)
 
@@ -395,7 +398,7 @@ class DepthDecoder(Decoder):
 
 
 def named(blocks: Num) -> str:
-    """So many blocks."""
+    """Return the name of this number of blocks."""
     return f"{blocks} blocks"
 
 
@@ -408,14 +411,14 @@ def convolution(c: Config, name: str, channels: Num, **how: bool) -> AddedConvol
 
 
 def heads(c: Config, kind: str) -> tuple[Num, Num, Num]:
-    """Of queries, of keys, and their width: windows have sizes of their own."""
+    """Return the numbers of heads of queries and of keys, and their width: windows have sizes of their own."""
     prefix = "" if kind == FULL else "swa_"
     c.quotient(f"{prefix}num_attention_heads", f"{prefix}num_key_value_heads")  # heads share keys evenly
     return c.size(f"{prefix}num_attention_heads"), c.size(f"{prefix}num_key_value_heads"), c.size(f"{prefix}head_dim")
 
 
 def attention(c: Config, kind: str) -> DistanceAttention:
-    """Each head mixes profiles of bias over distance."""
+    """Return attention whose heads mix profiles of bias over distance."""
     h, (a, g, d), full = c.size("hidden_size"), heads(c, kind), kind == FULL
     return multi_head(
         DistanceAttention,
@@ -460,7 +463,7 @@ def feed_forward(c: Config, kind: str) -> Module:
 
 
 def kinds(c: Config) -> list[str]:
-    """Which layers see a window: those listed, or all but every sixth."""
+    """Return the kind of each layer: those listed see a window, or all but every sixth."""
     local = None if c.get("local_layer_ids") is None else c.numbers("local_layer_ids")
 
     def otherwise(place: int) -> str:
@@ -470,7 +473,7 @@ def kinds(c: Config) -> list[str]:
 
 
 def unpadded(c: Config) -> Num | None:
-    """How many words the logits are of, where the table has rows for more."""
+    """Return the number of words that the logits are of, where the table has rows for more."""
     if c.get("unpadded_vocab_size") is None or c.number("unpadded_vocab_size") >= c.number("vocab_size"):
         return None
     return c.size("unpadded_vocab_size")
@@ -482,7 +485,7 @@ def language_model(c: Config, base: Module) -> Module:
 
 
 def embedded(c: Config, made: Decoder) -> Decoder:
-    """With a norm of the words' vectors; the program makes both masks."""
+    """Return the decoder with a norm of the words' vectors; the program makes both masks."""
     masks = (None, c.size("sliding_window_size"))
     return made.replace(normed=Norm("embed_tokens.embed_norm", "rmsnorm", c.size("hidden_size")), masks=masks)
 
@@ -510,7 +513,7 @@ CODE = "olmo"
 
 
 def clipped_attention(c: Config, kind: str) -> ClippedAttention:
-    """Each head mixes profiles of bias over distance; a gate of the output, and a sink that depends on the token.
+    """Return attention whose heads mix profiles of bias over distance, with a gated output and a sink by token.
 
     Where attention sees everything, the weights of its convolutions depend on the token too.
     """

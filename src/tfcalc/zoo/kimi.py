@@ -21,12 +21,12 @@ VISION_NAMES = ("q_proj", "k_proj", "v_proj", "proj")
 
 
 def merged(c: Config) -> int:
-    """How many patches the projector takes together."""
+    """Return the number of patches that the projector takes together."""
     return prod(c.numbers("merge_kernel_size", 2, least=1))
 
 
 def patches(c: Config) -> Num:
-    """Those of an image: as many as the table of positions has."""
+    """Return the number of patches of an image: as many as the table of positions has."""
     return c.size("pos_emb_height") * c.size("pos_emb_width")
 
 

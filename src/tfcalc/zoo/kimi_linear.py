@@ -31,7 +31,7 @@ from tfcalc.zoo.blocks.state_space import FULL, LINEAR, ShortConvolution, first,
 class ForgetGate(Module):
     """``−exp(A)·softplus(f + dt)`` for each channel, with f through a vector of low rank where there are two ``maps``.
 
-    Whose ``code`` it is decides on what is kept: one writes softplus out in fp32, another calls a kernel and goes back
+    What is saved depends on whose ``code`` it is: one writes softplus out in fp32, another calls a kernel and goes back
     to its own format. It may use a sigmoid (``bounded``), so that nothing is forgotten faster than a bound.
     """
 
@@ -46,7 +46,7 @@ class ForgetGate(Module):
     bounded: bool = False
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of b × l × heads × width."""
+        """Return the gate, of b × l × heads × width."""
         made = mapped(self.maps, x)
         made = activation("softplus", made, lambda: ctx.backend.scan(self, ctx, made), "softplus")
         return reshape(made, *x.shape[:2], self.heads, self.head_dim)
@@ -75,7 +75,7 @@ class KimiDelta(Module):
     head_dim: Num
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for the tokens of ``x``, of b × l × h."""
         trace, rows, width = x.trace, x.shape[:2], self.heads * self.head_dim
         mixed = self._convolved(transpose(cat([each(x) for each in self.mixed]), 1, 2), ctx)
         q, k, v = (reshape(each, *rows, self.heads, self.head_dim) for each in split(mixed, [width] * 3))

@@ -36,7 +36,7 @@ class ShortcutLayer(Module):
     mlps: tuple[GatedFeedForward, ...]
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """One after another."""
+        """Run the sub-layers one after another."""
         beside: Tensor | None = None
         for attention, before, between, mlp in zip(self.attentions, self.before, self.between, self.mlps, strict=True):
             x = residual(x, attention(before(x, ctx), ctx), attention.name)
@@ -53,8 +53,8 @@ class OfSome(Replicated, Linear):
 class IdleExperts(Experts):
     """Experts, and some that hand on what they read, of which the first map is stored all the same.
 
-    A token is counted as going through as many experts as are chosen, none of them idle; what is kept is that of tokens
-    that are spread evenly over all.
+    A token is counted as going through as many experts as are chosen, none of them idle; what is saved is that of
+    tokens that are spread evenly over all.
 
     Source: LongCat-Flash (arXiv 2509.01322), section 2.1; transformers' LongcatFlashExperts.
     """
@@ -69,11 +69,11 @@ class IdleExperts(Experts):
 
     @property
     def active(self) -> None:
-        """Likewise."""
+        """Number of active copies: all, as its maps have their own numbers."""
         return
 
     def halves_gated(self, gate: Tensor, up: Tensor, ctx: Context) -> Tensor:
-        """Of each expert that a token goes through, where operations are counted."""
+        """Gate the halves of each active expert of a token, where operations are counted."""
         # counted are the experts that a token goes through, and kernels run on rows sorted by expert
         if gate.trace.emits_kernels:
             return super().halves_gated(gate, up, ctx)
@@ -92,7 +92,7 @@ class NormGate(Module):
     fc2: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """Of each row."""
+        """Return the gate of each row."""
         inner = self.fc1(x)
         inner = ctx.activation("silu", inner)
         made = self.fc2(inner)
@@ -112,7 +112,7 @@ class GatedNorm(Module):
     gate: NormGate
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """On each row, in the norm's own format."""
+        """Return the gated norm of each row, in the norm's own format."""
         y = self.norm(x, ctx)
         return x.trace.to(mul(y, self.gate(y, ctx)), y.dtype)
 

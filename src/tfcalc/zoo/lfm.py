@@ -38,7 +38,7 @@ class GatedConvolution(Module):
     out_proj: Linear
 
     def forward(self, x: Tensor, ctx: Context) -> Tensor:
-        """What the tokens of ``x``, of b × l × h, make of each other."""
+        """Return the mixer's output for the tokens of ``x``, of b × l × h."""
         trace = x.trace
         before, behind, inner = split(transpose(self.in_proj(x), 1, 2), [self.conv.channels] * 3, 1)
         gates = gated_sum("gates", "B·x, C·y", inner.elements)  # those on both sides of the convolution
@@ -150,7 +150,7 @@ def lfm3_attention(c: Config, kind: str) -> Attention:
 
 
 def lfm3_pattern(place: int) -> str:
-    """Every second layer attends, in turn to all tokens and to a window; the first does not."""
+    """Return a layer's kind: every second layer attends, in turn to all tokens and to a window; the first does not."""
     if place % 4 == 2:
         return FULL
     return SLIDING if place and place % 4 == 0 else CONV
