@@ -116,6 +116,21 @@ def test_docstrings_of_what_is_public(name: str) -> None:
     assert not found(text)
 
 
+NO_BEGINNING = re.compile(
+    r"(What|Whether|Which|How|That|Those|These|This|It|Itself|Who|Whose|Where|When|If|As|The same|The other|Nothing|None"
+    r"|Likewise|In|Of|For|By|With|On|At|To|From|And|But|Also|All|Each|Every|Both|One after|So|Not|No)\b"
+)
+"""A docstring begins with a noun or a verb: with what something is, or does."""
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_docstrings(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            assert not NO_BEGINNING.match(text), text
+            assert not found(text), text
+
+
 FUNCTIONS = [thing for name, thing in PUBLIC.items() if inspect.isfunction(thing) and "." not in name]
 
 

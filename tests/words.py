@@ -59,7 +59,7 @@ WORDS = {
     r"\b(stand|stands|standing|stood) (?!for\b)": "is, are; follows; printed under",
     r"\b(told|tell|tells) apart\b": "distinguished",
     r"\bkin\b|\bkinship\b": "variants",
-    r"\bleaf\b(?! (without|tensor))": "operation",
+    r"\bleaf\b(?! (without|tensor)|:)": "operation",
     r"\blump\b": "remainder",
     r"(?-i:\bhabits?\b)(?!/)": "backend",
     r"\brecipes?\b(?!\.py|/)": "precision",
