@@ -117,13 +117,13 @@ def test_docstrings_of_what_is_public(name: str) -> None:
 
 
 NO_BEGINNING = re.compile(
-    r"(What|Whether|Which|How|That|Those|These|This|It|Itself|Who|Whose|Where|When|If|As|The same|The other|Nothing|None"
-    r"|Likewise|In|Of|For|By|With|On|At|To|From|And|But|Also|All|Each|Every|Both|One after|So|Not|No)\b"
+    r"(What|Whether|Which|How|That|Those|These|This|It|Itself|Who|Whose|Where|When|If|As|The same|The other|Nothing"
+    r"|None|Likewise|In|Of|For|By|With|On|At|To|From|And|But|Also|All|Each|Every|Both|One after|So|Not|No)\b"
 )
 """A docstring begins with a noun or a verb: with what something is, or does."""
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: f"{path.relative_to(SOURCE)}")
 def test_docstrings(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
