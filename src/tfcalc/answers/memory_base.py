@@ -25,7 +25,6 @@ from tfcalc.report.declared import (
     text,
     texts,
 )
-from tfcalc.report.derivation import Derivation, DerivationTerm
 from tfcalc.report.opening import found, given, total
 from tfcalc.report.sheet import Bytes, Cell, Column, Share
 from tfcalc.training.measured import Figure, OnCard, bands
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.report.derivation import Derivation
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
     from tfcalc.report.sheet import Sheet
@@ -328,6 +328,8 @@ class OtherQuestion(NamedTuple):
 
     def opened(self, prefix: str, _: tuple[str, ...]) -> Derivation:
         """Its answer, as a term."""
+        from tfcalc.report.derivation import Derivation, DerivationTerm
+
         return Derivation(
             heading=self.memory.heading,
             path=prefix,

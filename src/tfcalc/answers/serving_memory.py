@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
-from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
@@ -29,6 +28,7 @@ from tfcalc.serving.memory import LETTERS, Served, at_work, served
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.itemized import Tree
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.model import Model
@@ -112,6 +112,8 @@ class ServingMemory(Memory, in_order=True):
 
     def terms(self) -> Tree:
         """Return all terms, each tensor by tensor."""
+        from tfcalc.analysis.itemized import tree_of_terms  # what explain opens
+
         said = {**stated(self.requests, self.plan, self.full), "units": self.by.units}
         told = tuple(notes(self.plan, self.full))
         return tree_of_terms(self._model, self.requests, self.full.alive, said, told, LETTERS)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.analysis.itemized import Tree, tree_of_terms
 from tfcalc.answers.conventions_text import recomputed
 from tfcalc.answers.memory_base import (
     PARTS,
@@ -41,6 +40,7 @@ from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.itemized import Tree
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.model import Model
@@ -343,6 +343,8 @@ class TrainingMemory(Memory, in_order=True):
 
     def terms(self) -> Tree:
         """Return each term at its own maximum, with what is temporary at the peak: tensor by tensor."""
+        from tfcalc.analysis.itemized import tree_of_terms  # what explain opens
+
         told = (
             f"each term at its own maximum; {self.peak_bytes:,} bytes are live at the peak",
             *notes(self.run, self.plan),

@@ -360,16 +360,16 @@ class Answer(Keyed):
         return dump(self.to_dict())
 
     def _repr_html_(self) -> str:
-        from tfcalc.render import rendered
-        from tfcalc.report.style import Style
-
-        return rendered(self.sheet(), "html", Style())
+        return self._rendered("html")
 
     def __str__(self) -> str:
+        return self._rendered("plain")
+
+    def _rendered(self, form: str) -> str:
         from tfcalc.render import rendered
         from tfcalc.report.style import Style
 
-        return rendered(self.sheet(), "plain", Style())
+        return rendered(self.sheet(), form, Style())
 
 
 class Entries(Mapping[str, Any]):

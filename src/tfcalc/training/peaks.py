@@ -26,6 +26,7 @@ from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, Pea
 from tfcalc.tape.moments import AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
 from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
+from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
 from tfcalc.training.measured import OnCard, on_card
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.plan_checks import (
@@ -315,8 +316,6 @@ class Peaks:
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Return whether the caching allocator can run it in ``memory`` bytes, giving back what it does not use."""
-        from tfcalc.training.allocator import OutOfMemory
-
         try:
             self.reserved(run, plan, memory)
         except OutOfMemory:
@@ -325,11 +324,6 @@ class Peaks:
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
-        from tfcalc.training.allocator import (
-            AllocatorSettings,  # a simulation that few answers show
-            reserved,
-        )
-
         run, plan = self.resolved(run, plan)
         sized, states, buffers = self.standing(run, plan)
         noted, ran = self.noted_of(run, plan), self.step(run, plan)
