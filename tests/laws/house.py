@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import subprocess
 import sys
@@ -179,20 +180,40 @@ def numeric_keys() -> set[str]:
     return {name for name in found if "_" in name}
 
 
+def inputs() -> set[str]:
+    """What a workload, a plan or the classic Transformer is given: answers repeat it, and compute it nowhere."""
+    from tfcalc import Serving, Training, Transformer, Workload
+
+    return {field.name for kind in (Workload, Training, Serving, Transformer) for field in dataclasses.fields(kind)}
+
+
 def places_of_keys() -> dict[str, int]:
-    """In how many files outside of the description each numeric key is spelled, the JSON Schemas among them."""
-    texts = [
-        path.read_text(encoding="utf-8")
-        for path in [*FILES, *SOURCE.rglob("*.json")]
-        if path.relative_to(SOURCE).parts[0] not in DESCRIPTION
-    ]
-    return {
-        key: sum(
-            key in text and bool(re.search(rf"""["'`.]{key}\b|\b{key}=|^\s+{key} = """, text, re.MULTILINE))
-            for text in texts
-        )
-        for key in sorted(numeric_keys())
+    """In how many files outside of the description the code names each number of an answer; examples do not count."""
+    places: dict[str, set[Path]] = {key: set() for key in sorted(numeric_keys() - inputs())}
+    for path in FILES:
+        if path.relative_to(SOURCE).parts[0] not in DESCRIPTION:
+            for word in named(tree(path)) & places.keys():
+                places[word].add(path)
+    return {key: len(files) for key, files in places.items()}
+
+
+def named(file: ast.Module) -> set[str]:
+    """The names of attributes, arguments and targets, and the last words of strings, but for docstrings."""
+    found: set[str] = set()
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(file)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
     }
+    for node in ast.walk(file):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docstrings:
+                found.add(text.rpartition(".")[2])
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)) | ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+    return found
 
 
 def entered(*words: str) -> list[str]:
@@ -227,8 +248,8 @@ def main() -> None:
         "imports inside functions": len(imports_inside_functions()),
         "classes with a to_dict of their own": len(own_dicts()),
         "forks by trace": sum(forks().values()),
-        "places of a key, on average": round(sum(places.values()) / len(places), 2),
-        "places of a key, at most": max(places.values()),
+        "places of a number, on average": round(sum(places.values()) / len(places), 2),
+        "places of a number, at most": max(places.values()),
         "modules of memory --train --gpu": len(entered("memory", "llama-3-8b", "--train", "--gpu", "rtx-4090")),
         "modules of params --json": len(entered("params", "--json")),
     }.items():

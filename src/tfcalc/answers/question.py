@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.flops import flops
@@ -28,6 +28,26 @@ if TYPE_CHECKING:
 
 QUANTITIES = {"params": "params", "time": "flops", "trainable": "params", "flops": "flops", "memory": "memory"}
 """The command that answers each quantity, for keys that several commands have."""
+
+
+class Headline(NamedTuple):
+    """Number that answers what is asked of a model: the ``key`` of a ``command``'s answer, its unit and its words."""
+
+    command: str
+    key: str
+    unit: str
+    words: str
+
+
+HEADLINES = {
+    "params": Headline("params", "total_params", "params", "parameters"),
+    "trainable": Headline("params", "trainable_params", "params", "trainable parameters"),
+    "flops": Headline("flops", "total_flops", "flops", "FLOPs"),
+    "memory": Headline("memory", "total_bytes", "bytes", "memory at rest"),
+    "peak": Headline("memory", "peak_bytes", "bytes", "peak memory"),
+    "cache": Headline("memory", "kv_cache_bytes", "bytes", "KV cache"),
+}
+"""Headlines by what is asked for."""
 
 
 def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None:
@@ -82,8 +102,8 @@ class Question:
     answers: dict[int | None, Answer] = field(default_factory=dict)
 
     def number(self, *keys: str) -> AskedNumber:
-        """The number at these keys of its answer."""
-        return AskedNumber(self, keys)
+        """Return the number at these keys of its answer; without any, its headline."""
+        return AskedNumber(self, keys or (HEADLINES[self.command].key,))
 
     def answer(self, keys: Sequence[str] = ()) -> Answer:
         """The answer, as deep as these keys lead into it. Raises InvalidModel and UsageError, as the command does."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.answers.question import Question
 from tfcalc.errors import UsageError
 from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import Answer, Key, Record, Told, integer, records, shared, text
@@ -25,18 +24,6 @@ LARGEST_FILE = 5_000_000
 AT_ONCE = 10_000
 MOST_CURVES = 10
 LARGEST_CHART = 5_000
-WORDS = {
-    "total_params": "parameters",
-    "trainable_params": "trainable parameters",
-    "total_flops": "FLOPs",
-    "total_bytes": "memory at rest",
-    "peak_bytes": "peak memory",
-    "kv_cache_bytes": "KV cache",
-}
-
-
-COMMANDS = {"params": "params", "trainable": "params", "flops": "flops", "memory": "memory", "cache": "memory"}
-"""The command whose answer each quantity is a number of."""
 
 
 class TableColumn(NamedTuple):
@@ -52,13 +39,9 @@ def _value(column: SweptColumn, point: int) -> Way:
     if column.name != table.key:
         return given(f"one of the values of {column.name}")
     sizes = {name: int(some[point]) for name, some in table.columns.items() if name != table.key}
-    one = column.within.question.placed_at(sizes)
-    command = COMMANDS[one.of]
     called = ", ".join(f"{name} {size:,}" for name, size in sizes.items())
-    run = None if one.at_rest or command == "params" else one.workload
-    return Question(command, one.model, run, one.conventions, one.training, one.serving, one.weights, called).number(
-        table.key
-    )
+    here: SweepQuestion = column.within.question.placed_at(sizes)
+    return here.question(called).number(table.key)
 
 
 class SweptColumn(Record):
@@ -145,7 +128,7 @@ class Swept(Answer):
     @property
     def words(self) -> str:
         """Quantity in words."""
-        return WORDS[self.table.key]
+        return self.question.headline.words
 
     def csv(self) -> Iterator[str]:
         """A line of names, then a line for each point, nothing where there is no answer: many lines at once."""

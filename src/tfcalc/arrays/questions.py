@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.axes import MODEL, RUN, SERVING, TRAINING, Axis, axes, placed
 from tfcalc.analysis.common import check_plans, run_tree, tuning_for
 from tfcalc.analysis.quantities import measure_of
-from tfcalc.answers.flops import flops
-from tfcalc.answers.memory import memory
-from tfcalc.answers.params import params
+from tfcalc.answers.question import HEADLINES, Headline, Question
 from tfcalc.configs.published import CONTEXT, HFModel, has_kinds
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import EFFORT, formula_of
@@ -59,15 +57,9 @@ class SweepQuestion:
     weights: str | None = None
 
     @property
-    def column(self) -> tuple[str, str]:
-        """The key of the number, as in the JSON of a single answer, and its unit."""
-        if self.of in ("params", "trainable"):
-            return ("total_params" if self.of == "params" else "trainable_params"), "params"
-        if self.of == "flops":
-            return "total_flops", "flops"
-        if self.of == "cache":
-            return "kv_cache_bytes", "bytes"
-        return ("total_bytes" if self.at_rest else "peak_bytes"), "bytes"
+    def headline(self) -> Headline:
+        """The number that is swept, in the single answer."""
+        return HEADLINES["peak" if self.of == "memory" and not self.at_rest else self.of]
 
     @property
     def at_rest(self) -> bool:
@@ -152,28 +144,20 @@ class SweepQuestion:
 
     def single(self) -> int:
         """The number of the single answer, at sizes that are ints. Raises what that raises."""
-        report = self.report()
-        keys = {"trainable": "trainable_params", "cache": "kv_cache_bytes"}
-        return int(str(report.totals[keys[self.of]])) if self.of in keys else report.answer
+        report = self.question().report()
+        key = self.headline.key
+        return int(str(report.totals[key])) if self.of in ("trainable", "cache") else report.answer
 
-    def report(self) -> Report:
-        """The single answer."""
-        if self.of in ("params", "trainable"):
-            return params(self.model, training=self.training)
-        if self.of == "flops":
-            return flops(self.model, self.workload, self.conventions, training=self.training)
-        return memory(
-            self.model,
-            None if self.at_rest else self.workload,
-            self.conventions,
-            training=self.training,
-            serving=self.serving,
-            weights=self.weights,
-        )
+    def question(self, called: str = "") -> Question:
+        """The question of the single answer."""
+        command = self.headline.command
+        run = None if self.at_rest or command == "params" else self.workload
+        plans = self.training, self.serving
+        return Question(command, self.model, run, self.conventions, *plans, self.weights, called)
 
     def report_at(self, sizes: Mapping[str, int]) -> Report:
         """The single answer with these sizes, by name."""
-        return self.placed_at(sizes).report()
+        return self.placed_at(sizes).question().report()
 
     def placed_at(self, sizes: Mapping[str, int]) -> SweepQuestion:
         """Return the plan or the workload with these sizes, by name."""

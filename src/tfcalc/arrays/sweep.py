@@ -114,7 +114,7 @@ def answered(question: SweepQuestion, sizes: Mapping[str, ArrayLike], progress: 
         if axis.of == RUN and axis.name not in done.letters | apart:
             fact = f"{axis.name} has no effect on the {question.of} of this model"
             raise UsageError(fact, f"leave {axis.name} out")
-    key, unit = question.column
+    _, key, unit, _ = question.headline
     units = {axis.name: "tokens" if axis.length else "" for axis in found}
     return Table(question.of, key, {**units, key: unit}, points, done.values, done.valid, shape, done.refused)
 

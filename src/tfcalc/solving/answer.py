@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.explain import COUNTS, to_open
-from tfcalc.answers.question import Question
+from tfcalc.answers.question import HEADLINES, Question
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import UsageError
 from tfcalc.expressions.nodes import Name, NumberNode, evaluate, names_of
@@ -454,18 +454,18 @@ def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> State
     if meant.quantity == "flops":
         if setting.tokens is not None:
             return PartsOrigin(evaluator, setting, meant, value)
-        return Question("flops", setting.model, setting.run, evaluator.conventions, training).number("total_flops")
+        return Question("flops", setting.model, setting.run, evaluator.conventions, training).number()
     if meant.quantity == "memory":
         run = setting.run if setting.run.training or serving is not None else None
         plan = setting.training if setting.run.training else None
         question = Question("memory", setting.model, run, evaluator.conventions, plan, serving, evaluator.weights)
-        keys = [f"{meant.part}_bytes", meant.part] if meant.part else ["peak_bytes", "total_bytes"]
+        keys = [f"{meant.part}_bytes", meant.part] if meant.part else [HEADLINES[of].key for of in ("peak", "memory")]
         totals = question.report().totals
         known = next((key for key in keys if key in totals), "")
         return (
             question.number(known) if known else found(f"{meant.part}: a term of the memory of {setting.model.summary}")
         )
-    key = "total_params" if meant.quantity == "params" else meant.quantity
+    key = HEADLINES["params"].key if meant.quantity == "params" else meant.quantity
     if training is not None and meant.quantity != "trainable_params":
         return PartsOrigin(evaluator, setting, meant, value)
     return Question("params", setting.model, training=training).number(key)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.memory import memory
+from tfcalc.answers.question import HEADLINES
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 QUANTITIES = ("params", "flops", "memory", "active_params", "trainable_params")
 """What is counted, as a condition calls it."""
 OTHER_NAMES = {
-    "total_params": "params",
-    "total_flops": "flops",
-    "total_bytes": "memory",
-    "peak_bytes": "memory",
+    **{HEADLINES[of].key: of for of in ("params", "flops", "memory")},
+    HEADLINES["peak"].key: "memory",
     "peak": "memory",
     "bytes": "memory",
     "parameters": "params",

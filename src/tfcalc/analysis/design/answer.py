@@ -106,7 +106,7 @@ class DesignedShape(Record):
         """Yield the origins of a number; the cost of the shape is an answer about its model."""
         match steps:
             case ("total_params",):
-                yield self.counted.number("total_params")
+                yield self.counted.number()
             case ("amount",):
                 yield self.within.asked(self.candidate.model)
         yield from super().origins(steps)

@@ -107,5 +107,5 @@ def design(
 def _counted(model: Model, of: str, run: Workload, by: Conventions) -> AskedNumber:
     """The parameters of a model, or its FLOPs on a workload."""
     if of == "params":
-        return Question("params", model).number("total_params")
-    return Question("flops", model, run, by).number("total_flops")
+        return Question("params", model).number()
+    return Question("flops", model, run, by).number()

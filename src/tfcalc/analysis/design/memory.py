@@ -41,7 +41,7 @@ class MemoryAmount:
 
     def question(self, model: Model) -> AskedNumber:
         """The number that they are."""
-        return self._asked(model).number("total_bytes")
+        return self._asked(model).number()
 
     def stated(self) -> dict[str, object]:
         """The definitions of it."""

@@ -44,7 +44,7 @@ class ListedModel(Record):
     total_params = integer(
         "parameters",
         lambda row: row.total_params,
-        Told(lambda one: Question("params", catalog.load(one.name), called=one.name).number("total_params")),
+        Told(lambda one: Question("params", catalog.load(one.name), called=one.name).number()),
     )
     context = optional(
         "longest context, in tokens; null where it has none",

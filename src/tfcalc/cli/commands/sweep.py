@@ -197,7 +197,7 @@ def _conventions(question: SweepQuestion, table: Table) -> dict[str, object]:
     at = [{name: int(column[end]) for name, column in table.columns.items() if name != table.key} for end in ends]
     first, last = (question.placed_at(sizes) for sizes in at)
     differ = {name for name, value in vars(first.workload).items() if vars(last.workload)[name] != value}
-    return {name: value for name, value in first.report().conventions.items() if name not in differ}
+    return {name: value for name, value in first.question().report().conventions.items() if name not in differ}
 
 
 def _most(settings: Settings) -> tuple[int, str]:
