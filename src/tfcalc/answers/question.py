@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.flops import flops
-from tfcalc.answers.memory import memory_of
 from tfcalc.answers.metrics import having, numbers, split
-from tfcalc.answers.overview import overview
-from tfcalc.answers.params import params
 from tfcalc.conventions import Conventions
 from tfcalc.report.derivation import Derivation
 from tfcalc.report.number import Opened
@@ -48,6 +45,15 @@ HEADLINES = {
     "cache": Headline("memory", "kv_cache_bytes", "bytes", "KV cache"),
 }
 """Headlines by what is asked for."""
+
+
+ANSWERS = {
+    "params": "answers.params:params",
+    "flops": "answers.flops:flops",
+    "memory": "answers.memory:memory_of",
+    "overview": "answers.overview:overview",
+}
+"""Functions that answer, each loaded when it is asked: that of memory brings the tape, which few questions need."""
 
 
 def number_path(target: str, of: str = "") -> tuple[str, tuple[str, ...]] | None:
@@ -117,22 +123,19 @@ class Question:
         return cast("Report", self.answer())
 
     def _answer(self, depth: int | None) -> Answer:
-        if self.command == "overview":
-            return overview(self.model, self.workload, self.conventions, asked=self.called)
-        if self.command == "params":
-            return params(self.model, depth=depth, training=self.training)
-        if self.command == "flops":
-            return flops(self.model, self.workload, self.conventions, depth=depth, training=self.training)
-        plans = self.training, self.serving
-        return memory_of(
-            self.model,
-            self.workload,
-            self.conventions,
-            training=plans[0],
-            serving=plans[1],
-            weights=self.weights,
-            depth=depth,
-        )
+        module, _, name = ANSWERS[self.command].partition(":")
+        ask: Callable[..., Answer] = getattr(import_module(f"tfcalc.{module}"), name)
+        asked = self.model, self.workload, self.conventions
+        match self.command:
+            case "overview":
+                return ask(*asked, asked=self.called)
+            case "params":
+                return ask(self.model, depth=depth, training=self.training)
+            case "flops":
+                return ask(*asked, depth=depth, training=self.training)
+            case _:
+                plans = {"training": self.training, "serving": self.serving}
+                return ask(*asked, **plans, weights=self.weights, depth=depth)
 
 
 @dataclass(frozen=True, slots=True)
