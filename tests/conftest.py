@@ -29,9 +29,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _one_in(items: list[pytest.Item]) -> None:
-    """Of a test marked ``one_in(n)`` every n-th case stays; the others are marked ``long``."""
+    """Of a test marked ``one_in(n)`` every n-th case stays; the others are marked ``long``.
+
+    Cases that need PyTorch or the libraries of large sweeps stay, as ``long`` tests run without these.
+    """
     seen: Counter[str] = Counter()
     for item in items:
+        if item.get_closest_marker("torch") or item.get_closest_marker("scale"):
+            continue
         test = item.nodeid.partition("[")[0]
         if (mark := item.get_closest_marker("one_in")) is not None:
             if seen[test] % mark.args[0]:
