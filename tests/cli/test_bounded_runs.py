@@ -104,6 +104,7 @@ def test_layers_of_a_model_in_which_all_differ_are_solved_for(quick: Quick, tmp_
     assert here <= limit < further
 
 
+@pytest.mark.long
 def test_where_layers_end_is_found_without_counting_them(tmp_path: Path) -> None:
     ran = run(tmp_path, "solve", "params <= 10000B", "--for", "layers", "--model", unlike(tmp_path))
     answered(ran, 0)
@@ -116,5 +117,6 @@ def test_a_search_that_runs_too_much_says_what_to_do(tmp_path: Path) -> None:
     refused(ran, 2, "too many runs of the model", "a few sizes")
 
 
+@pytest.mark.long
 def test_an_answer_that_runs_too_many_layers_is_refused(tmp_path: Path) -> None:
     refused(run(tmp_path, unlike(tmp_path), "--layers", "255"), 2, "too many runs of layers", "fewer layers")

@@ -108,6 +108,7 @@ def test_every_remedy_does_what_it_promises(ran: Ran, line: str) -> None:
     assert bool(shown) == ("--gpu" in arguments), "with a budget people are told the verdict alone"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("golden", [one for one in goldens() if VERDICT.search(one.text)], ids=lambda one: one.line)
 def test_every_remedy_of_a_golden_does_what_it_promises(ran: Ran, golden: Golden) -> None:
     """As printed: the flags of a row added, its peak and what it leaves, to the last digit shown."""

@@ -37,7 +37,7 @@ ASKED: dict[str, tuple[Workload, dict[str, Measure]]] = {
 }
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("model_type", TYPES)
 @pytest.mark.parametrize("question", ASKED)
 def test_closed_forms_of_every_family_hold_at_other_sizes(question: str, model_type: str) -> None:

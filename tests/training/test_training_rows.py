@@ -52,7 +52,7 @@ def workload(row: dict[str, Any]) -> Workload:
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("row", [row for row in ROWS if "saved_bytes" in row], ids=named)
 def test_what_autograd_keeps_is_equal_to_the_byte(row: dict[str, Any]) -> None:
     whole, run = model(row), workload(row)
@@ -65,7 +65,7 @@ def test_what_autograd_keeps_is_equal_to_the_byte(row: dict[str, Any]) -> None:
     assert total(kept.copies * kept.storage.size for kept in once.tape.kept.values()) == row["saved_bytes"]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("row", ROWS, ids=named)
 def test_the_peak_of_each_phase_is_within_one_percent(row: dict[str, Any]) -> None:
     whole, run = model(row), workload(row)
