@@ -70,6 +70,7 @@ def test_ten_million_points_of_the_library_take_less_memory_than_the_program_may
 RUNS = [
     ["llama-3-8b", "--layers", "1..10000", "--of", "params"],
     ["gpt2", "--layers", "1..2000", "--seq", "1..5", "--of", "memory", "--train"],
+    ["mixtral-8x7b", "--layers", "1..1000", "--d-ff", "1..100", "--of", "cache"],
 ]
 
 

@@ -64,6 +64,18 @@ def test_a_sweep_over_layers_has_the_single_answers(model: str) -> None:
         assert swept(model, "n_layers", values, of=of, **typed) == singles(its, model, "n_layers", values, **typed), of
 
 
+@pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v3", "gpt2", "mixtral-8x7b", "gemma-2-2b", "qwen3-0.6b"])
+@pytest.mark.parametrize("name", ["d_model", "n_heads", "n_kv_heads", "head_dim", "d_ff"])
+def test_a_sweep_of_the_cache_over_sizes_has_the_single_answers(name: str, model: str) -> None:
+    """One run stands for all sizes at which the same is decided, such as that the heads divide the width."""
+    values = (4, 8, 32, 64, 96, 2048)
+    try:
+        found = swept(model, name, values, of="cache", context=300)
+    except UsageError:
+        pytest.skip("this model has no such size, or its cache does not depend on it")
+    assert found == singles("memory", model, name, values, context=300, serve=True)
+
+
 ASKED: dict[str, tuple[str, dict[str, object]]] = {
     "params": ("params", {}),
     "flops": ("flops", {"batch_size": 3}),

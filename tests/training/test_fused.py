@@ -15,6 +15,7 @@ import pytest
 from tests.training.test_training_rows import CONFIGS
 from tfcalc import Workload, memory
 from tfcalc.backends.program import ModuleProgram, program
+from tfcalc.catalog import load
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import total
 from tfcalc.core.polynomial import symbols
@@ -161,3 +162,11 @@ def sizes(name: str) -> tuple[int, int, int, int]:
     config = CONFIGS[name]
     h, a = config["hidden_size"], config["num_attention_heads"]
     return h, config["intermediate_size"], a, h // a * config.get("num_key_value_heads", a)
+
+
+@pytest.mark.parametrize("kernel", ["eager", "math"])
+def test_a_kernel_that_is_not_fused_is_refused(kernel: str) -> None:
+    """The numbers were those of a fused kernel, and the line below them named another."""
+    run = Workload(phase="train", kernel=kernel)
+    with pytest.raises(InvalidModel, match=f"--attention-kernel {kernel} has no effect with --backend fused"):
+        memory(load("gpt2"), run, training=Training(backend="fused"))
