@@ -108,7 +108,7 @@ class Question:
     answers: dict[int | None, Answer] = field(default_factory=dict)
 
     def number(self, *keys: str) -> AskedNumber:
-        """Return the number at these keys of its answer; without any, its headline."""
+        """Return the number at these keys of its answer; without any its headline, which an overview lacks."""
         return AskedNumber(self, keys or (HEADLINES[self.command].key,))
 
     def answer(self, keys: Sequence[str] = ()) -> Answer:

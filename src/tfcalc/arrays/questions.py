@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.number import Num
     from tfcalc.model import Model
-    from tfcalc.report import Report
     from tfcalc.workload import Workload
 
 OF_A_STEP = 300
@@ -154,10 +153,6 @@ class SweepQuestion:
         run = None if self.at_rest or command == "params" else self.workload
         plans = self.training, self.serving
         return Question(command, self.model, run, self.conventions, *plans, self.weights, called)
-
-    def report_at(self, sizes: Mapping[str, int]) -> Report:
-        """The single answer with these sizes, by name."""
-        return self.placed_at(sizes).question().report()
 
     def placed_at(self, sizes: Mapping[str, int]) -> SweepQuestion:
         """Return the plan or the workload with these sizes, by name."""
