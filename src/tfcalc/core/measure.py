@@ -206,14 +206,14 @@ def work(cost: Cost, *, training: bool, everything: bool) -> list[Item]:
     """Return the matrix products, and with ``everything`` the elementwise work, of a forward pass or training step."""
     passes = 1 + (cost.again and training)
     items = [
-        (product.name, (*([passes + product.backward + product.overcounted] if training else []), *product.factors))
-        for product in cost.products
+        (matmul.name, (*([passes + matmul.backward + matmul.overcounted] if training else []), *matmul.factors))
+        for matmul in cost.products
     ]
     if everything:
         items += [
-            (work.name, (operations, work.elements))
-            for work in cost.elementwise
-            if (operations := passes * work.forward + work.backward * training)
+            (done.name, (operations, done.elements))
+            for done in cost.elementwise
+            if (operations := passes * done.forward + done.backward * training)
         ]
     return [Item(name, factors, product(factors)) for name, factors in items]
 

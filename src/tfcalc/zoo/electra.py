@@ -165,7 +165,7 @@ def albert(c: Config) -> Module:
     runs = Counter(layer * groups // n for layer in range(n))
     inner = Stack("albert_layers", (albert_layer(c),) * c.number("inner_group_num"), c.size("inner_group_num"))
 
-    times = [runs[group] for group in range(groups)]
+    times = [runs[index] for index in range(groups)]
 
     def group(turns: int) -> Module:
         return Repeated("albert_layer_groups", inner, c.quotient(*GROUPED) if len(set(times)) == 1 else turns)

@@ -50,8 +50,8 @@ def answer(settings: Settings) -> Answered:
     """A run, its utilisation, a comparison; or else the breakdown of a single pass or step."""
     if settings.get("phase") != "train":
         settings.forget(("tokens",))
-    chosen = settings.choose(*(option.name for option in (TOKENS, MFU, COMPARE)))
-    asked = [option for option in (TOKENS, MFU, COMPARE) if option.name in chosen]
+    chosen = settings.choose(*(one.name for one in (TOKENS, MFU, COMPARE)))
+    asked = [one for one in (TOKENS, MFU, COMPARE) if one.name in chosen]
     if len(asked) > 1:
         raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} cannot be combined", "choose one")
     if MFU not in asked:
