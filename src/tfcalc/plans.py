@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfcalc import backends
-from tfcalc.core.number import Num
+from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import Described, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -113,7 +113,13 @@ class Training(Described):
     base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
     freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
     zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
-    gpus: Num = dimension("N", "GPUs over which model states are sharded", "--gpus", default=1)
+    gpus: Num | None = dimension(
+        "N",
+        "GPUs in all: those that share a copy of the model (--tp, --pp), times the copies of data parallelism, over "
+        "which --zero shards the model states",
+        "--gpus",
+        follows="tp",
+    )
     layout: str = choice(
         "how tensors are split over GPUs: one flat buffer, or as DeepSpeed (zero) or FSDP splits them",
         "--layout",
@@ -144,6 +150,23 @@ class Training(Described):
     virtual_pipeline: Num = dimension(
         "v", "virtual pipeline: chunks of layers in each stage (megatron)", "--vpp", "--virtual-pipeline", default=1
     )
+
+    @property
+    def implied(self) -> dict[str, Num]:
+        """Number of GPUs where none is given: as many as one copy of the model takes."""
+        return {"gpus": self.model_parallel}
+
+    @property
+    def model_parallel(self) -> Num:
+        """Number of GPUs that share one copy of the model: tensor times pipeline parallelism."""
+        return self.tensor_parallel * self.pipeline_parallel
+
+    @property
+    def data_parallel(self) -> Num:
+        """Number of copies that train on data of their own: all GPUs, over those of one copy."""
+        if self.gpus is None:
+            return 1
+        return self.gpus if self.model_parallel == 1 else divide(self.gpus, self.model_parallel)
 
 
 @described()

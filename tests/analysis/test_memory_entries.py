@@ -23,7 +23,7 @@ STEPS: dict[str, tuple[str, Workload, Training]] = {
     "encoder and decoder": ("t5-small", Workload(seq_len=32, source_len=48), Training(precision="fp32")),
     "shared out": ("gpt2", Workload(seq_len=64), Training(gpus=8, zero="3")),
     "by units": ("gpt2", Workload(seq_len=64), Training(gpus=8, zero="3", layout="fsdp2")),
-    "pieces of layers": ("llama-3.2-1b", Workload(), Training(gpus=8, zero="3", layout="fsdp2", tensor_parallel=2)),
+    "pieces of layers": ("llama-3.2-1b", Workload(), Training(gpus=16, zero="3", layout="fsdp2", tensor_parallel=2)),
     "buckets": ("gpt2", Workload(seq_len=64), Training(gpus=2)),
     "step in backward": ("gpt2", Workload(seq_len=64), Training(optimizer_in_backward=True)),
     "added up": ("gpt2", Workload(seq_len=64), Training(grad_accum=4, precision="bf16-mixed")),

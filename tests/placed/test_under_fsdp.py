@@ -9,7 +9,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
 
 RUN = Workload(phase="train", batch_size=2, seq_len=1024, recompute="full", kernel="flash")
-PLAN = Training(precision="bf16-fsdp", zero="3", layout="fsdp2", gpus=4, tensor_parallel=8, sequence_parallel=True)
+PLAN = Training(precision="bf16-fsdp", zero="3", layout="fsdp2", gpus=32, tensor_parallel=8, sequence_parallel=True)
 
 
 def test_each_device_has_its_share_of_each_matrix_and_all_norms() -> None:
@@ -42,4 +42,4 @@ def test_without_fsdp_or_in_stages_it_is_megatrons() -> None:
 
 def test_devices_share_evenly_or_not_at_all() -> None:
     with pytest.raises(InvalidModel, match="heads 32 not divisible by tensor 3"):
-        memory(load("llama-3-8b"), RUN, training=PLAN.replaced(tensor_parallel=3))
+        memory(load("llama-3-8b"), RUN, training=PLAN.replaced(tensor_parallel=3, gpus=12))

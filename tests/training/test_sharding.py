@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tfcalc.model import with_symbols
 from tfcalc.nn.basic import parameter
 from tfcalc.plans import Training
 from tfcalc.training.optimizers import optimizer
+from tfcalc.training.plan_checks import check_gpus
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import LAYOUTS, Placement, pieces, stored_numbers, units
 from tfcalc.training.states import Placed, gathered, placed
@@ -181,3 +183,25 @@ def test_fsdp_shares_packed_numbers_and_no_scales() -> None:
     adapters = layers * rank * (2 * (h + h) + 2 * (h + kv) + 3 * (h + f))
     rest = 2 * vocabulary * h + (2 * layers + 1) * h
     assert ours == packed // devices + scales + 2 * (adapters + rest) // devices
+
+
+def test_gpus_are_all_gpus_of_which_some_share_a_copy_of_the_model() -> None:
+    """Rajbhandari et al. 2020 (arXiv 1910.02054), section 4: states are shared over the degree of data parallelism."""
+    plan = Training(gpus=256, tensor_parallel=8, pipeline_parallel=4)
+    assert (plan.model_parallel, plan.data_parallel) == (32, 8)
+    assert Training(tensor_parallel=8).data_parallel == Training().data_parallel == 1
+    assert Training(tensor_parallel=8).size("gpus") == 8
+
+
+@pytest.mark.parametrize(
+    ("plan", "card", "remedy"),
+    [
+        (Training(gpus=8, tensor_parallel=8, pipeline_parallel=2), "h100", "take --pp 1, or --gpu 16xh100"),
+        (Training(gpus=12, tensor_parallel=8), "", "take --tp 4, or --gpus 8, or --gpus 16"),
+        (Training(gpus=24, tensor_parallel=4, pipeline_parallel=4), "", "take --pp 2, or --gpus 16, or --gpus 32"),
+        (Training(gpus=2, tensor_parallel=3), "t4", "take --tp 1, or --gpu 3xt4"),
+    ],
+)
+def test_gpus_that_copies_of_the_model_cannot_share_are_refused(plan: Training, card: str, remedy: str) -> None:
+    with pytest.raises(InvalidModel, match=re.escape(remedy)):
+        check_gpus(plan, card)

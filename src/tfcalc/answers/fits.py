@@ -20,7 +20,7 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.model import asked_run, default_run
-from tfcalc.plans import Training
+from tfcalc.plans import Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
@@ -41,6 +41,7 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import PAGED
+from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -497,11 +498,16 @@ def _case(
 
 def _on_gpus(plan: Training, budget: Capacity) -> Training:
     """The plan on as many GPUs as the budget is of, and on such ones."""
-    if plan.gpus not in (1, budget.gpus) and budget.gpus != 1:
-        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
     if budget.capability and not plan.capability:
         plan = plan.replaced(capability=budget.capability)
-    return plan.replaced(gpus=budget.gpus) if budget.gpus != 1 else plan
+    if budget.gpus == 1:
+        return plan
+    of_preset = training_preset(plan.preset).options.get("gpus") if plan.preset else None
+    if plan.gpus not in (None, of_preset, budget.gpus):
+        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    plan = plan.replaced(gpus=budget.gpus)
+    check_gpus(plan, budget.card)
+    return plan
 
 
 class Case(Generic[P]):

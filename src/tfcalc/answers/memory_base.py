@@ -33,6 +33,7 @@ from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
+    from tfcalc.core.number import Num
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.report.derivation import Derivation
@@ -163,15 +164,26 @@ def of_training(model: Model, workload: Workload, plan: Training) -> str:
     else:
         kind = f"{'Q' if plan.base_weights else ''}{'DoRA' if plan.dora else 'LoRA'} r={plan.lora}"
     micro = f", {plan.grad_accum:,} micro-batches" if plan.grad_accum != 1 else ""
-    gpus = ""
-    if plan.gpus != 1:
-        sharing = f"ZeRO-{plan.zero}" if plan.zero != "0" else "DDP"
-        gpus = f" per GPU, {plan.gpus:,} GPUs, {'FSDP' if plan.layout.startswith('fsdp') else sharing}"
-    if plan.tensor_parallel != 1:
-        gpus += f" x {plan.tensor_parallel:,} (tensor parallel)"
     size = f"batch {workload.batch_size:,} x {workload.seq_len:,} tokens"
     steps = f"{optimizer(plan.optimizer).label}{' in backward' if plan.optimizer_in_backward else ''}"
-    return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{gpus}"
+    return f"{called(model)}, {kind}, {plan.precision}, {steps}, {size}{micro}{_on_gpus(workload, plan)}"
+
+
+def _on_gpus(workload: Workload, plan: Training) -> str:
+    """`` per GPU, 256 GPUs = TP 8 x FSDP 32, global batch 32 x 4,096 = 131,072 tokens``; nothing on one GPU."""
+    if plan.size("gpus") == 1:
+        return ""
+    sharing = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{plan.zero}" if plan.zero != "0" else "DP"
+    ways = {"TP": plan.tensor_parallel, "PP": plan.pipeline_parallel, sharing: plan.data_parallel}
+    layout = " x ".join(f"{way} {size:,}" for way, size in ways.items() if size != 1)
+    batch = global_batch(workload, plan)
+    tokens = f"global batch {batch:,} x {workload.seq_len:,} = {batch * workload.seq_len:,} tokens"
+    return f" per GPU, {plan.size('gpus'):,} GPUs = {layout}, {tokens}"
+
+
+def global_batch(workload: Workload, plan: Training) -> Num:
+    """Return the sequences of an optimizer step: of all micro-batches on all copies of the model."""
+    return workload.batch_size * plan.grad_accum * plan.data_parallel
 
 
 def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:

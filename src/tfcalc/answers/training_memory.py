@@ -15,6 +15,7 @@ from tfcalc.answers.memory_base import (
     MemoryTerm,
     card_assumptions,
     card_lines,
+    global_batch,
     memory_breakdown,
     of_text_alone,
     of_training,
@@ -230,6 +231,7 @@ class TrainingMemory(Memory, in_order=True):
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
         *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
+        *("data_parallel", "global_batch_size", "tokens_per_step"),
     )
 
     total_bytes = Memory.total_bytes.made(lambda memory: memory.step.peak.total, PARTS)
@@ -457,7 +459,7 @@ def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload
 
 def _between_gpus(plan: Training) -> tuple[str, ...]:
     """Return the buffers in which GPUs exchange gradients and weights, as far as they are not counted."""
-    if plan.gpus == 1:
+    if plan.data_parallel == 1:
         return ()
     counted = plan.zero == "0" or placement_of(plan).by_units
     return ("NCCL's buffers" if counted else "communication buffers of ZeRO",)
@@ -550,6 +552,9 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "bytes_per_parameter": by.in_words,
         "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
         "micro_batches": plan.grad_accum,
+        "data_parallel": plan.data_parallel,
+        "global_batch_size": global_batch(run, plan),
+        "tokens_per_step": global_batch(run, plan) * run.seq_len,
     }
 
 
@@ -590,17 +595,18 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield WORKSPACES
     if run.drops and plan.backend != MEGATRON:
         yield DROPOUT_MASKS
-    if plan.gpus != 1 or plan.zero != "0":
-        yield f"one of {plan.gpus:,} GPUs, ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+    if plan.size("gpus") != 1:
+        sharing = f"ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
+        yield f"one of {plan.size('gpus'):,} GPUs, {sharing}"
     if placement_of(plan).by_units:
         computed, kept = (NUMBERS[each].name for each in (by.gathered, by.reduced))
         yield (
             f"FSDP: each layer's weights are gathered in {computed} as it runs, its gradients reduced in {kept}; with "
             "the buffers of both, the next layer's weights in backward, and all of what is in no layer"
         )
-    if plan.gpus != 1 and plan.gradient_as_bucket_view:
+    if plan.data_parallel != 1 and plan.gradient_as_bucket_view:
         yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
-    elif plan.gpus != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+    elif plan.data_parallel != 1 and plan.zero == "0" and plan.backend != MEGATRON:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"

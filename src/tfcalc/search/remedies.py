@@ -269,7 +269,7 @@ def _qlora(model: Model, plan: Training) -> list[Change]:
 def _in_backward(plan: Training) -> list[Change]:
     """Optimizer in backward, where one GPU steps what it has just computed, and nothing is added up."""
     steps = plan.optimizer != "none" and not precision(plan.precision).master and plan.backend != "megatron"
-    alone = plan.gpus == 1 and plan.grad_accum == 1 and plan.offload == "none"
+    alone = plan.size("gpus") == 1 and plan.grad_accum == 1 and plan.offload == "none"
     if plan.optimizer_in_backward or not (steps and alone):
         return []
     return [Change("optimizer in backward", {"optimizer_in_backward": True})]
@@ -313,14 +313,14 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 
 def _more_gpus(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO over the GPUs that there are, then its last stage over more; of QLoRA, stage 2."""
-    least = value_of(plan.gpus)
+    least, of_a_copy = value_of(plan.size("gpus")), value_of(plan.model_parallel)
     stages = STAGES[:2] if plan.base_weights else STAGES
-    if least > 1:
+    if plan.data_parallel != 1:
         for stage in stages:
             if stage > plan.zero:
                 yield Change(f"ZeRO-{stage}", {"zero": stage})
     for gpus in GPUS:
-        if gpus > least:
+        if gpus > least and gpus % of_a_copy == 0:
             called = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{stages[-1]}"
             more = {} if plan.zero == stages[-1] else {"zero": stages[-1]}
             yield Change(f"{gpus} GPUs, {called}", {"gpus": gpus, **more})

@@ -372,7 +372,7 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
 
 
 ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
-OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": 1, "layout": "flat"}
+OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": None, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 
 

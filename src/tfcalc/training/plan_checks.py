@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from tfcalc.backends.program import Code, compilable
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
+from tfcalc.core.traced import known, value_of
 from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
@@ -41,12 +43,15 @@ def trained(tree: Component, plan: Training) -> Component:
 
 def check_plan(plan: Training) -> None:
     """Raise InvalidModel where something that is asked for has no effect beside the rest, or does not go with it."""
-    if plan.gpus == 1:
+    check_gpus(plan)
+    if plan.data_parallel == 1:
         if plan.zero != "0":
-            raise InvalidModel(f"--zero {plan.zero} on 1 GPU has no effect", "add --gpus 8")
+            fact = f"--zero {plan.zero} {_alone(plan)} has no effect"
+            raise InvalidModel(fact, f"add --gpus {8 * plan.model_parallel}")
         if plan.layout != "flat":
             raise InvalidModel(
-                f"--layout {plan.layout} has no effect on 1 GPU", "add --zero 3 --gpus 8, or leave it out"
+                f"--layout {plan.layout} has no effect {_alone(plan)}",
+                f"add --zero 3 --gpus {8 * plan.model_parallel}, or leave it out",
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
@@ -63,10 +68,41 @@ def check_plan(plan: Training) -> None:
             raise InvalidModel(fact, "add --pp 2, or leave it out")
     if precision(plan.precision).cast_when_gathered and not placement_of(plan).by_units:
         raise InvalidModel(f"--precision {plan.precision} is what FSDP does", "add --fsdp --gpus 8")
-    if plan.gradient_as_bucket_view and (plan.gpus == 1 or not has_buckets(plan)):
+    if plan.gradient_as_bucket_view and (plan.data_parallel == 1 or not has_buckets(plan)):
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
     if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
         raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
+
+
+def check_gpus(plan: Training, card: str = "") -> None:
+    """Raise InvalidModel where copies of the model cannot share the GPUs that there are, each a ``card`` of this name.
+
+    >>> from tfcalc.plans import Training
+    >>> check_gpus(Training(gpus=8, tensor_parallel=8, pipeline_parallel=2), "h100")
+    Traceback (most recent call last):
+    tfcalc.errors.InvalidModel: --tp 8 x --pp 2 = 16 GPUs, and there are 8; take --pp 1, or --gpu 16xh100
+    """
+    gpus, of_a_copy = known(plan.size("gpus")), known(plan.model_parallel)
+    if gpus is None or of_a_copy is None or gpus % of_a_copy == 0:
+        return
+    sizes = {"--tp": value_of(plan.tensor_parallel), "--pp": value_of(plan.pipeline_parallel)}
+    asked = [f"{flag} {size}" for flag, size in sizes.items() if size != 1]
+    fewer = [
+        f"{flag} {gcd(gpus // divisor, size)}"
+        for flag, size, divisor in zip(sizes, sizes.values(), reversed(sizes.values()), strict=True)
+        if gpus % divisor == 0 and size != 1
+    ]
+    near = dict.fromkeys((gpus // of_a_copy * of_a_copy or of_a_copy, -(-gpus // of_a_copy) * of_a_copy))
+    whole = [f"--gpu {each}x{card}" if card else f"--gpus {each}" for each in near]
+    there = f"there {'is' if gpus == 1 else 'are'} {gpus:,}"
+    raise InvalidModel(
+        f"{' x '.join(asked)} = {of_a_copy:,} GPUs, and {there}", f"take {', or '.join((*fewer[-1:], *whole))}"
+    )
+
+
+def _alone(plan: Training) -> str:
+    """``on 1 GPU``, ``on 8 GPUs that share one copy of the model``."""
+    return "on 1 GPU" if plan.model_parallel == 1 else f"on {plan.model_parallel} GPUs that share one copy of the model"
 
 
 def stored_as(model: Model, tree: Component) -> Component:
@@ -76,7 +112,7 @@ def stored_as(model: Model, tree: Component) -> Component:
 
 def placement_of(plan: Training) -> Placement:
     """Placement of the states."""
-    return Placement(int(plan.zero), plan.gpus, plan.layout, plan.offload)
+    return Placement(int(plan.zero), plan.data_parallel, plan.layout, plan.offload)
 
 
 def gradients_stay(by: Precision, placement: Placement) -> bool:
@@ -254,8 +290,8 @@ def check_in_backward(plan: Training) -> None:
         raise InvalidModel(f"{flag} without an optimizer", "give --optimizer adamw-fused")
     if plan.grad_accum != 1:
         raise InvalidModel(f"{flag} cannot add up the gradients of {plan.grad_accum} micro-batches", leave)
-    if plan.gpus != 1:
-        raise InvalidModel(f"{flag} on {plan.gpus} GPUs is not supported", "use 1 GPU, or leave it out")
+    if plan.size("gpus") != 1:
+        raise InvalidModel(f"{flag} on {plan.size('gpus')} GPUs is not supported", "use 1 GPU, or leave it out")
     if plan.offload != "none":
         raise InvalidModel(f"{flag} cannot be combined with --offload {plan.offload}", leave)
     if by.master:
