@@ -14,21 +14,25 @@ from tfcalc.backends.sdpa import chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.model import shortened
 from tfcalc.number_formats import BF16, COMPUTED, FP32
 from tfcalc.serving.quantization_config import stated_dtype, stated_format
 from tfcalc.training.adapters import drops
 from tfcalc.training.precisions import precision
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
+    from tfcalc.core.number import Num
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.serving.weights import WeightStorage
     from tfcalc.workload import Workload
 
-AUTO = "auto"
 CLASSIC = FP32.name
 """The number format of the model without a name, and of a config that states none: PyTorch's default dtype."""
+SERVED_LENGTH = 8192
+"""Tokens of a request, where none are asked for."""
 QUANTIZED = BF16.name
 """What a checkpoint computes in that is quantized and does not say."""
 
@@ -113,12 +117,21 @@ def resolve_run(
     """
     if drops(plan.lora_dropout) and not workload.dropout:
         raise InvalidModel(f"--lora-dropout {plan.lora_dropout} has no effect with --no-dropout", "leave one out")
+    workload = resolve_checkpointing(model, workload)
     if workload.kernel == AUTO:
         choose = choose or partial(chosen, model)
         kernel = choose(workload, precision(plan.precision).compute)
         fused = plan.backend == "fused" and kernel != "flash"
         workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload
+
+
+def resolve_checkpointing(model: Model, workload: Workload) -> Workload:
+    """The workload of a step with gradient checkpointing for auto: of a checkpoint's layers, unless they loop."""
+    if workload.recompute != AUTO:
+        return workload
+    full = isinstance(model, HFModel) and not any(each.loops for each in model.module().all_of())
+    return workload.replaced(recompute="full" if full else "none")
 
 
 def _in_one_format(plan: Training) -> bool:
@@ -130,15 +143,19 @@ def _in_one_format(plan: Training) -> bool:
     return plan.zero == "3" or plan.backend in ("megatron", "torchtune")
 
 
+def serving_context(model: Model, workload: Workload) -> Num:
+    """Tokens of a request where none are asked for: 8,192, or the model's longest; if none is known, those of a run."""
+    return workload.seq_len if model.longest is None else shortened(SERVED_LENGTH, model)
+
+
 def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:
-    """The workload and the plan of serving: the model's longest context, flash attention, the cache as computed.
+    """The workload and the plan of serving: the usual context, flash attention, the cache as computed.
 
     ``dtype`` is the number format that was asked for. Raises InvalidModel for a plan with a field that cannot be.
     """
     check_sizes(plan)
     if plan.context is None:
-        longest = model.longest
-        plan = plan.replaced(context=workload.seq_len if longest is None else longest)
+        plan = plan.replaced(context=serving_context(model, workload))
     if plan.kv == AUTO:
         asked = next((name for name in (plan.weights, dtype) if name in COMPUTED), compute_dtype(model))
         plan = plan.replaced(kv=asked)

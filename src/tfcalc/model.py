@@ -17,7 +17,7 @@ from tfcalc.core.traced import Guards, guarded, traced, value_of
 from tfcalc.dimensions import Dimension
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.workload import DEFAULT_LENGTH, Workload
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.nn.module import Module
@@ -60,6 +60,11 @@ class Model(Sized, Protocol):
         ...
 
     @property
+    def usual_length(self) -> int:
+        """Tokens of a sequence where none are asked for, if the model can read as many."""
+        ...
+
+    @property
     def summary(self) -> str:
         """Description of the model in a few words."""
         ...
@@ -91,10 +96,13 @@ class Model(Sized, Protocol):
 
 
 def default_run(model: Model) -> Workload:
-    """Return a workload of one sequence of 512 tokens, or of as many as the model can read."""
-    longest = model.longest
-    shorter = isinstance(longest, int) and longest < DEFAULT_LENGTH
-    return Workload(seq_len=longest) if longest is not None and shorter else Workload()
+    """Return a workload of one sequence of the model's usual length, or of as many tokens as it can read."""
+    return Workload(seq_len=shortened(model.usual_length, model))
+
+
+def shortened(length: int, model: Model) -> int:
+    """Return the length in tokens, or the longest that the model was made for, where that is known and less."""
+    return min(length, model.longest) if isinstance(model.longest, int) else length
 
 
 def asked_run(model: Model, workload: Workload | None) -> Workload:

@@ -18,12 +18,11 @@ from tfcalc.training.optimizers import OPTIMIZERS
 from tfcalc.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
 from tfcalc.training.precisions import PRECISIONS, SPELLINGS
 from tfcalc.training.sharding import LAYOUTS, OFFLOADS
-from tfcalc.workload import Workload
+from tfcalc.workload import AUTO, Workload
 
 BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
-AUTO = "auto"
 TRAINER, TUTORIAL = "trainer", "tutorial"
 
 

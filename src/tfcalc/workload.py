@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
 
 DEFAULT_LENGTH = 512
+USUAL_LENGTH = 4096
+"""Tokens of a checkpoint's sequences, where none are asked for."""
+AUTO = "auto"
 PAIRS = ("full", "causal", "causal-half")
 KERNELS = ("auto", "eager", "math", "efficient", "flash")
 EITHER = "efficient or math"
@@ -17,7 +20,7 @@ EITHER = "efficient or math"
 FUSED = ("efficient", "flash", EITHER)
 PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
-RECOMPUTED = ("none", "selective", "selective-op", "full", "every:N")
+RECOMPUTED = (AUTO, "none", "selective", "selective-op", "full", "every:N")
 LATENT = ("expanded", "absorbed")
 CONVOLUTIONS = ("counter", "run")
 EXPERTS = ("chosen", "all")
@@ -50,6 +53,7 @@ class Sequences(NamedTuple):
 class Workload(Described):
     """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 
+    Its own length is 512 tokens; where no workload is given, a checkpoint reads 4,096, or as many as it can.
     ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` is the number
     of tokens in the cache when one is decoded, the new one included; it defaults to ``seq_len``.
     """
@@ -72,10 +76,10 @@ class Workload(Described):
     )
     recompute: str = choice(
         "gradient checkpointing: what backward recomputes; selective-op: layers, but for attention and every other "
-        "matrix product (torchtitan)",
+        "matrix product (torchtitan); auto: of memory full where a checkpoint is trained, of FLOPs none",
         "--checkpointing",
         "--recompute",
-        default="none",
+        default=AUTO,
         known=RECOMPUTED,
     )
     early_stop: bool = choice(
@@ -106,6 +110,11 @@ class Workload(Described):
         default="counter",
         known=CONVOLUTIONS,
     )
+
+    @property
+    def of_flops(self) -> "Workload":
+        """The workload as FLOPs are counted: nothing is recomputed where nothing is asked for."""
+        return self.replaced(recompute="none") if self.recompute == AUTO else self
 
     @property
     def target(self) -> Sequences:
@@ -167,7 +176,7 @@ class Workload(Described):
     def every(self) -> int:
         """Interval of layers that backward recomputes: each (1), each second (2), …; 0 for none."""
         kind, _, step = self.recompute.partition(":")
-        return {"none": 0, "selective": 0, "selective-op": 1, "full": 1}.get(kind) or int(step or 0)
+        return {"none": 0, AUTO: 0, "selective": 0, "selective-op": 1, "full": 1}.get(kind) or int(step or 0)
 
     @property
     def by_operation(self) -> bool:
@@ -236,7 +245,7 @@ def check_phase(workload: Workload) -> None:
         raise InvalidModel(
             f"cached {workload.cached} with phase {workload.phase!r}", "tokens are cached in phase decode"
         )
-    if workload.recompute != "none" and not workload.training:
+    if workload.recompute not in (AUTO, "none") and not workload.training:
         raise InvalidModel(
             f"recompute {workload.recompute!r} with phase {workload.phase!r}",
             "use phase train: only backward recomputes",

@@ -54,17 +54,17 @@ QUESTIONS: dict[str, Asked] = {
     "flops": ask(flops, None),
     "flops --train --seq 1k --batch 8": ask(flops, None, Workload(phase="train", seq_len=1024, batch_size=8)),
     "flops bert-base-uncased": ask(flops, "bert-base-uncased"),
-    "flops gpt2 --train --checkpointing full": ask(flops, "gpt2", TRAIN.replaced(recompute="full")),
+    "flops gpt2 --train --checkpointing full": ask(flops, "gpt2", TRAIN.replaced(seq_len=1024, recompute="full")),
     "flops t5-small --train --count all": ask(flops, "t5-small", TRAIN, Conventions(count="all")),
     "flops llama-3-8b --phase prefill --seq 8k --logits last": ask(
         flops, "llama-3-8b", Workload(phase="prefill", seq_len=8192, logits="last")
     ),
     "flops llama-3-8b --phase decode --cached 8k --batch 32": ask(
-        flops, "llama-3-8b", Workload(phase="decode", cached=8192, batch_size=32)
+        flops, "llama-3-8b", Workload(seq_len=4096, phase="decode", cached=8192, batch_size=32)
     ),
-    "flops mixtral-8x7b --attention causal": ask(flops, "mixtral-8x7b", Workload(attention="causal")),
+    "flops mixtral-8x7b --attention causal": ask(flops, "mixtral-8x7b", Workload(seq_len=4096, attention="causal")),
     "flops deepseek-v2-lite --phase decode --cached 4k --mla absorbed": ask(
-        flops, "deepseek-v2-lite", Workload(phase="decode", cached=4096, latent="absorbed")
+        flops, "deepseek-v2-lite", Workload(seq_len=4096, phase="decode", cached=4096, latent="absorbed")
     ),
     "flops vit-base-patch16-224": ask(flops, "vit-base-patch16-224"),
     "memory": ask(memory, None),

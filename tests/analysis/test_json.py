@@ -97,10 +97,11 @@ def test_the_flops_of_components_are_those_that_were_asked_for(tfcalc: Program, 
 
 @pytest.mark.parametrize("command", ["params", "memory"])
 def test_beside_another_quantity_they_are_forward_products_and_it_says_so(tfcalc: Program, command: str) -> None:
-    """512 tokens: 24lh² + 4l²h in each of 12 layers of GPT-2 (l 512, h 768), and 2lVh in its head."""
+    """1,024 tokens, GPT-2's longest: 24lh² + 4l²h in each of its 12 layers (h 768), and 2lVh in its head."""
     found = answer(tfcalc, command, "gpt2")
-    assert found["conventions"]["component_flops"] == "matrix products of a forward pass of 1 x 512 tokens"
-    by_hand = 12 * (2 * 512 * 12 * 768**2 + 4 * 512**2 * 768) + 2 * 512 * 50257 * 768
+    assert found["conventions"]["component_flops"] == "matrix products of a forward pass of 1 x 1024 tokens"
+    length = 1024
+    by_hand = 12 * (2 * length * 12 * 768**2 + 4 * length**2 * 768) + 2 * length * 50257 * 768
     assert sum(part["flops"] for part in found["components"]) == by_hand
 
 

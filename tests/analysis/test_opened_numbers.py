@@ -124,9 +124,9 @@ def test_every_number_of_serving_is_opened() -> None:
 @pytest.mark.parametrize(
     ("words", "value", "how"),
     [
-        ("flops_per_token gpt2 --train", 797815296, "ratio"),
+        ("flops_per_token gpt2 --train --seq 512", 797815296, "ratio"),
         ("tokens --of flops --batch 3 --seq 7", 21, "ratio"),
-        ("pf_days gpt2 --train --tokens 86.4P", 797815296 * 86_400 * 10**12 / (10**15 * 86_400), "ratio"),
+        ("pf_days gpt2 --train --seq 512 --tokens 86.4P", 797815296 * 86_400 * 10**12 / (10**15 * 86_400), "ratio"),
         ("largest_batch_size gpt2 --train --gpu rtx-4090", None, "found"),
         ("conventions.seq_len gpt2 --of flops --seq 77", 77, "given"),
         ("params.model.config.n_embd gpt2", 768, "given"),

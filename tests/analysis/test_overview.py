@@ -53,7 +53,7 @@ def test_the_numbers_of_llama_by_hand() -> None:
 def test_the_cache_of_latent_attention_by_hand() -> None:
     found = overview(tfcalc.load("deepseek-v3"))
     assert found.kv_per_token == 61 * (512 + 64) * 2
-    assert found.kv_cache == 61 * (512 + 64) * 2 * 163_840
+    assert found.kv_cache == 61 * (512 + 64) * 2 * 8192
     assert (found.facts.experts, found.facts.active_experts, found.facts.expert_size) == (256, 8, 2048)
     assert found.active_params < found.total_params == 671_026_404_352  # transformers (tests/oracle)
 

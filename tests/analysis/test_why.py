@@ -232,6 +232,7 @@ def test_quiet_prints_the_exact_number_or_none(capsys: pytest.CaptureFixture[str
 
 UNSEEN = recorded("why-unseen.jsonl")
 BEHIND_ANOTHER = {
+    ("gpt-j-6b", "1.5e22"),  # 6ND, and the count with attention at its 2,048 tokens: both round to it
     ("bloom", "180B"),
     ("vit-base-patch16-224", "86M"),
     ("gpt-3-175b", "3.24e23"),

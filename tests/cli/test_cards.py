@@ -43,5 +43,5 @@ def test_what_is_assumed_of_cards_is_said_where_cards_are_named(quick: Quick) ->
     assert {name: (serving in text, training in text) for name, text in said.items()} == {
         "gpt2": (True, True),
         "bert-base-uncased": (False, True),  # it generates no text
-        "mamba2-780m": (True, False),  # its loops are not checkpointed
+        "mamba2-780m": (True, True),  # its loops are not checkpointed
     }

@@ -99,8 +99,8 @@ def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("memory", "gpt2", "--precision", "bf16"), 2, "--train"),
-        (("memory", "gpt2", "--kv", "fp8"), 2, "--serve"),
+        (("memory", "gpt2", "--gpus", "8"), 2, "--train"),
+        (("memory", "gpt2", "--lora", "8", "--kv", "fp8"), 2, "--lora 8 is of training, and --kv fp8 of serving"),
         (("memory", "gpt2", "--train", "--kv", "fp8"), 2, "--serve"),
         (("memory", "gpt2", "--timeline"), 2, "--train"),
         (("memory", "gpt2", "--budget", "80"), 2, "GiB"),

@@ -117,7 +117,7 @@ def subject(
     the workload no FLOPs.
     """
     check_arguments(model, workload, conventions)
-    workload = asked_run(model, workload)
+    workload = asked_run(model, workload).of_flops
     model.check(workload)
     if of == FLOPS:
         refuse_idle_in_flops(model, workload)

@@ -14,7 +14,7 @@ from tfcalc.analysis.numbers import known
 from tfcalc.analysis.pruned import together
 from tfcalc.answers.flops import Flops
 from tfcalc.answers.memory_base import Memory
-from tfcalc.answers.overview import LENGTH, NONE, SizesOfModel
+from tfcalc.answers.overview import NONE, SizesOfModel
 from tfcalc.answers.params import Params
 from tfcalc.answers.question import Question
 from tfcalc.answers.serving_memory import ServingMemory
@@ -22,6 +22,8 @@ from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import STORED, Node
 from tfcalc.core.measure import stored
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import serving_context
 from tfcalc.errors import UsageError
 from tfcalc.model import default_run
 from tfcalc.plans import Serving
@@ -29,7 +31,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
-from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, serving_context, weights_bytes
+from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, weights_bytes
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class ModelNumbers:
         self.once = workload.replaced(phase="forward", recompute="none", kernel="auto", dropout=True)
         self.model.check(self.once)
         self.request = Serving(context=serving_context(self.model, self.once))
-        """One request, as long as the model reads."""
+        """One request of the usual context."""
         self._values: dict[str, Value] = {}
 
     def value(self, quantity: Quantity) -> Value:
@@ -307,7 +309,7 @@ CACHE = asked(
     "one_request",
     Memory.kv_cache_bytes,
     "KV cache at context",
-    "bytes of the cache at the longest context; null where a model has none",
+    "bytes of the cache of a request of 8,192 tokens, or of the longest context; null where a model has none",
     unknown="none: it generates no text",
 )
 TRAINED = asked(
@@ -518,6 +520,5 @@ def as_operand(each: Model | Operand | str, training: Training | None, serving: 
 
 
 def shared_length(operands: Sequence[Operand]) -> int:
-    """Return the most tokens that all of them read, 4,096 at most."""
-    longest = (operand.model.longest for operand in operands)
-    return min([LENGTH, *(length for length in longest if isinstance(length, int))])
+    """Return the most tokens that all of them usually read."""
+    return min(value_of(default_run(operand.model).seq_len) for operand in operands)

@@ -16,7 +16,7 @@ from tfcalc.answers.memory_base import Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_serving
+from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.model import asked_run, default_run
@@ -490,7 +490,7 @@ def _case(
 ) -> Case[Any]:
     """Return the case of what was asked, which also finds what might be asked in its place."""
     if training is not None:
-        return _Training(memory, budget, run, training)
+        return _Training(memory, budget, resolve_checkpointing(memory.model_, run), training)
     if serving is not None:
         return _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))

@@ -30,13 +30,14 @@ from tfcalc.core.measure import (
     weight_bytes,
 )
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, assumed_dtype, own_format, resolve_dtype
+from tfcalc.defaults import assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.model import default_run, legend, remembering
 from tfcalc.plans import Serving, Training
 from tfcalc.report import Entry, Footer, exact
 from tfcalc.report.opening import found, total
 from tfcalc.serving.weights import hold
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.core.component import Cost

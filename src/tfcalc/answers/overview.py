@@ -18,7 +18,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
-from tfcalc.defaults import compute_dtype
+from tfcalc.defaults import compute_dtype, resolve_checkpointing, serving_context
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
@@ -42,7 +42,7 @@ from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
-from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, serving_context, weights_bytes
+from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.training.measured import bands
 from tfcalc.training.peaks import Peaks
 from tfcalc.units import short, short_bytes
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
 
-LENGTH = 4096
-"""Tokens of a sequence in fine-tuning, where the model reads as many."""
 FORMATS = ("bf16", "int8", "nf4")
 """The formats of weights that are shown beside the checkpoint's own."""
 RANK = 16
@@ -261,7 +259,7 @@ class Overview(Answer):
 
     @cached_property
     def plan(self) -> Serving:
-        """Plan by which it is served: one request as long as the model reads."""
+        """Plan by which it is served: one request of the usual context."""
         return Serving(context=serving_context(self.of, self.once))
 
     @property
@@ -495,7 +493,7 @@ def overview(
         model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
         workload: of fine-tuning, and of FLOPs per token: sequences, their length in tokens, and gradient checkpointing
             (``recompute``); by default one sequence of 4,096 tokens, or of as many as the model reads, with full
-            gradient checkpointing.
+            gradient checkpointing (of the model without a name 512 tokens, without).
         conventions: the ``units`` that bytes are shown in.
         asked: how the model is named in the commands that the answer names; by default by its name.
 
@@ -512,14 +510,8 @@ def overview(
     (44140544, 176562176)
     """
     check_arguments(model, workload, conventions)
-    workload = (workload or default_workload(model)).replaced(phase="forward")
+    workload = resolve_checkpointing(model, workload or default_run(model)).replaced(phase="forward")
     return Overview(model, workload, asked, (conventions or Conventions()).units)
-
-
-def default_workload(model: Model) -> Workload:
-    """One sequence of 4,096 tokens, or of as many as the model reads, with gradient checkpointing."""
-    longest = model.longest
-    return Workload(seq_len=min(longest, LENGTH) if isinstance(longest, int) else LENGTH, recompute="full")
 
 
 def _tuned(

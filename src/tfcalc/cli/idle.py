@@ -130,6 +130,10 @@ def _others(settings: Settings, option: Option) -> Iterator[Settings]:
             yield settings.with_values(**{option.name: word})
 
 
-DEFAULTS = {item.name: item.default for kind in (Workload, Conventions) for item in fields(kind)} | OF_ADAPTERS
+DEFAULTS = {
+    **{item.name: item.default for kind in (Workload, Conventions) for item in fields(kind)},
+    **OF_ADAPTERS,
+    "recompute": "none",  # which auto stands for, of FLOPs
+}
 FOLLOWING = (None, "auto")
 """Defaults that are decided by the model, or by what else is asked for."""

@@ -15,7 +15,7 @@ from tfcalc.dimensions import Dimension, check_sizes
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.files import check_plain, told_twice
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload, check_phase
+from tfcalc.workload import USUAL_LENGTH, Workload, check_phase
 
 if TYPE_CHECKING:
     from tfcalc.nn.module import Module
@@ -228,6 +228,11 @@ class HFModel:
                 if isinstance(value, int) and not isinstance(value, bool) and value > 0:
                     return value
         return None
+
+    @property
+    def usual_length(self) -> int:
+        """Tokens of a sequence where none are asked for: those of a chat, of a document, of many a training run."""
+        return USUAL_LENGTH
 
     @property
     def summary(self) -> str:

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import divisors
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import AUTO, resolve_run
+from tfcalc.defaults import resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
 from tfcalc.training.precisions import precision
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

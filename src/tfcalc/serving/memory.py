@@ -14,7 +14,7 @@ from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, he
 from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
-from tfcalc.defaults import AUTO, QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
+from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
 from tfcalc.number_formats import COMPUTED, NUMBERS
@@ -25,7 +25,7 @@ from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plai
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
-from tfcalc.workload import EITHER
+from tfcalc.workload import AUTO, EITHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -289,8 +289,3 @@ def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth
         amount = value_of(held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held))
         by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
     return CacheGrowth(tokens, by_mixer)
-
-
-def serving_context(model: Model, workload: Workload) -> int:
-    """The model's longest context; of a model that has none, as many tokens as are run."""
-    return model.longest if isinstance(model.longest, int) else value_of(workload.seq_len)

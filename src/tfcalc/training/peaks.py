@@ -15,7 +15,7 @@ from tfcalc.core.measure import params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.core.traced import Guards, formula_of, value_of
-from tfcalc.defaults import resolve_plan, resolve_run, resolve_training
+from tfcalc.defaults import resolve_checkpointing, resolve_plan, resolve_run, resolve_training
 from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
@@ -230,6 +230,7 @@ class Peaks:
 
     def _resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training, dict[str, int]]:
         """The run and the plan as :meth:`checked` has them, which looks at the model's parts; and all sizes."""
+        run = resolve_checkpointing(self.model, run)
         known = {**self._values, **run.values()}
         sizes = {letter: value_of(size) for letter, size in known.items()}
         choices = self._choices.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])

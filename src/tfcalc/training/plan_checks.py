@@ -9,7 +9,6 @@ from tfcalc.backends.program import Code, compilable
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.traced import known, value_of
-from tfcalc.defaults import AUTO
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
@@ -20,6 +19,7 @@ from tfcalc.training.measured import error_of
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.precisions import Precision, precision
 from tfcalc.training.sharding import Placement, packed
+from tfcalc.workload import AUTO
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:

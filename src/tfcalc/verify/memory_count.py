@@ -38,7 +38,7 @@ def verify_memory(model: Model, workload: Workload | None = None, plan: Training
     be asked.
     """
     plan = plan or Training()
-    workload = asked_run(model, workload).replaced(phase="train")
+    workload = asked_run(model, workload).of_flops.replaced(phase="train")  # hooks tell what is saved once
     model.check(workload)
     workload, plan = resolve_training(model, workload, plan)
     recipe = _recipe(model, workload, plan)

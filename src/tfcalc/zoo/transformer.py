@@ -8,7 +8,7 @@ from tfcalc.core.number import Num, divide
 from tfcalc.dimensions import Described, check_sizes, choice, described, dimension
 from tfcalc.errors import InvalidModel
 from tfcalc.ops.work import ACTIVATIONS, NORMS
-from tfcalc.workload import Workload, check_phase
+from tfcalc.workload import DEFAULT_LENGTH, Workload, check_phase
 
 if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
@@ -107,6 +107,11 @@ class Transformer(Described):
         """Largest number of tokens: as many as there are learned positions; sinusoids go on."""
         positions: Num | None = self.max_len
         return positions if self._has_table and self.positions == "learned" else None
+
+    @property
+    def usual_length(self) -> int:
+        """Tokens of a sequence where none are asked for: 512, about what the paper's batches have."""
+        return DEFAULT_LENGTH
 
     @property
     def summary(self) -> str:

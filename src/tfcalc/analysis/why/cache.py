@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.analysis.why.given import BYTES_UNIT
 from tfcalc.analysis.why.search import Change, CountingStep, Start, State
 from tfcalc.core.traced import value_of
+from tfcalc.defaults import serving_context
 from tfcalc.errors import TfcalcError
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import mixers
-from tfcalc.serving.memory import at_work, serving_context
+from tfcalc.serving.memory import at_work
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts
@@ -86,7 +87,11 @@ def starts(model: Model, workload: Workload, called: str, *, given: bool) -> Ite
     """A token's, or that of the tokens that were asked about; then of other contexts."""
     batch, longest = value_of(workload.batch_size), model.longest if isinstance(model.longest, int) else 0
     asked = value_of(workload.seq_len)
-    lengths = [asked, *_with_k_of_1000(asked)] if given else [1, serving_context(model, workload), *CONTEXTS]
+    lengths = (
+        [asked, *_with_k_of_1000(asked)]
+        if given
+        else [1, longest or asked, value_of(serving_context(model, workload)), *CONTEXTS]
+    )
     for length in dict.fromkeys(lengths):
         cells = cells_of(model, workload, length)
         if not cells:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import PLANS, Plans, memory_plans
+from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.output import code
 from tfcalc.cli.settings import Settings
@@ -55,6 +55,7 @@ def entries(settings: Settings) -> Mapping[str, Any]:
 
 
 def _asked_of(settings: Settings) -> Memory:
+    imply_mode(settings)
     if settings.choose("budget", "gpu"):
         from tfcalc.answers.fits import memory_within
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
 from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.model import default_run
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 def answer(settings: Settings) -> Overview:
     """Everything at a glance."""
-    from tfcalc.answers.overview import default_workload, overview  # other commands ask for the options alone
+    from tfcalc.answers.overview import overview  # other commands ask for the options alone
 
     model = settings.model()
-    workload = settings.fill(default_workload(model))
+    workload = settings.fill(default_run(model))
     return overview(model, workload, settings.conventions(), asked=_as_typed(settings))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import TRAINING as STEP
 from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, training
+from tfcalc.cli.settings import FLAG
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
@@ -22,6 +23,13 @@ TRAINING, SERVING = training(), serving()
 SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
 PLANS = (*TRAINING, SERVE, *SERVING)
 
+SHARED_OPTIONS = ("weights", "gpus", "tensor_parallel", "pipeline_parallel")
+"""Options of both modes, or of a model at rest: none says which is meant."""
+OF_TRAINING = tuple(option.name for option in TRAINING if option.name not in SHARED_OPTIONS)
+OF_SERVING = tuple(option.name for option in SERVING if option.name not in SHARED_OPTIONS)
+CHECKPOINTING = ("recompute", "early_stop")
+"""What else only training has."""
+
 INSTEAD = {
     "batch_size": "give --concurrency",
     "seq_len": "give --context",
@@ -32,6 +40,25 @@ BY_OF = {of: f"add --of {of}, or leave it out" for of in ("flops", "memory", "tr
 """How most commands are asked for another quantity, on which an option has an effect."""
 IN_SERVING = ("source_len", "kernel")
 """What serving takes of a workload."""
+
+
+def imply_mode(settings: Settings) -> None:
+    """Take it for training where only training has what was typed, such as --lora, and for serving as --context.
+
+    Raises UsageError where something of both was typed, and neither --train nor --serve.
+    """
+    if settings.get("serve") or "phase" in settings.given:
+        return
+    typed = {name: given for name, given in settings.given.items() if given.source == FLAG}
+    trains = [typed[name] for name in (*OF_TRAINING, *CHECKPOINTING) if name in typed]
+    serves = [typed[name] for name in OF_SERVING if name in typed]
+    if trains and serves:
+        fact = f"{trains[0].words} is of training, and {serves[0].words} of serving"
+        raise UsageError(fact, "add --train or --serve, and leave the other out")
+    if trains:
+        settings.given["phase"] = trains[0]._replace(value="train", short=trains[0].words)
+    elif serves:
+        settings.given["serve"] = serves[0]._replace(value=True, short=serves[0].words)
 
 
 def sound(model: Model) -> None:
@@ -60,6 +87,9 @@ class Plans(NamedTuple):
 
 def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
+    imply_mode(settings)
+    if settings.get("phase") == "train" != workload.phase:
+        workload = settings.workload(model)
     if workload.training and settings.get("serve") and len(settings.choose("serve", "phase")) == 1:
         workload = settings.workload(model)
     if settings.get("serve"):
