@@ -24,6 +24,7 @@ BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
 STAGES = ("0", "1", "2", "3")
 TRAINER, TUTORIAL = "trainer", "tutorial"
+DEFAULT, EXPANDABLE = "default", "expandable_segments"
 
 
 @described()
@@ -93,6 +94,14 @@ class Training(Described):
         "--loop",
         default=TRAINER,
         known=(TRAINER, TUTORIAL),
+    )
+    alloc_conf: str = choice(
+        "configuration of PyTorch's CUDA allocator (PYTORCH_ALLOC_CONF), which decides on what is reserved: "
+        "expandable_segments is torchtitan's own",
+        "--alloc-conf",
+        default=DEFAULT,
+        known=(DEFAULT, EXPANDABLE),
+        spellings={"expandable_segments:true": EXPANDABLE},
     )
     grad_accum: Num = dimension(
         "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1

@@ -1,20 +1,33 @@
-"""Which changes are listed: single ones that fit, those that people combine, all that help, or the closest."""
+"""Which changes are listed: the cheapest that fit, alone or with what they need, or those that come closest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfcalc.search.remedies import LISTED, Change, Need, Options, Room, remedies
+from tfcalc.search.remedies import (
+    COMPUTE,
+    HARDWARE,
+    LISTED,
+    NOTHING,
+    QUALITY,
+    REQUEST,
+    TRANSFERS,
+    Change,
+    Need,
+    Options,
+    Room,
+    remedies,
+)
 
 WHOLE = 1000
-LETTERS = "abcdefghij"
+LETTERS = "abcdefgh"
 
 
-def change(name: str, times: int = 1, *, reduces_request: bool = False) -> Change:
-    return Change(f"{name}{times}", {name: times}, reduces_request=reduces_request)
+def change(name: str, times: int = 1) -> Change:
+    return Change(f"{name}{times}", {name: times})
 
 
 def taking_off(sizes: dict[str, int]) -> Need:
@@ -24,68 +37,92 @@ def taking_off(sizes: dict[str, int]) -> Need:
     )
 
 
-def names(ways: Options, sizes: dict[str, int], budget: int, *combined: str, margin: int = 0) -> list[str]:
-    room = Room(budget, margin)
-    return [found.change.name for found in remedies(ways, combined, taking_off(sizes), room, lambda _: 0)]
+def names(ways: Options, sizes: dict[str, int], budget: int, margin: int = 0) -> list[str]:
+    return [one.change.name for one in remedies(ways, taking_off(sizes), Room(budget, margin), lambda _: 0).found]
 
 
-WAYS = Options({"kernel": [change("kernel")], "bits": [change("bits")], "zero": [change("zero", n) for n in (1, 2, 3)]})
-SIZES = {"kernel": 100, "bits": 300, "zero": 200}
+WAYS = Options(
+    {
+        "kernel": (NOTHING, [change("kernel")]),
+        "again": (COMPUTE, [change("again")]),
+        "bits": (QUALITY, [change("bits", n) for n in (1, 2)]),
+        "gpus": (HARDWARE, [change("gpus", n) for n in (1, 2, 3)]),
+    }
+)
+SIZES = {"kernel": 100, "again": 200, "bits": 200, "gpus": 200}
 
 
-def test_single_changes_come_in_their_order_by_the_least_degree() -> None:
-    assert names(WAYS, SIZES, 900) == ["kernel1", "bits1", "zero1"]
-    assert names(WAYS, SIZES, 700) == ["bits1", "zero2"]
-    assert names(WAYS, SIZES, 400) == ["zero3"]
+def test_single_changes_come_by_their_cost_and_by_the_least_degree() -> None:
+    assert names(WAYS, SIZES, 900) == ["kernel1", "again1", "bits1", "gpus1"]
+    assert names(WAYS, SIZES, 800) == ["again1", "bits1", "gpus1"]
 
 
-def test_those_that_people_combine_come_where_no_single_change_is_enough() -> None:
-    assert names(WAYS, SIZES, 300, "kernel+zero", "zero+bits", "kernel+bits") == ["kernel1 + zero3", "zero2 + bits1"]
-    assert names(WAYS, SIZES, 0, "kernel+zero", "zero+bits+kernel") == ["zero3 + bits1 + kernel1"]
-    assert names(WAYS, SIZES, 300, "zero+unknown", "zero+bits") == ["zero2 + bits1"], "what there is not is left out"
+def test_what_costs_no_quality_is_tried_together_before_quality_is_lost() -> None:
+    """100 and 200 off together; 2 bits are 400 off."""
+    assert names(WAYS, SIZES, 700) == ["kernel1 + again1", "bits2", "gpus2"]
 
 
-def test_else_all_that_help_come_without_those_that_are_not_needed_and_as_little_of_each_as_will_do() -> None:
-    assert names(WAYS, SIZES, 0) == ["kernel1 + bits1 + zero3"]
-    assert names(WAYS, SIZES, 100) == ["bits1 + zero3"]
-    assert names(WAYS, SIZES, 300) == ["bits1 + zero2"]
+def test_quality_is_lost_before_hardware_is_bought_and_only_with_what_it_needs() -> None:
+    assert names(WAYS, SIZES, 500) == ["kernel1 + again1 + bits1", "gpus3"]
+    assert names(WAYS, SIZES, 300) == ["kernel1 + again1 + bits2", "kernel1 + again1 + gpus2"]
+
+
+def test_all_that_there_is_together_comes_where_nothing_less_is_enough() -> None:
+    assert names(WAYS, {**SIZES, "gpus": 100}, 0) == ["kernel1 + again1 + bits2 + gpus3"]
 
 
 def test_where_nothing_is_enough_the_closest_comes() -> None:
-    [found] = remedies(WAYS, (), taking_off(SIZES), Room(-1), lambda _: 0)
-    assert found.total == 0
-    assert remedies(Options({}), (), taking_off({}), Room(10), lambda _: 0) == []
+    found = remedies(WAYS, taking_off(SIZES), Room(-400), lambda _: 0)
+    assert [(one.total, one.status) for one in found.found] == [(WHOLE - 100 - 200 - 400 - 600, "no")]
+    assert found.furthest == ("kernel1", "again1", "bits2", "gpus3")
+    assert found.tried >= 8
+    assert remedies(Options({}), taking_off({}), Room(10), lambda _: 0).found == ()
 
 
 def test_what_fits_tightly_comes_last_and_is_not_enough() -> None:
     """900 with 100 to stay free: 900 is tight, 800 is not."""
-    ways = Options({"kernel": [change("kernel")], "zero": [change("zero", n) for n in (1, 2, 3)]})
-    assert names(ways, SIZES, 900, margin=100) == ["zero1", "kernel1"]
-    tight = Options({"kernel": [change("kernel")], "bits": [change("bits", 1)]})
-    assert names(tight, {"kernel": 100, "bits": 100}, 900, "kernel+bits", margin=100) == [
-        "kernel1 + bits1",
-        "kernel1",
-        "bits1",
-    ]
+    assert names(WAYS, SIZES, 900, margin=100) == ["again1", "bits1", "gpus1", "kernel1"]
 
 
-def test_what_gives_less_than_was_asked_for_is_not_enough() -> None:
+def test_less_than_was_asked_for_comes_last() -> None:
     ways = Options(
-        {"bits": [change("bits")], "cache": [change("cache")], "length": [change("length", reduces_request=True)]}
+        {"length": (REQUEST, [change("length")]), "bits": (QUALITY, [change("bits")]), "kv": (QUALITY, [change("kv")])}
     )
-    sizes = {"bits": 100, "cache": 100, "length": 300}
-    assert names(ways, sizes, 800, "bits+cache") == ["length1", "bits1 + cache1"]
+    sizes = {"bits": 100, "kv": 100, "length": 300}
+    assert names(ways, sizes, 900) == ["bits1", "kv1", "length1"]
+    assert names(ways, sizes, 700) == ["length1"]
+    assert names(ways, sizes, 500) == ["bits1 + kv1 + length1"]
 
 
 def test_what_does_not_go_with_the_rest_is_left_out() -> None:
-    ways = Options({"broken": [change("broken")], **WAYS.known})
+    ways = Options({"broken": (NOTHING, [change("broken")]), **WAYS.known})
 
     def need(asked: Change) -> int | None:
         return None if "broken" in asked.values else taking_off(SIZES)(asked)
 
-    found = remedies(ways, ("broken+bits",), need, Room(900), lambda _: 0)
-    assert [each.change.name for each in found] == ["kernel1", "bits1", "zero1"]
-    assert remedies(Options({"broken": [change("broken")]}), (), need, Room(900), lambda _: 0) == []
+    found = remedies(ways, need, Room(900), lambda _: 0).found
+    assert [each.change.name for each in found] == ["kernel1", "again1", "bits1", "gpus1"]
+    assert remedies(Options({"broken": (NOTHING, [change("broken")])}), need, Room(900), lambda _: 0).found == ()
+
+
+def test_changes_that_exclude_each_other_are_both_tried() -> None:
+    """Whichever of two comes first, the other may be what is needed."""
+    ways = Options({name: (TRANSFERS, [change(name)]) for name in "abc"})
+
+    def need(asked: Change) -> int | None:
+        return None if {"a", "b"} <= asked.values.keys() else taking_off({"a": 100, "b": 400, "c": 300})(asked)
+
+    assert [one.change.name for one in remedies(ways, need, Room(300)).found] == ["b1 + c1"]
+    turned = Options({name: (TRANSFERS, [change(name)]) for name in "bac"})
+    assert [one.change.name for one in remedies(turned, need, Room(300)).found] == ["b1 + c1"]
+
+
+def test_an_allocator_that_finds_no_room_rules_a_change_out() -> None:
+    def status(asked: Change) -> str:
+        return "risky" if "again" in asked.values else "fits"
+
+    found = remedies(WAYS, taking_off(SIZES), Room(900), status=status)
+    assert [each.change.name for each in found.found] == ["kernel1", "bits1", "gpus1"]
 
 
 def test_what_a_lower_bound_rules_out_is_not_counted() -> None:
@@ -98,8 +135,8 @@ def test_what_a_lower_bound_rules_out_is_not_counted() -> None:
     def least(asked: Change) -> int | None:
         return WHOLE if "bits" in asked.values else 0
 
-    assert [each.change.name for each in remedies(WAYS, (), need, Room(700), least)] == ["zero2"]
-    assert "bits1" not in counted
+    assert [each.change.name for each in remedies(WAYS, need, Room(800), least).found] == ["again1", "gpus1"]
+    assert not any("bits" in name for name in counted)
 
 
 def test_a_lower_bound_is_found_only_where_those_before_it_do_not_rule_a_change_out() -> None:
@@ -112,42 +149,44 @@ def test_a_lower_bound_is_found_only_where_those_before_it_do_not_rule_a_change_
         looked_at.append(asked.name)
         return WHOLE if "kernel" in asked.values else 0
 
-    found = remedies(WAYS, (), taking_off(SIZES), Room(900), sooner, later)
-    assert [each.change.name for each in found] == ["zero1"]
+    found = remedies(WAYS, taking_off(SIZES), Room(900), sooner, later).found
+    assert [each.change.name for each in found] == ["again1", "gpus1"]
     assert "kernel1" in looked_at
     assert "bits1" not in looked_at
 
 
-def test_nothing_is_counted_that_would_not_be_listed() -> None:
-    """The seventh change that leaves the margin free is not looked at; one that fits tightly makes way for it."""
-    ways = Options({letter: [change(letter)] for letter in LETTERS[: LISTED + 2]})
-    counted: list[str] = []
-
-    def need(asked: Change) -> int | None:
-        counted.append(asked.name)
-        return WHOLE // 2 - (100 if "a" not in asked.values else 0)
-
-    found = remedies(ways, (), need, Room(WHOLE // 2, 50))
-    assert [each.change.name for each in found] == ["b1", "c1", "d1", "e1", "f1", "g1"]
-    assert "h1" not in counted
+COSTS = st.sampled_from((NOTHING, COMPUTE, TRANSFERS, QUALITY, HARDWARE, REQUEST))
 
 
-@given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(-500, 999), st.integers(0, 200))
-def test_what_is_listed_fits_or_is_the_closest(sizes: list[int], budget: int, margin: int) -> None:
-    less = dict(zip(LETTERS, sizes, strict=False))
-    ways = Options({name: [change(name)] for name in less})
-    pairs: Sequence[str] = [f"{one}+{other}" for one in less for other in less if one < other]
-    found = remedies(ways, pairs, taking_off(less), Room(budget, margin), lambda _: 0)
-    fitting = [name for name, size in less.items() if WHOLE - size <= budget]
-    roomy = [name for name in fitting if WHOLE - less[name] <= budget - margin]
-    shown = [each.change.name for each in found]
-    if roomy:
-        tight = [name for name in fitting if name not in roomy]
-        assert shown == [f"{name}1" for name in (*roomy, *tight)][:LISTED]
-    elif sum(less.values()) + budget >= WHOLE:
-        assert found
-        assert all(each.total <= budget for each in found)
-    else:
-        assert [each.total for each in found] == [WHOLE - sum(less.values())]
-    for each in found:
-        assert each.total == WHOLE - sum(less[name] for name in each.change.values)
+@given(
+    st.lists(st.tuples(COSTS, st.integers(0, 500), st.integers(1, 2)), min_size=1, max_size=6),
+    st.integers(-500, 999),
+    st.integers(0, 200),
+)
+def test_an_impossibility_is_what_a_search_over_everything_finds_too(
+    groups: list[tuple[int, int, int]], budget: int, margin: int
+) -> None:
+    less = {name: size for name, (_, size, _) in zip(LETTERS, groups, strict=False)}
+    ways = Options(
+        {
+            name: (cost, [change(name, times) for times in range(1, degrees + 1)])
+            for name, (cost, _, degrees) in zip(LETTERS, groups, strict=False)
+        }
+    )
+    need, room = taking_off(less), Room(budget, margin)
+    found = remedies(ways, need, room).found
+    every = product(*(range(degrees + 1) for _, _, degrees in groups))
+    totals = [WHOLE - sum(size * times for size, times in zip(less.values(), chosen, strict=True)) for chosen in every]
+    assert any(one.fits for one in found) == any(total <= budget for total in totals if total < WHOLE or budget < WHOLE)
+    assert len(found) <= LISTED
+    for one in found:
+        assert one.total == need(one.change)
+        assert one.fits == (one.total <= budget)
+        assert one.tight == room.tight(one.total)
+        if one.fits and len(one.changes) > 1:  # none of them is for nothing
+            for left_out in one.changes:
+                rest = {
+                    name: times for each in one.changes if each is not left_out for name, times in each.values.items()
+                }
+                without = WHOLE - sum(less[name] * times for name, times in rest.items() if isinstance(times, int))
+                assert without > (budget if one.tight else budget - margin)

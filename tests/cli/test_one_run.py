@@ -1,4 +1,4 @@
-"""What is run where little is asked for: the same in every command, said in its header, and the mode by what is typed."""
+"""What is run where little is asked for: the same in every command, said in its header; the mode by what is typed."""
 
 from __future__ import annotations
 

@@ -25,13 +25,12 @@ from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
-from tfcalc.search.gpus import Capacity, of_card, stated
+from tfcalc.search.gpus import Capacity, of_card, runs_within, stated
 from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
-    OF_SERVING,
-    OF_TRAINING,
     Change,
     Options,
+    Remedies,
     Remedy,
     Room,
     StoredFormat,
@@ -41,6 +40,7 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import PAGED
+from tfcalc.training.measured import least_allocated
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
 
@@ -56,7 +56,11 @@ if TYPE_CHECKING:
 
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
-TIGHT = " (tight)"
+FITS, TIGHT, RISKY, NO = "fits", "tight", "risky", "no"
+SAID = {FITS: "FITS", TIGHT: "FITS, TIGHTLY", RISKY: "MAY NOT FIT", NO: "DOES NOT FIT"}
+"""States of a verdict, as people are told them."""
+TIGHTLY = " (tight)"
+SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from PYTORCH_ALLOC_CONF"
 INDENT = "  "
 """Of the further lines of a cell."""
 BESIDE_ROWS = 5
@@ -68,12 +72,10 @@ BESIDE_FLAGS = 21
 
 
 class ChangeThatFits(NamedTuple):
-    """A remedy, with the options to add for it, and whether it fits then, or leaves little."""
+    """A remedy, with the options to add for it."""
 
     remedy: Remedy
     flags: tuple[str, ...]
-    fits: bool
-    tight: bool
 
 
 class Fit:
@@ -90,14 +92,17 @@ class Fit:
         paged: in serving with a paged cache, the room for it as vLLM logs it.
         room: bytes that may be allocated, so that it fits.
         on_card: in training on a card, what the card shows, each with its band.
-        runs: whether the caching allocator ran in what a card has, as far as it was simulated.
+        runs: whether PyTorch's caching allocator finds room for it in what a card has, as far as it is simulated.
+        status: ``fits``, ``tight``, ``risky`` or ``no``.
     """
 
-    def __init__(self, memory: Memory, case: Case[Any], margin: int) -> None:
-        self.report, self.case, self.margin = memory, case, margin
+    def __init__(self, memory: Memory, case: Case[Any]) -> None:
+        self.report, self.case, self.margin = memory, case, case.margin
         self.budget = case.budget
         self.in_a_line = False
         """Whether people are told the verdict alone."""
+        self.strict = False
+        """Whether what fits tightly is not enough."""
 
     @property
     def room(self) -> int:
@@ -111,8 +116,8 @@ class Fit:
 
     @property
     def runs(self) -> bool:
-        """Return whether the caching allocator ran."""
-        return self.case.runs
+        """Return whether the allocator finds room for what was asked, as far as it is simulated."""
+        return self.case.runs(self.case.run, self.case.plan, self.budget.bytes)
 
     @cached_property
     def largest(self) -> tuple[Largest, ...]:
@@ -125,10 +130,18 @@ class Fit:
         return LargestOf({size.name: size for size in self.case.sizes()}, self)
 
     @cached_property
+    def _search(self) -> Remedies:
+        return Remedies() if self.fits else self.case.remedies()
+
+    @property
     def remedies(self) -> tuple[Remedy, ...]:
-        """Changes that would make it fit."""
-        allowed = self.runs and self.report.total_bytes <= self.room
-        return () if allowed else tuple(self.case.remedies(self.margin))
+        """Changes that would make it fit, the cheapest first; where nothing does, what comes closest."""
+        return self._search.found
+
+    @property
+    def tried(self) -> int:
+        """Number of changes, alone and together, that were tried."""
+        return self._search.tried
 
     @property
     def flags(self) -> tuple[tuple[str, ...], ...]:
@@ -138,10 +151,7 @@ class Fit:
     @property
     def changes(self) -> tuple[ChangeThatFits, ...]:
         """The remedies, as in the JSON."""
-        return tuple(
-            ChangeThatFits(remedy, flags, self._room.holds(remedy.total), self._room.tight(remedy.total))
-            for remedy, flags in zip(self.remedies, self.flags, strict=True)
-        )
+        return tuple(map(ChangeThatFits, self.remedies, self.flags))
 
     @cached_property
     def paged(self) -> PagedCache | None:
@@ -152,7 +162,7 @@ class Fit:
     def remarks(self) -> tuple[str, ...]:
         """Limits of the model at the largest sizes."""
         found = self.case.remarks_at(self.largest)
-        return tuple(sorted(found)) if self._room.holds(self.report.answer) else ()
+        return tuple(sorted(found)) if self.report.answer <= self.room else ()
 
     @property
     def subtitle(self) -> str:
@@ -164,27 +174,42 @@ class Fit:
         """Bytes to spare; below 0 the bytes that are short."""
         return self.budget.bytes - self.report.answer
 
+    @cached_property
+    def status(self) -> str:
+        """Return ``fits``, ``tight`` (with less than the margin to spare), ``risky``, or ``no``.
+
+        On a card a peak is given the error of published peaks, and has to run in PyTorch's allocator. It is risky where
+        that does not, or where it may be too large by that error; it does not fit where it is too large even so.
+        """
+        return self.case.status(self.case.run, self.case.plan)
+
     @property
     def fits(self) -> bool:
-        """Return whether the peak is within the budget; on a card, with what fragments may take."""
-        return self.runs and self._room.holds(self.report.answer)
+        """Return whether it fits, tightly or with room to spare."""
+        return self.status in (FITS, TIGHT)
 
     @property
     def tight(self) -> bool:
         """Return whether it fits, but leaves less than the margin."""
-        return self.fits and self._room.tight(self.report.answer)
+        return self.status == TIGHT
+
+    @property
+    def holds(self) -> bool:
+        """Return whether it fits, if asked for strictly with the margin to spare."""
+        return self.fits and not (self.strict and self.tight)
 
     @property
     def verdict(self) -> str:
         """``DOES NOT FIT: needs 75.4 GiB, RTX 4090 has 23.0 GiB usable (52.4 GiB short)``."""
         each = " per GPU" if self.report.definitions.get("gpus", 1) != 1 else ""
         facts = f"needs {self._short(self.report.answer)}{each}, {self.budget.has(self._units)}"
-        if self.headroom < 0:
-            return f"DOES NOT FIT: {facts} ({self._short(-self.headroom)} short)"
-        if not self.fits:
-            return f"MAY NOT FIT: {facts} ({self._short(self.headroom)} free)"
-        spare = f"{self._short(self.headroom)} to spare"
-        return f"FITS{', TIGHTLY' if self.tight else ''}: {facts} ({spare})"
+        left = f"{self._short(abs(self.headroom))} {'short' if self.headroom < 0 else 'free'}"
+        spare = f"{left}, {self._why_risky}" if self.status == RISKY else left.replace("free", "to spare")
+        return f"{SAID[self.status]}: {facts} ({spare})"
+
+    @property
+    def _why_risky(self) -> str:
+        return "and published peaks were up to 8 % higher" if self.runs else "and fragments take more"
 
     def to_dict(self) -> dict[str, object]:
         """Return the JSON object of ``--json``: the keys of the memory report, the verdict and what would fit."""
@@ -247,7 +272,7 @@ class Fit:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
                 yield VerdictLine(f"largest {each.of.words}: {each.number}", each.total, flags)
         for remedy, to_add in zip(self.remedies, self.flags, strict=True):
-            tight = TIGHT if self._room.tight(remedy.total) else ""
+            tight = TIGHTLY if remedy.tight else ""
             yield VerdictLine(remedy.change.name + tight, remedy.total, to_add)
 
     def _sizes(self, line: VerdictLine) -> tuple[int | None, int | None]:
@@ -257,6 +282,9 @@ class Fit:
     def _notes(self) -> Iterator[str]:
         if self.on_card:
             yield card_line(self.on_card, self._units)
+            if self.fits and self.on_card.reserved.bytes > self.budget.bytes:
+                wanted = self._short(self.on_card.reserved.bytes)
+                yield f"PyTorch's cache would take {wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:
@@ -271,7 +299,8 @@ class Fit:
 
     def _of_remedies(self) -> Iterator[str]:
         if not self._cured:
-            yield "No change that tfcalc knows makes it fit, nor do all of them together"
+            tried = ", ".join(self._search.furthest)
+            yield f"None of {self.tried} changes and combinations makes it fit. Tried up to: {tried}"
         elif all(len(remedy.changes) > 1 for remedy in self.remedies):
             first, *others = (remedy.changes for remedy in self.remedies)
             common = [change for change in first if others and all(change in other for other in others)]
@@ -302,11 +331,7 @@ class Fit:
     @property
     def _cured(self) -> bool:
         """Return whether some change makes it fit."""
-        return any(self._room.holds(remedy.total) for remedy in self.remedies)
-
-    @property
-    def _room(self) -> Room:
-        return Room(self.room, self.room * self.margin // 100)
+        return any(remedy.fits for remedy in self.remedies)
 
     @property
     def _units(self) -> str:
@@ -476,7 +501,9 @@ def memory_within(
         budget = budget.serving(serving, utilization)
     by = conventions or Conventions()
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights)
-    found.judge = Fit(found, _case(found, budget, workload or default_run(model), training, serving, weights), margin)
+    case = _case(found, budget, workload or default_run(model), training, serving, weights)
+    case.margin = margin
+    found.judge = Fit(found, case)
     return found
 
 
@@ -492,7 +519,9 @@ def _case(
     if training is not None:
         return _Training(memory, budget, resolve_checkpointing(memory.model_, run), training)
     if serving is not None:
-        return _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
+        served = _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
+        served.kernel = run.kernel
+        return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
 
 
@@ -513,14 +542,13 @@ def _on_gpus(plan: Training, budget: Capacity) -> Training:
 class Case(Generic[P]):
     """Case that was asked for, and the bytes of other workloads and plans."""
 
-    combined: Sequence[str] = ()
     on_card: OnCard | None = None
-    runs = True
 
     def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: P) -> None:
         self.memory, self.model, self.budget = memory, memory.model_, budget
         self.run, self.plan = run, plan
-        self.peak = cache(self._peak)
+        self.margin = MARGIN
+        self.peak, self.runs = cache(self._peak), cache(self.runs_with)
 
     @property
     def room(self) -> int:
@@ -530,6 +558,29 @@ class Case(Generic[P]):
     def _peak(self, run: Workload, plan: P) -> int:
         """The bytes of a workload and a plan. Raises TfcalcError."""
         raise NotImplementedError
+
+    def status(self, run: Workload, plan: P) -> str:
+        """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
+        total, room = self.peak(run, plan), self._room
+        if self.least_of(total) > self.budget.bytes:
+            return NO
+        if not room.holds(total):
+            return RISKY
+        if self.runs(run, plan, self.room):  # and so in more
+            return TIGHT if room.tight(total) else FITS
+        return TIGHT if self.runs(run, plan, self.budget.bytes) else RISKY
+
+    @property
+    def _room(self) -> Room:
+        return Room(self.room, self.room * self.margin // 100)
+
+    def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
+        """Return whether an allocator finds room for it in so many bytes."""
+        return True
+
+    def least_of(self, total: int) -> int:
+        """Bytes that are certainly needed, where ``total`` are expected."""
+        return total
 
     def bounds(self) -> Sequence[Callable[[Workload, P], int]]:
         """Bytes that it takes at least, those that are found soonest first."""
@@ -555,11 +606,11 @@ class Case(Generic[P]):
         """Return the room for the cache of an engine that pages it, if that is asked for."""
         return None
 
-    def remedies(self, margin: int) -> list[Remedy]:
-        """Changes that would make it fit, the smallest first."""
-        room = Room(self.room, self.room * margin // 100)
+    def remedies(self) -> Remedies:
+        """Changes that would make it fit, the cheapest first."""
         least = [self._with_change(bound) for bound in self.bounds()]
-        return remedies(self.ways(), self.combined, self._with_change(self.peak), room, *least)
+        status = lambda change: self.status(change.applied(self.run), change.applied(self.plan))  # noqa: E731
+        return remedies(self.ways(), self._with_change(self.peak), self._room, *least, status=status)
 
     def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
         """Return the remarks on the model at its largest sizes that the report does not have already."""
@@ -599,7 +650,8 @@ class Case(Generic[P]):
         known, longest, asked = described.dimensions()[name], self.model.longest, getattr(described, name)
         limit = longest if known.length and isinstance(longest, int) else None
         roughly = lambda value: self._roughly(*self._of_size(described, name, value))  # noqa: E731
-        return GrowingSize(name, known.flags[0], asked, need, known.length, limit, roughly=roughly)
+        runs = lambda value: self.runs(*self._of_size(described, name, value), self.budget.bytes)  # noqa: E731
+        return GrowingSize(name, known.flags[0], asked, need, known.length, limit, roughly=roughly, runs=runs)
 
     def _of_size(self, described: Described, name: str, value: int) -> tuple[Workload, P]:
         """The workload and the plan, one of which has this size."""
@@ -613,8 +665,6 @@ class Case(Generic[P]):
 
 
 class _Training(Case["Training"]):
-    combined = OF_TRAINING
-
     memory: TrainingMemory
 
     @property
@@ -625,20 +675,16 @@ class _Training(Case["Training"]):
     @cached_property
     def room(self) -> int:
         """Bytes of the card that PyTorch can use."""
-        return self.budget.allocatable(self.memory.plan)
+        return self.budget.allocatable
 
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
         """Figures that a card shows of the training step."""
         return self.memory.on_card if self.room < self.budget.bytes else None
 
-    @cached_property
-    def runs(self) -> bool:  # type: ignore[override]
-        """Return whether the caching allocator runs in what there is, as far as it is simulated."""
-        reserved = self.on_card.reserved.bytes if self.on_card else 0
-        if self.memory.total_bytes <= self.room < self.budget.bytes < reserved:
-            return self.peaks.runs_in(self.run, self.plan, self.budget.bytes)
-        return True
+    def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
+        """Return whether the caching allocator finds room for it, as far as it is simulated."""
+        return self.on_card is None or runs_within(self.peaks, run, plan, self.peak(run, plan), within)
 
     def _peak(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak(run, plan)
@@ -650,21 +696,24 @@ class _Training(Case["Training"]):
         return self.peaks.roughly(run, plan)
 
     def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
-        return self.peaks.whole_weights, self.peaks.least
+        return self.peaks.possible, self.peaks.whole_weights, self.peaks.least
 
     def ways(self) -> Options:
-        return of_training(self.model, self.run, self.memory.plan)
+        return of_training(self.model, self.memory.run, self.memory.plan)
 
     def sizes(self) -> list[GrowingSize]:
         return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
 
+    def least_of(self, total: int) -> int:
+        return least_allocated(total) if self.room < self.budget.bytes else total
+
 
 class _Serving(Case["Serving"]):
-    combined = OF_SERVING
-
     def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: Serving) -> None:
         super().__init__(memory, budget, run, plan)
         self.served = cache(self._serve)
+        self.kernel = run.kernel
+        """Kernel of attention that was asked for."""
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.serving.memory import served
@@ -691,7 +740,7 @@ class _Serving(Case["Serving"]):
         return paged_cache(self.model, self.run, self.plan, left)
 
     def ways(self) -> Options:
-        return of_serving(self.run, self.plan)
+        return of_serving(self.run, self.plan, self.kernel)
 
     def sizes(self) -> list[GrowingSize]:
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1

@@ -321,8 +321,9 @@ class WithChange(Record):
     flags = text("options to add", lambda one: " ".join(one.flags))
     total_bytes = integer("bytes with it", lambda one: one.remedy.total)
     headroom_bytes = integer("bytes to spare with it", total("budget_bytes", less=".total_bytes"))
-    fits = boolean("whether it fits then", lambda one: one.fits)
-    tight = boolean("whether it leaves less than the margin", lambda one: one.tight)
+    status = text("fits, tight, risky or no", lambda one: one.remedy.status)
+    fits = boolean("whether it fits then", lambda one: one.remedy.fits)
+    tight = boolean("whether it leaves less than the margin", lambda one: one.remedy.tight)
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """The bytes are those of the same question with the change."""
@@ -371,6 +372,7 @@ class Judge(Protocol):
     """Verdict on the memory, compared with a budget: a :class:`~tfcalc.answers.fits.Fit`."""
 
     in_a_line: bool
+    strict: bool
 
     def sheet(self) -> Sheet:
         """Return it as people see it."""
@@ -406,6 +408,11 @@ class Memory(Report):
         "the budget as it was given, or the card's name", lambda memory: memory.judge.budget.stated, when=JUDGED
     )
     budget_notes = texts("what is assumed of the card", lambda memory: memory.judge.budget.notes, when=JUDGED)
+    status = text(
+        "fits; tight: with less than the margin to spare; risky: it may run out of memory; no",
+        lambda memory: "fits" if memory.judge is None else memory.judge.status,
+        when=JUDGED,
+    )
     fits = boolean("whether it fits", lambda memory: memory.judge is None or memory.judge.fits, when=JUDGED)
     tight = boolean("whether it fits, but leaves less than the margin", lambda memory: memory.judge.tight, when=JUDGED)
     margin_percent = integer(

@@ -354,7 +354,7 @@ class Overview(Answer):
             "kv_cache_context": self.served_context,
             "lora_rank": RANK,
             "gpu_margin": round(1 - UTILIZATION, 2),
-            "gpu_margin_of_training": round(bands()["fit"].high - 1, 2),
+            "gpu_margin_of_training": round(bands()["allocated"].high - 1, 2),
         }
 
     @cached_property
@@ -456,7 +456,7 @@ class Overview(Answer):
         sizes = f"--batch {self.workload.batch_size}" * (self.workload.batch_size != 1)
         sizes += f" --seq {self.workload.seq_len}" * (not self.by_sample)
         if any(isinstance(size, int) for size in self.finetune.values()):
-            spare = f"{100 * (bands()['fit'].high - 1):g} % of its peak to spare"
+            spare = f"{100 * (bands()['allocated'].high - 1):g} % of its peak to spare"
             again = self.workload.recompute
             yield f"fine-tuning with{sizes} --checkpointing {again}, AdamW, {spare}".replace("  ", " ")
         if not self.by_sample:

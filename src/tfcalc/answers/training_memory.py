@@ -224,6 +224,7 @@ class TrainingMemory(Memory, in_order=True):
             "device",
             "capability",
             "loop",
+            "alloc_conf",
             "grad_accum",
             "lora_dtype",
             "lora_dropout",

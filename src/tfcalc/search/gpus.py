@@ -59,9 +59,10 @@ class Capacity(NamedTuple):
             return self
         return self.utilized(UTILIZATION if utilization is None else utilization)
 
-    def allocatable(self, plan: Training) -> int:
-        """Number of the bytes that a training step may allocate: on a card fragments take a part."""
-        return self.bytes if not self.card or plan.backend == "megatron" else allocatable(self.bytes)
+    @property
+    def allocatable(self) -> int:
+        """Number of the bytes that a training step may allocate by its count, which may be off by a few per cent."""
+        return allocatable(self.bytes) if self.card else self.bytes
 
     def utilized(self, share: float) -> Capacity:
         """Return the part of a card left to an engine that takes this share of its memory. Raises UsageError."""
@@ -169,11 +170,11 @@ def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: s
 
     def fits(gpu: Accelerator) -> bool:
         card, more = of_accelerator(gpu), bytes_in(workspaces(gpu.capability)) - small
-        if need + more > card.allocatable(plan):
+        if need + more > card.allocatable:
             return False
-        if card.bytes > MOST_RESERVED * (need + more) or card.bytes > ROUNDED * (simulated() + more):
+        if card.bytes > ROUNDED * (simulated() + more):
             return True
-        return peaks.runs_in(run, plan.replaced(capability=gpu.capability), card.bytes)
+        return runs_within(peaks, run, plan.replaced(capability=gpu.capability), need + more, card.bytes)
 
     return filter(fits, _computing(dtype))
 
@@ -182,6 +183,11 @@ MOST_RESERVED = 1.5
 """Times what is allocated: no step that was simulated reserves as much (each preset, tuned in three ways: 1.43)."""
 ROUNDED = 1.02
 """Times what was simulated with other workspaces: it reserves no more with these."""
+
+
+def runs_within(peaks: Peaks, run: Workload, plan: Training, need: int, within: int) -> bool:
+    """Return whether PyTorch's allocator finds room for a step of ``need`` bytes at its peak in ``within`` bytes."""
+    return need <= within and (MOST_RESERVED * need <= within or peaks.runs_in(run, plan, within))
 
 
 def _computing(dtype: str) -> Iterator[Accelerator]:

@@ -155,6 +155,7 @@ class GrowingSize(NamedTuple):
 
     Of a ``length`` in tokens, ``longest`` is what the model was made for, where that is known; memory may be taken for
     ``step`` tokens at once. ``roughly`` is a need that is found at once, and may be wrong; None while nothing is known.
+    What is within the budget ``runs`` if an allocator finds room for it, too.
     """
 
     name: str
@@ -165,6 +166,7 @@ class GrowingSize(NamedTuple):
     longest: int | None = None
     step: int = 1
     roughly: Callable[[int], int | None] = lambda _: None
+    runs: Callable[[int], bool] = lambda _: True
 
     @property
     def words(self) -> str:
@@ -238,10 +240,22 @@ class Largest:
 def largest_of(size: GrowingSize, budget: int) -> Largest:
     """The largest value within the budget, from the one that was asked for on."""
     try:
-        value = _length(size, budget) if size.length else _any(size, budget)
+        value = _that_runs(size, budget, _length(size, budget) if size.length else _any(size, budget))
         return Largest(size, budget, value, size.need(value) if value else None)
     except TfcalcError as error:
         return Largest(size, budget, None, reason=str(error))
+
+
+def _that_runs(size: GrowingSize, budget: int, value: int | None) -> int | None:
+    """Return the value, or the largest below it for which the allocator finds room."""
+    if not value or size.runs(value):
+        return value
+    of = MULTIPLE if size.length and value > MULTIPLE else 1
+
+    def need(n: int) -> int:
+        return size.need(n * of) if size.runs(n * of) else budget + 1
+
+    return of * largest(need, budget, start=max(size.asked // of, 1), most=(value - 1) // of)
 
 
 def _any(size: GrowingSize, budget: int) -> int | None:

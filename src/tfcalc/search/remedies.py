@@ -1,15 +1,20 @@
-"""Changes that make it take less memory, in the order that people try them.
+"""Changes that make it take less memory, in the order of what they cost.
 
-Training: number formats and kernels that cost nothing, gradient checkpointing, adapters (LoRA, QLoRA), an 8-bit or
-paged optimizer, its step in backward, a loss in chunks, an optimizer that keeps less, smaller batches with gradient
-accumulation, ZeRO over more GPUs, offload.
-Serving: weights in 8 and 4 bits, an 8-bit cache, a shorter context, fewer requests. At rest: weights of fewer bits.
+=============  ==============================================================================================
+nothing lost   kernels that store no scores, losses without all logits, expandable segments, a paged cache, the
+               optimizer's step in backward, model states shared among the GPUs that there are (ZeRO, FSDP)
+compute        gradient checkpointing, smaller batches with gradient accumulation
+transfers      activations, optimizer and weights in the host's memory
+quality        fewer bits, optimizers that keep less, adapters (LoRA, QLoRA)
+hardware       more GPUs
+request        less than was asked for: a shorter context, fewer requests
+=============  ==============================================================================================
 """
 
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -19,6 +24,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
+from tfcalc.plans import EXPANDABLE
 from tfcalc.training.precisions import precision
 from tfcalc.workload import AUTO
 
@@ -33,7 +39,7 @@ STATELESS = ("none", "sgd")
 EIGHT_BITS = (("8-bit AdamW", "adamw-8bit"), ("paged 8-bit AdamW", "paged-adamw-8bit"))
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
-STAGES = ("1", "2", "3")
+FSDP = {"zero": "3", "layout": "fsdp2"}
 PLAIN_CACHES = (AUTO, *COMPUTED)
 MULTIPLE = 128
 """Lengths in tokens are proposed in multiples of it."""
@@ -52,21 +58,17 @@ class StoredFormat(Described):
 
 
 class Change(NamedTuple):
-    """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others.
-
-    ``reduces_request``: it is less of what was asked for.
-    """
+    """Fields of the workload or of the plan that get other values; ``name`` says it alone, ``short`` beside others."""
 
     name: str
     values: Mapping[str, object]
     short: str = ""
-    reduces_request: bool = False
 
     def __add__(self, other: object) -> Change:
         """Return both changes as one."""
         assert isinstance(other, Change), "changes are added to changes"
         name = f"{self.short or self.name} + {other.short or other.name}"
-        return Change(name, {**self.values, **other.values}, name, self.reduces_request or other.reduces_request)
+        return Change(name, {**self.values, **other.values}, name)
 
     def compatible_with(self, other: Change) -> bool:
         """Return whether no field would get two values."""
@@ -90,6 +92,9 @@ class Change(NamedTuple):
         if values.get("base_weights") == QUANTIZED and "lora" in values:
             found.append(f"--qlora {values.pop('lora')}")
             del values["base_weights"]
+        if values.get("layout") == FSDP["layout"] and values.get("zero") == FSDP["zero"]:
+            found.append("--fsdp")
+            del values["layout"], values["zero"]
         switches = [known[name].split("/")[0] for name, value in values.items() if value is True]
         others = (f"{known[name]} {value}" for name, value in values.items() if value is not True)
         return (*found, *switches, *others)
@@ -97,138 +102,130 @@ class Change(NamedTuple):
 
 Changes = tuple[Change, ...]
 """Those that are made together."""
-Group = tuple[Changes, ...]
-"""The same changes by degrees, the least first, those that go furthest last: one of them is enough."""
-Tiers = tuple[tuple[Group, ...], ...]
-"""What is tried: single changes, then those that people combine, by two and by three."""
+NOTHING, COMPUTE, TRANSFERS, QUALITY, HARDWARE, REQUEST = range(6)
+"""What a change costs, the least first."""
+
+
+class Group(NamedTuple):
+    """The same change by ``degrees``, the least first, that which goes furthest last; and what it costs."""
+
+    cost: int
+    degrees: Changes
 
 
 class Options:
-    """The changes that there are, by what they are called here, each by its degrees."""
+    """The changes that there are, in the order of what they cost, by what they are called here."""
 
-    def __init__(self, known: Mapping[str, Sequence[Change]]) -> None:
-        self.known = {name: tuple(degrees) for name, degrees in known.items() if degrees}
+    def __init__(self, known: Mapping[str, tuple[int, Sequence[Change]]]) -> None:
+        found = {name: Group(cost, tuple(degrees)) for name, (cost, degrees) in known.items() if degrees}
+        self.known = dict(sorted(found.items(), key=lambda item: item[1].cost))
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.known.values())
+
+    def in_order(self, changes: Changes) -> Changes:
+        """Return the changes in the order of their groups."""
+        return tuple(change for group in self for change in changes if change in group.degrees)
 
     @property
-    def furthest(self) -> list[Change]:
-        """Furthest degree of each change."""
-        return [degrees[-1] for degrees in self.known.values()]
+    def furthest(self) -> tuple[Change, ...]:
+        """The degree of each change that goes furthest."""
+        return tuple(group.degrees[-1] for group in self)
 
-    def tiers(self, *combined: str) -> Tiers:
-        """Return each change alone, in order; then those ``combined``, if all of them exist, by two and by three."""
-        single = tuple(tuple((change,) for change in degrees) for degrees in self.known.values())
-        together = [names.split("+") for names in combined]
-        return (
-            single,
-            *(
-                tuple(
-                    self._combination(names)
-                    for names in together
-                    if len(names) == size and all(name in self.known for name in names)
-                )
-                for size in (2, 3)
-            ),
-        )
-
-    def _combination(self, names: Sequence[str]) -> Group:
-        """The first that has several degrees by these, the others as far as they go."""
-        varied = next((name for name in names if len(self.known[name]) > 1), names[0])
-        return tuple(
-            tuple(degree if name == varied else self.known[name][-1] for name in names) for degree in self.known[varied]
-        )
-
-
-OF_TRAINING = (
-    "qlora+checkpointing",
-    "lora+checkpointing",
-    "8-bit+checkpointing",
-    "in-backward+checkpointing",
-    "loss+checkpointing",
-    "adafactor+checkpointing",
-    "precision+checkpointing",
-    "gpus+checkpointing",
-    "offload+checkpointing",
-    "batch+checkpointing",
-    "batch+qlora",
-    "batch+lora",
-    "gpus+batch",
-    "gpus+offload",
-    "lora+gpus",
-    "qlora+checkpointing+batch",
-    "lora+checkpointing+batch",
-    "8-bit+in-backward+checkpointing",
-    "8-bit+checkpointing+batch",
-    "adafactor+checkpointing+batch",
-    "qlora+checkpointing+precision",
-    "lora+checkpointing+precision",
-    "8-bit+checkpointing+precision",
-    "adafactor+checkpointing+precision",
-    "gpus+checkpointing+batch",
-    "gpus+checkpointing+precision",
-    "gpus+checkpointing+offload",
-    "gpus+lora+checkpointing",
-)
-OF_SERVING = ("int8+kv", "int4+kv", "context+int4+kv", "concurrency+int4+kv")
-"""What people combine; the first that has several degrees by these."""
+    def cost(self, changes: Changes) -> int:
+        """Return the cost of the dearest of these changes."""
+        return max(group.cost for group in self for change in changes if change in group.degrees)
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> Options:
-    """Return the changes that could be made in training, in the order of this module."""
+    """Return the changes that could be made in training; ``run`` and ``plan`` are resolved."""
     return Options(
         {
-            "kernel": _kernels(model, run, plan),
-            "fused": [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
-            "checkpointing": _checkpointing(model, run, plan),
-            "precision": _precisions(plan),
-            "lora": _lora(model, plan),
-            "qlora": _qlora(model, plan),
-            "8-bit": [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
-            "in-backward": _in_backward(plan),
-            "loss": _loss(model, plan),
-            "adafactor": _optimizer("Adafactor", "adafactor", plan),
-            "sgd": _optimizer("SGD without momentum", "sgd", plan),
-            "batch": list(_smaller_batches(run, plan)),
-            "gpus": list(_more_gpus(plan)),
-            "offload": _offload(plan),
+            "kernel": (NOTHING, _kernels(model, run, plan)),
+            "fused": (
+                NOTHING,
+                [Change("fused AdamW", {"optimizer": "adamw-fused"})] if plan.optimizer in ADAM[:3] else [],
+            ),
+            "loss": (NOTHING, _loss(model, plan)),
+            "segments": (NOTHING, _segments(plan)),
+            "in-backward": (NOTHING, _in_backward(plan)),
+            "sharing": (NOTHING, list(_sharing(plan))),
+            "checkpointing": (COMPUTE, _checkpointing(model, run, plan)),
+            "batch": (COMPUTE, list(_smaller_batches(run, plan))),
+            "activations": (TRANSFERS, _activations(plan)),
+            "offload": (TRANSFERS, list(_offload(plan))),
+            "8-bit": (
+                QUALITY,
+                [Change(name, {"optimizer": of}) for name, of in EIGHT_BITS] if plan.optimizer in ADAM else [],
+            ),
+            "precision": (QUALITY, _precisions(plan)),
+            "lora": (QUALITY, _lora(model, plan)),
+            "qlora": (QUALITY, _qlora(model, plan)),
+            "adafactor": (QUALITY, _optimizer("Adafactor", "adafactor", plan)),
+            "sgd": (QUALITY, _optimizer("SGD without momentum", "sgd", plan)),
+            "gpus": (HARDWARE, list(_more_gpus(plan))),
         }
     )
 
 
-def of_serving(run: Workload, plan: Serving) -> Options:
-    """Return the changes that could be made in serving, in the order of this module; the ``plan`` is resolved."""
+def of_serving(run: Workload, plan: Serving, kernel: str = AUTO) -> Options:
+    """Return the changes that could be made in serving; the ``plan`` is resolved, of the ``kernel`` that was asked for.
+
+    A paged cache has kernels of its own.
+    """
     kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
     halved = plan.kv == "fp32" and not plan.weights
     return Options(
         {
-            "kernel": [Change("flash attention", {"kernel": "flash"})] if slow else [],
-            "paged": [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" else [],
-            "bf16": [Change("weights and cache in bf16", {"weights": "bf16", "kv": "bf16"}, "bf16")] if halved else [],
-            **{
-                name: [Change(f"weights in {name}", {"weights": name}, name)] if plan.weights != name else []
-                for name in ("int8", "int4")
-            },
-            "kv": [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else [],
-            "context": [
-                Change(f"context {size:,}", {"context": size}, reduces_request=True)
-                for size in _halves(value_of(plan.context or 0), MULTIPLE)
-                if size >= SHORTEST
-            ],
-            "concurrency": [
-                Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size}, reduces_request=True)
-                for size in _halves(value_of(plan.concurrency))
-            ],
+            "kernel": (NOTHING, [Change("flash attention", {"kernel": "flash"})] if slow else []),
+            "paged": (
+                NOTHING,
+                [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" and kernel == AUTO else [],
+            ),
+            "bf16": (
+                QUALITY,
+                [Change("weights and cache in bf16", {"weights": "bf16", "kv": "bf16"}, "bf16")] if halved else [],
+            ),
+            "kv": (QUALITY, [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else []),
+            "weights": (
+                QUALITY,
+                [
+                    Change(f"weights in {name}", {"weights": name}, name)
+                    for name in _fewer_bits(plan.weights, ("int8", "int4"))
+                ],
+            ),
+            "context": (
+                REQUEST,
+                [
+                    Change(f"context {size:,}", {"context": size})
+                    for size in _halves(value_of(plan.context or 0), MULTIPLE)
+                    if size >= SHORTEST
+                ],
+            ),
+            "concurrency": (
+                REQUEST,
+                [
+                    Change(f"{size:,} request{'s' if size > 1 else ''}", {"concurrency": size})
+                    for size in _halves(value_of(plan.concurrency))
+                ],
+            ),
         }
     )
+
+
+def _fewer_bits(given: str, formats: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those behind the given one; all of them where it is none of them."""
+    return formats[formats.index(given) + 1 :] if given in formats else formats
 
 
 def at_rest(storage: StoredFormat) -> Options:
     """Formats of fewer bits; where one for all tensors was asked for, others of that kind."""
     if storage.dtype != AUTO:
-        others = (name for name in ("bf16", "int8", "int4") if name != storage.dtype)
-        return Options({name: [Change(f"weights in {name}", {"dtype": name})] for name in others})
+        others = _fewer_bits(storage.dtype, ("bf16", "int8", "int4"))
+        return Options({name: (QUALITY, [Change(f"weights in {name}", {"dtype": name})]) for name in others})
     names = (name for name in ("bf16", "int8", "nf4", "q4_k_m", "q2_k") if name != storage.weights)
-    return Options({name: [Change(f"weights in {name}", {"weights": name})] for name in names})
+    return Options({name: (QUALITY, [Change(f"weights in {name}", {"weights": name})]) for name in names})
 
 
 def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
@@ -277,9 +274,17 @@ def _in_backward(plan: Training) -> list[Change]:
 
 
 def _loss(model: Model, plan: Training) -> list[Change]:
-    """Loss of a few tokens at a time, so that the logits of all are never live at once."""
-    own = isinstance(model, HFModel) and plan.loss == AUTO and plan.backend in (AUTO, "transformers")
-    return [Change("chunked loss", {"loss": "checkpointed"})] if own else []
+    """Loss of a few tokens at a time, or by a fused kernel, so that the logits of all are never live at once."""
+    if not isinstance(model, HFModel) or plan.loss != AUTO or plan.backend not in (AUTO, "transformers"):
+        return []
+    return [Change("chunked loss", {"loss": "checkpointed"}), Change("fused loss", {"loss": "fused"})]
+
+
+def _segments(plan: Training) -> list[Change]:
+    """Segments of PyTorch's allocator that grow, so that fragments take less."""
+    if plan.alloc_conf == EXPANDABLE or plan.device != "cuda" or plan.backend == "megatron":
+        return []
+    return [Change("expandable segments", {"alloc_conf": EXPANDABLE})]
 
 
 def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
@@ -287,10 +292,19 @@ def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
     return [Change(name, {"optimizer": option})] if less else []
 
 
-def _offload(plan: Training) -> list[Change]:
-    if plan.offload != "none" or plan.optimizer in STATELESS:
+def _activations(plan: Training) -> list[Change]:
+    """What checkpointed layers read, in the host's memory."""
+    if plan.offload_activations or plan.backend == "megatron":
         return []
-    return [Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "CPU offload")]
+    return [Change("activations offloaded", {"offload_activations": True}, "activation offload")]
+
+
+def _offload(plan: Training) -> Iterator[Change]:
+    """The optimizer in the host's memory, then, where weights are sharded, all states."""
+    if plan.offload == "none" and plan.optimizer not in STATELESS:
+        yield Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "CPU offload")
+    if plan.offload != "all" and plan.data_parallel != 1:
+        yield Change("all states offloaded to the CPU", {"offload": "all"}, "CPU offload of all states")
 
 
 def _smaller_batches(run: Workload, plan: Training) -> Iterator[Change]:
@@ -312,38 +326,61 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
         yield number // multiple * multiple
 
 
+def _sharing(plan: Training) -> Iterator[Change]:
+    """A further stage of ZeRO among the GPUs that there are; the last is FSDP."""
+    if plan.data_parallel != 1 and plan.backend != "megatron":
+        yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > plan.zero)
+        if plan.zero != "3":
+            yield Change("FSDP", FSDP)
+
+
 def _more_gpus(plan: Training) -> Iterator[Change]:
-    """A further stage of ZeRO over the GPUs that there are, then its last stage over more; of QLoRA, stage 2."""
+    """More GPUs, twice as many each time, with the model's states shared among them."""
     least, of_a_copy = value_of(plan.size("gpus")), value_of(plan.model_parallel)
-    stages = STAGES[:2] if plan.base_weights else STAGES
-    if plan.data_parallel != 1:
-        for stage in stages:
-            if stage > plan.zero:
-                yield Change(f"ZeRO-{stage}", {"zero": stage})
+    shared = "ZeRO-3" if plan.zero == "3" and not plan.layout.startswith("fsdp") else "FSDP"
+    more = {} if plan.zero == "3" else FSDP
     for gpus in GPUS:
         if gpus > least and gpus % of_a_copy == 0:
-            called = "FSDP" if plan.layout.startswith("fsdp") else f"ZeRO-{stages[-1]}"
-            more = {} if plan.zero == stages[-1] else {"zero": stages[-1]}
-            yield Change(f"{gpus} GPUs, {called}", {"gpus": gpus, **more})
+            yield Change(f"{gpus} GPUs, {shared}", {"gpus": gpus, **more})
 
 
-LISTED = 6
-"""So many remedies are listed at most."""
+LISTED, ENOUGH = 6, 3
+"""So many remedies are listed at most; with so many no further changes are tried together."""
+FITTING = ("fits", "tight")
+"""States of a verdict that mean that it fits."""
 
 Need = Callable[[Change], int | None]
 """The bytes with a change; None where it does not go with the rest."""
+Status = Callable[[Change], str]
+"""State of the verdict with a change that is within the room."""
 
 
 class Remedy(NamedTuple):
-    """Changes made together, mostly one, and the bytes of the peak with them."""
+    """Changes made together, the bytes of the peak with them, and the state of the verdict."""
 
     changes: Changes
     total: int
+    status: str
 
     @property
     def change(self) -> Change:
         """Changes of the remedy, all of them as one."""
         return together(self.changes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the changes."""
+        return tuple(each.name for each in self.changes)
+
+    @property
+    def fits(self) -> bool:
+        """Return whether it fits then."""
+        return self.status in FITTING
+
+    @property
+    def tight(self) -> bool:
+        """Return whether it leaves less than the margin."""
+        return self.status == "tight"
 
 
 class Room(NamedTuple):
@@ -361,30 +398,51 @@ class Room(NamedTuple):
         return self.budget - self.margin < total <= self.budget
 
 
-def remedies(ways: Options, combined: Sequence[str], need: Need, room: Room, *least: Need) -> list[Remedy]:
-    """Single changes that fit; where none does with the margin to spare, those ``combined`` by two, then by three.
+class Remedies(NamedTuple):
+    """The ``found`` remedies, the cheapest first, or what comes closest; of so many plans that were ``tried``.
 
-    What gives less than was asked for is not enough either to leave out the latter.
-    Of the same changes by degrees the least that fits with the margin stands for all. Those that fit tightly come last.
-    Where nothing fits so, all changes together that help, without those that it fits without; or what comes closest.
-    ``least`` are lower bounds of the need, that found soonest first.
+    ``furthest`` are the names of all changes, each by the degree that goes furthest.
     """
-    search = _RemedySearch(need, least, room)
-    found: list[Remedy] = []
-    for tier in ways.tiers(*combined):
-        for group in tier:
-            found += search.first(group)
-            roomy = [remedy for remedy in found if not room.tight(remedy.total)]
-            if len(roomy) == LISTED:
-                return roomy
-        if any(not room.tight(remedy.total) and not remedy.change.reduces_request for remedy in found):
-            break
-    if found:
-        return sorted(found, key=lambda remedy: room.tight(remedy.total))[:LISTED]
-    furthest = search.furthest(ways.furthest)
-    if furthest and room.holds(furthest.total):
-        return [search.gentlest(search.fewer(furthest), ways)]
-    return [furthest] if furthest else []
+
+    found: tuple[Remedy, ...] = ()
+    tried: int = 0
+    furthest: tuple[str, ...] = ()
+
+
+def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status | None = None) -> Remedies:
+    """Changes that make it fit, in the order of what they cost; where none does, all that help together.
+
+    Each change is tried alone, by the least degree that fits with the margin. Then what costs no quality is tried
+    together, each change of quality with all that costs less, and more GPUs with all that costs less, with and without
+    those; of what fits so, all that it fits without is left out again. As no change takes memory, nothing can fit where
+    all changes together do not: then the closest is returned. ``least`` are lower bounds of the need, that found
+    soonest first; what is within the room is judged by its ``status``.
+    """
+    search = _RemedySearch(ways, need, least, room, status)
+    found = [one for group in ways for one in search.first(group.degrees)]
+    by_cost = {cost: [group for group in ways if group.cost <= cost] for cost in range(REQUEST + 1)}
+    if not any(one.status == "fits" and ways.cost(one.changes) <= TRANSFERS for one in found):
+        found += search.together(by_cost[TRANSFERS], [()])
+    alone = [one.changes[0] for one in found if len(one.changes) == 1 and not one.tight]
+    for group in ways:
+        if group.cost < QUALITY or any(one in group.degrees for one in alone) or _enough(found):
+            continue
+        goals = [(degree,) for degree in group.degrees]
+        found += search.together(by_cost[min(group.cost - 1, TRANSFERS)], goals)
+        if group.cost > QUALITY and not _enough(found, of=1):
+            found += search.together(by_cost[group.cost - 1], goals)
+    if not found:
+        found += search.together(by_cost[REQUEST], [()])
+    if not found:
+        closest = search.strongest(by_cost[REQUEST], ())
+        found = [Remedy(closest, need(together(closest)) or 0, "no")] if closest else []
+    found = list({frozenset(one.names): one for one in found}.values())
+    found.sort(key=lambda one: (one.tight, ways.cost(one.changes), len(one.changes)))
+    return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(change.name for change in ways.furthest))
+
+
+def _enough(found: Sequence[Remedy], of: int = ENOUGH) -> bool:
+    return sum(one.status == "fits" for one in found) >= of
 
 
 def together(changes: Sequence[Change]) -> Change:
@@ -394,61 +452,93 @@ def together(changes: Sequence[Change]) -> Change:
 
 
 class _RemedySearch:
-    def __init__(self, need: Need, least: Sequence[Need], room: Room) -> None:
-        self.need, self.least, self.room = need, least, room
+    def __init__(self, ways: Options, need: Need, least: Sequence[Need], room: Room, status: Status | None) -> None:
+        self.ways, self.need, self.least, self.room = ways, need, least, room
+        self.status = status or (lambda _: "fits")
+        self.tried: dict[frozenset[str], int | None] = {}
+        self._judged: dict[frozenset[str], Remedy] = {}
 
-    def first(self, group: Group) -> Iterator[Remedy]:
-        """The first of a group that fits with the margin, or else tightly; none where the furthest does not fit."""
-        if not any(self.fitting(group[-1:])):
-            return
-        fitting = list(self.until_roomy(group))
-        yield fitting[-1] if not self.room.tight(fitting[-1].total) else fitting[0]
+    def total(self, changes: Changes) -> int | None:
+        """The need with these changes, or a lower bound of it beyond the room; None if they do not go together."""
+        names = frozenset(each.name for each in changes)
+        if names not in self.tried:
+            change, total = together(changes), None
+            for need in (*self.least, self.need):
+                total = need(change)
+                if total is None or not self.room.holds(total):
+                    break
+            self.tried[names] = total
+        return self.tried[names]
 
-    def until_roomy(self, group: Iterable[Changes]) -> Iterator[Remedy]:
-        """Yield the remedies that fit, up to the first that leaves the margin."""
-        for remedy in self.fitting(group):
-            yield remedy
-            if not self.room.tight(remedy.total):
+    def judged(self, changes: Changes) -> Remedy | None:
+        """The changes, if they go together, with the state of the verdict."""
+        total, names = self.total(changes), frozenset(each.name for each in changes)
+        if total is None:
+            return None
+        if names not in self._judged:
+            status = self.status(together(changes)) if self.room.holds(total) else "no"
+            tight = status == "fits" and self.room.tight(total)
+            self._judged[names] = Remedy(changes, total, "tight" if tight else status)
+        return self._judged[names]
+
+    def first(self, degrees: Changes) -> Iterator[Remedy]:
+        """The first of these that fits with the margin, or else tightly."""
+        tight: Remedy | None = None
+        for degree in degrees:
+            one = self.judged((degree,))
+            if one and one.status == "fits":
+                yield one
                 return
+            tight = tight or (one if one and one.fits else None)
+        if tight:
+            yield tight
 
-    def fitting(self, sets: Iterable[Changes]) -> Iterator[Remedy]:
-        """Yield the remedies that fit; the need is found only where no lower bound rules them out."""
-        for changes in sets:
-            total = self.within(together(changes))
-            if total is not None:
-                yield Remedy(changes, total)
+    def together(self, groups: Sequence[Group], goals: Sequence[Changes]) -> Iterator[Remedy]:
+        """For the first goal that fits with all changes of these groups: the goal with those that it needs."""
+        for goal in goals:
+            for order in (groups, groups[::-1]):
+                changes = self.strongest(order, goal)
+                found = self.judged(changes) if changes else None
+                if found and found.fits:
+                    least = self.gentlest(self.fewer(found, goal))
+                    rest = tuple(change for change in least.changes if change not in goal)
+                    if not (goal and rest and self._as_good(rest, least) is not least):
+                        yield least._replace(changes=self.ways.in_order(least.changes))
+                    return
 
-    def within(self, change: Change) -> int | None:
-        """The need, if it is within the budget."""
-        total = None
-        for need in (*self.least, self.need):
-            total = need(change)
-            if total is None or not self.room.holds(total):
-                return None
-        return total
-
-    def furthest(self, changes: Sequence[Change]) -> Remedy | None:
-        """Return all changes that go together and take something off, the last first; None where none goes at all."""
-        found: Remedy | None = None
-        for change in reversed(changes):
-            several = (change, *(found.changes if found else ()))
-            if all(change.compatible_with(other) for other in several[1:]):
-                total = self.need(together(several))
-                if total is not None and (found is None or total < found.total):
-                    found = Remedy(several, total)
+    def strongest(self, groups: Sequence[Group], goal: Changes) -> Changes:
+        """The goal with all that goes with it of these groups, each as far as it goes; nothing if it cannot be."""
+        if goal and self.total(goal) is None:
+            return ()
+        found = goal
+        for group in groups:
+            for degree in reversed(group.degrees):
+                if all(degree.compatible_with(other) for other in found) and self.total((*found, degree)) is not None:
+                    found = (*found, degree)
+                    break
         return found
 
-    def fewer(self, found: Remedy) -> Remedy:
-        """Return the remedy without those of its changes that it fits without."""
-        for change in found.changes:
+    def fewer(self, found: Remedy, goal: Changes) -> Remedy:
+        """Return the remedy without those of its changes that it fits without, the dearest first."""
+        for change in sorted(found.changes, key=lambda one: -self.ways.cost((one,))):
             rest = tuple(each for each in found.changes if each is not change)
-            found = next(self.fitting([rest] if rest else []), found)
+            if rest and change not in goal:
+                found = self._as_good(rest, found)
         return found
 
-    def gentlest(self, found: Remedy, ways: Options) -> Remedy:
+    def gentlest(self, found: Remedy) -> Remedy:
         """Return the remedy with each change by the least degree that it fits with."""
         for place, change in enumerate(found.changes):
             before, after = found.changes[:place], found.changes[place + 1 :]
-            degrees = next(degrees for degrees in ways.known.values() if change in degrees)
-            found = next(self.fitting((*before, degree, *after) for degree in degrees), found)
+            degrees = next(group.degrees for group in self.ways if change in group.degrees)
+            for degree in degrees[: degrees.index(change)]:
+                less = self._as_good((*before, degree, *after), found)
+                if less is not found:
+                    found = less
+                    break
         return found
+
+    def _as_good(self, changes: Changes, found: Remedy) -> Remedy:
+        """Return these changes, if they fit as well as what was found, or that."""
+        less = self.judged(changes)
+        return less if less and less.fits and (not less.tight or found.tight) else found

@@ -131,9 +131,18 @@ def on_card(allocated: int, reserved: int, context: int) -> OnCard:
 
 
 def allocatable(usable: int) -> int:
-    """Largest allocation for a process that can use ``usable`` bytes, with room for fragmentation and model error.
+    """Largest peak for a process that can use ``usable`` bytes, with room for the error of published peaks.
 
-    >>> allocatable(125)
+    >>> allocatable(108)
     100
     """
-    return int(usable / bands()["fit"].high)
+    return int(usable / bands()["allocated"].high)
+
+
+def least_allocated(peak: int) -> int:
+    """The peak, less the error of published peaks: what is certainly allocated.
+
+    >>> least_allocated(100)
+    98
+    """
+    return int(peak * bands()["allocated"].low)

@@ -20,7 +20,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
 from tfcalc.number_formats import WIDTHS
-from tfcalc.plans import TRAINER
+from tfcalc.plans import DEFAULT, EXPANDABLE, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
 from tfcalc.tape.moments import AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
@@ -301,6 +301,15 @@ class Peaks:
             self._plans[found] = found
         return self._plans[plan]
 
+    def possible(self, run: Workload, plan: Training) -> int:
+        """The least that can be said of the peak: 0, where a step of this plan is known at all. Raises InvalidModel."""
+        run, plan = self.resolved(run, plan)
+        check_plan(plan)
+        check_code(self.model, run, plan)
+        if plan.backend != MEGATRON:
+            self.check(run, plan)
+        return 0
+
     def least(self, run: Workload, plan: Training) -> int:
         """The bytes of the optimizer's step alone, which no peak is below: nothing runs on a tape for it.
 
@@ -336,7 +345,13 @@ class Peaks:
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
-        return reserved(states, beside, events, AllocatorSettings(limit=limit), gradients_resident=stays(plan))
+        return reserved(
+            states,
+            beside,
+            events,
+            AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE),
+            gradients_resident=stays(plan),
+        )
 
     def on_card(self, run: Workload, plan: Training, allocated: int) -> OnCard:
         """Return the figures that a card shows of a step whose peak is known."""
@@ -372,7 +387,10 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return megatron.on_megatron(model, run, plan)
 
 
-ON_HOST = {"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER}
+ON_HOST = {
+    **{"optimizer": "none", "offload": "none", "grad_accum": 1, "capability": "", "loop": TRAINER},
+    "alloc_conf": DEFAULT,
+}
 OFF_TAPE = {**ON_HOST, "zero": "0", "gpus": None, "layout": "flat"}
 """Fields of a plan that decide on the states alone, once it is known whether gradients stay; the former with FSDP."""
 

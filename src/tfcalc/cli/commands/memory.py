@@ -9,7 +9,6 @@ from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
-from tfcalc.cli.output import code
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 
@@ -32,6 +31,7 @@ BUDGET = (
         number=True,
         least=0,
     ),
+    Option("strict", ("--strict",), "exit with 1 where it fits tightly, too", switch=True),
     Option(
         "utilization",
         ("--gpu-memory-utilization",),
@@ -63,8 +63,9 @@ def _asked_of(settings: Settings) -> Memory:
         found = memory_within(model, **question)
         if found.judge is not None:
             found.judge.in_a_line = bool(settings.get("budget"))
+            found.judge.strict = bool(settings.get("strict"))
         return found
-    settings.refuse(("margin", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
+    settings.refuse(("margin", "strict", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
     model, question = _question(settings)
     memory = memory_of(model, **question, depth=settings.get("depth"))
     memory.over_time = bool(settings.get("timeline"))
@@ -111,6 +112,12 @@ def _question(settings: Settings) -> tuple[Model, dict[str, Any]]:
     }
 
 
+def _code(answer: Answered) -> int:
+    """1 where it does not fit, or may not; with --strict also where it fits tightly."""
+    judge = getattr(answer, "judge", None)
+    return int(judge is not None and not judge.holds)
+
+
 COMMAND = Command(
     answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *PLANS, TIMELINE, *BUDGET, *DTYPE, *UNITS, DEPTH, *SHOW),
@@ -125,6 +132,6 @@ COMMAND = Command(
         "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory --dtype int4 --json",
     ),
-    code,
+    _code,
     entries=entries,
 )
