@@ -15,7 +15,8 @@ from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import shortened
-from tfcalc.number_formats import BF16, COMPUTED, FP32
+from tfcalc.number_formats import BF16, COMPUTED, FP16, FP32
+from tfcalc.serving.caches import PAGED
 from tfcalc.serving.quantization_config import stated_dtype, stated_format
 from tfcalc.training.adapters import drops
 from tfcalc.training.precisions import precision
@@ -148,6 +149,23 @@ def serving_context(model: Model, workload: Workload) -> Num:
     return workload.seq_len if model.longest is None else shortened(SERVED_LENGTH, model)
 
 
+def served_dtype(model: Model) -> str:
+    """The format in which an engine serves the checkpoint's unquantized tensors: 16 bits where they have 32.
+
+    Source: vLLM's ``--dtype auto`` ("will use FP16 precision for FP32 and FP16 models, and BF16 precision for BF16
+    models"), but for those of its ``_FLOAT16_NOT_SUPPORTED_MODELS``, which take bf16. The model without a name, which
+    is no checkpoint, stays as it is.
+    """
+    dtype, stored = own_dtype(model), own_format(model)
+    if dtype != FP32.name or not isinstance(model, HFModel) or (stored and not stored.format.plain):
+        return dtype
+    return BF16.name if model.family.model_type.startswith(NOT_IN_FP16) else FP16.name
+
+
+NOT_IN_FP16 = ("gemma2", "gemma3", "plamo2", "glm4")
+"""Model types that vLLM does not serve in fp16, by their beginnings."""
+
+
 def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str = AUTO) -> tuple[Workload, Serving]:
     """The workload and the plan of serving: the usual context, flash attention, the cache as computed.
 
@@ -156,6 +174,8 @@ def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str 
     check_sizes(plan)
     if plan.context is None:
         plan = plan.replaced(context=serving_context(model, workload))
+    if not plan.weights and dtype == AUTO and plan.cache == PAGED and own_dtype(model) == FP32.name:
+        plan = plan.replaced(weights=served_dtype(model))
     if plan.kv == AUTO:
         asked = next((name for name in (plan.weights, dtype) if name in COMPUTED), compute_dtype(model))
         plan = plan.replaced(kv=asked)

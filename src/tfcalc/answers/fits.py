@@ -283,8 +283,8 @@ class Fit:
         if self.on_card:
             yield card_line(self.on_card, self._units)
             if self.fits and self.on_card.reserved.bytes > self.budget.bytes:
-                wanted = self._short(self.on_card.reserved.bytes)
-                yield f"PyTorch's cache would take {wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
+                wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
+                yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:

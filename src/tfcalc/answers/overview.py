@@ -18,7 +18,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
-from tfcalc.defaults import compute_dtype, resolve_checkpointing, serving_context
+from tfcalc.defaults import compute_dtype, resolve_checkpointing, served_dtype, serving_context
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
@@ -334,7 +334,7 @@ class Overview(Answer):
         """Searches for the cards on which serving and each method fit."""
         found = {f"finetune_{method}": on for method, (_, on) in self._tuned.items() if on}
         if not isinstance(self.serving, Unknown):
-            found["serving"] = partial(serving_on, self.serving, self.plan, compute_dtype(self.of))
+            found["serving"] = partial(serving_on, self.serving, self.plan, served_dtype(self.of))
         return found
 
     @property

@@ -18,7 +18,7 @@ from tfcalc.answers.memory_base import (
 )
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import assumed_dtype, resolve_serving
+from tfcalc.defaults import assumed_dtype, own_dtype, resolve_serving, served_dtype
 from tfcalc.model import legend
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
@@ -158,7 +158,11 @@ class ServingMemory(Memory, in_order=True):
     def footer(self) -> Footer:
         """Serving engine that is assumed, what is not counted, and what to ask next."""
         return Footer(
-            assumes=(*in_short(self.requests, self.plan), *assumed_dtype(self._model, self.served.recipe.dtype)),
+            assumes=(
+                *in_short(self.requests, self.plan),
+                *assumed_dtype(self._model, self.served.recipe.dtype),
+                *_halved(self._model, self.served.recipe.format.name),
+            ),
             not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
             assumptions=tuple(notes(self.plan, self.served)),
@@ -225,6 +229,12 @@ def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:
     """Return a description of the server, in a line."""
     cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
     return (cache, f"{run.kernel} attention", "logits of the last token only")
+
+
+def _halved(model: Model, weights: str) -> tuple[str, ...]:
+    """``fp32 checkpoint in fp16, as vLLM's --dtype auto``; nothing where the weights are served as they are stored."""
+    own = own_dtype(model)
+    return (f"{own} checkpoint in {weights}, as vLLM's --dtype auto",) if own != weights == served_dtype(model) else ()
 
 
 def _unknown(found: Served) -> Iterator[str]:

@@ -43,7 +43,7 @@ class Units(NamedTuple):
 
     Gradients are ``computed`` in one format, and ``reduced`` and stored in another. ``copies``: weights are copied out
     of their all-gather buffer (FSDP2). ``accumulates``: gradients of earlier micro-batches exist, to which those of
-    this one are added.
+    this one are added. ``offloads``: each reduced gradient is copied to the host's memory (``CPUOffloadPolicy``).
     """
 
     inner: Mapping[str, Unit]
@@ -52,6 +52,7 @@ class Units(NamedTuple):
     reduced: str
     copies: bool = True
     accumulates: bool = False
+    offloads: bool = False
 
 
 def shard(tape: Tape, units: Units) -> None:
@@ -166,7 +167,7 @@ class Sharded:
             self.reducing = buffer
         self.reached.clear()
         piece = self.tape.new((unit.piece,), self.units.reduced, PIECE)
-        if not self.units.accumulates:
+        if not (self.units.accumulates or self.units.offloads):
             self.tape.tracker.gradient(piece)
             self.pieces.append(piece)
         if not self.units.copies:

@@ -49,8 +49,9 @@ def units_of(
         for made in [unit(layer._replace(copies=1))]
         for place in layer.places or range(value_of(layer.copies))
     }
-    copies = placement.layout == "fsdp2"
-    return Units(inner, unit(without_layers(tree)), precision.gathered, precision.reduced, copies, accumulates)
+    copies, offloads = placement.layout == "fsdp2", placement.offload == "all"
+    root = unit(without_layers(tree))
+    return Units(inner, root, precision.gathered, precision.reduced, copies, accumulates, offloads)
 
 
 def packed_pieces(tree: Component, precision: Precision, placement: Placement, base: Format) -> Component:
@@ -67,6 +68,21 @@ def packed_pieces(tree: Component, precision: Precision, placement: Placement, b
         return part._replace(own=Cost(held=held), parts=tuple(cut(inside) for inside in part.parts))
 
     return cut(weights(thawed(tree), base, dtype=dtype))
+
+
+def offloaded(pieces: Component, base: Format) -> tuple[Component, Component]:
+    """Return what stays on the device of packed weights, their scales, and what is in the host's memory: parameters.
+
+    Source: ``quant_state`` is an attribute of the module, and moves with the module alone.
+    """
+    beside = tuple(f" {piece.name}" for piece in base.pieces if piece.name)
+
+    def only(part: Component, *, scales: bool) -> Component:
+        held = tuple(each for each in part.own.held if each.name.endswith(beside) == scales)
+        parts = tuple(only(inside, scales=scales) for inside in part.parts)
+        return part._replace(own=Cost(held=held), parts=tuple(one for one in parts if one.own.held or one.parts))
+
+    return only(pieces, scales=True), only(pieces, scales=False)
 
 
 def _piece(held: Held, devices: Num) -> Held:

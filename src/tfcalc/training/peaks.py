@@ -401,7 +401,8 @@ OF_TREE = (*TUNING, "tensor_parallel", "sequence_parallel")
 
 def off_tape(plan: Training) -> dict[str, object]:
     """Fields of the plan that are off the tape, at their defaults; not the optimizer where it runs in backward."""
-    fields = ON_HOST if placement_of(plan).by_units else OFF_TAPE
+    by_units = placement_of(plan).by_units
+    fields = {**ON_HOST, "offload": "all" if plan.offload == "all" else "none"} if by_units else OFF_TAPE
     return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
 
 

@@ -210,10 +210,14 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
     if not plan.base_weights:
         return made
     if placement.by_units:
-        from tfcalc.training.fsdp import packed_pieces  # of those that ask for it
+        from tfcalc.training.fsdp import offloaded, packed_pieces  # of those that ask for it
 
-        shared = packed_pieces(tree, by, placement, single(plan.base_weights))
-        return made._replace(device=made.device._replace(weights=shared._replace(name="weights")))
+        base = single(plan.base_weights)
+        shared = packed_pieces(tree, by, placement, base)._replace(name="weights")
+        if placement.offload == "all":
+            shared, away = offloaded(shared, base)
+            made = made._replace(host=made.host._replace(weights=away))
+        return made._replace(device=made.device._replace(weights=shared))
     if placement.stage == 3:
         raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
     stored = weights(thawed(tree), format_named(plan.base_weights), dtype=own.stored)
