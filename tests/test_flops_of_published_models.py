@@ -36,6 +36,7 @@ def test_a_training_step_is_counted_to_the_last_flop(row: dict[str, Any]) -> Non
         source_len=row["seq"] if target else None,
         phase="train",
         kernel=kernel(row),
+        convolutions="counter",
     )
     totals = flops(HFModel(CONFIGS[row["model"]]), run).totals
     assert totals["forward_flops"] == row["forward_flops"]
@@ -64,6 +65,7 @@ def test_recomputation_is_counted_to_the_last_flop(row: dict[str, Any]) -> None:
         recompute="full",
         early_stop=not row["use_reentrant"],
         dropout=not row["dropout_zero"],
+        convolutions="counter",
     )
     totals = flops(HFModel(CONFIGS[row["model"]]), run).totals
     assert totals["model_flops"] == row["total_without"]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tfcalc.backends.sdpa import chosen
+from tfcalc.backends.sdpa import BEFORE_AMPERE, chosen
 from tfcalc.configs.published import HFModel
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
@@ -100,6 +100,8 @@ def resolve_plan(model: Model, plan: Training) -> Training:
     check_sizes(plan)
     if plan.precision == AUTO:
         dtype = compute_dtype(model)
+        if dtype == BF16.name and plan.capability.startswith(BEFORE_AMPERE):
+            dtype = FP16.name
         tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
         plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
     plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
@@ -110,7 +112,7 @@ def resolve_plan(model: Model, plan: Training) -> Training:
 
 
 def resolve_run(
-    model: Model, workload: Workload, plan: Training, choose: Callable[[Workload, str], str] | None = None
+    model: Model, workload: Workload, plan: Training, choose: Callable[[Workload, str, str], str] | None = None
 ) -> Workload:
     """The workload of a step by a resolved plan, with sdpa's own kernel for auto.
 
@@ -121,7 +123,7 @@ def resolve_run(
     workload = resolve_checkpointing(model, workload)
     if workload.kernel == AUTO:
         choose = choose or partial(chosen, model)
-        kernel = choose(workload, precision(plan.precision).compute)
+        kernel = choose(workload, precision(plan.precision).compute, plan.capability)
         fused = plan.backend == "fused" and kernel != "flash"
         workload = workload.replaced(kernel="efficient" if fused else kernel)
     return workload

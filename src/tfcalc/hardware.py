@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +72,7 @@ class Accelerator(NamedTuple):
         link: bytes per second, in one direction, to the others of its domain.
         domain: number of accelerators that are linked directly.
         capability: CUDA compute capability, from NVIDIA's list of CUDA GPUs.
+        vendor: who makes it.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Accelerator(NamedTuple):
     rates_status: str = "V"
     rates_sources: str = ""
     capability: str = ""
+    vendor: str = ""
 
     def usable(self, context: int = CONTEXT) -> Usable:
         """Return the memory for a process: the driver's figure, or else the vendor's, less the ``context``.
@@ -155,6 +158,7 @@ def _accelerator(row: dict[str, str]) -> Accelerator:
         row["rates_status"],
         row["rates_sources"],
         row["capability"],
+        row["vendor"],
     )
 
 
@@ -184,11 +188,13 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
     """
     if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
         return [Accelerator("a card", {}, short_memory(name))]
-    known, asked = accelerators(), "".join(_words(name))
-    for ends in (_beginnings, _endings):
+    known = accelerators()
+    of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
+    for spelling, ends in product((name, of_memory), (_beginnings, _endings)):
+        asked = "".join(_words(spelling))
         matches = [gpu for gpu in known if re.search(r"\d", asked) and asked in ends(_words(gpu.name))]
         if matches:
-            return _of_memory(matches, name)
+            return _of_memory(matches, spelling)
     hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu.name) for gpu in known)))
     raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
 

@@ -22,7 +22,7 @@ PHASES = ("forward", "train", "prefill", "decode")
 POSITIONS_WITH_LOGITS = ("all", "last")
 RECOMPUTED = (AUTO, "none", "selective", "selective-op", "full", "every:N")
 LATENT = ("expanded", "absorbed")
-CONVOLUTIONS = ("counter", "run")
+CONVOLUTIONS = ("run", "counter")
 EXPERTS = ("chosen", "all")
 
 
@@ -105,9 +105,9 @@ class Workload(Described):
         known=EXPERTS,
     )
     convolutions: str = choice(
-        "backward of grouped convolutions: as PyTorch's FlopCounterMode counts it (groups ignored), or as it runs",
+        "backward of grouped convolutions: as it runs, or as PyTorch's FlopCounterMode counts it (groups ignored)",
         "--grouped-convolutions",
-        default="counter",
+        default="run",
         known=CONVOLUTIONS,
     )
 

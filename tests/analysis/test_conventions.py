@@ -71,10 +71,10 @@ SWITCHES: dict[str, tuple[Model, Workload, dict[str, str | bool], set[str], set[
     "dropout off": (DECODER, STEP, {"dropout": False}, {"elementwise_flops"}, set()),
     "input gradient": (CORE, STEP, {"input_gradient": True}, {"backward_flops"}, {"query", "key", "value"}),
     "input gradient behind an embedding": (DECODER, STEP, {"input_gradient": True}, set(), set()),
-    "convolutions as run": (
+    "convolutions as counted": (
         load("mamba2-780m"),
         STEP,
-        {"convolutions": "run"},
+        {"convolutions": "counter"},
         {"backward_flops"},
         {"conv1d"},
     ),

@@ -382,7 +382,9 @@ def test_a_budget_is_an_amount_above_nothing() -> None:
 def test_a_card_is_a_budget_with_its_assumptions() -> None:
     found = of_card("h100")
     assert 78 * 2**30 < found.bytes < 80 * 10**9 + 2**33
-    assert "H100-NVL (94 GB)" in " ".join(found.notes)
+    assert "H100-NVL (94 GB)" in found.others
+    assert not of_card("a100-40").others
+    assert of_card("a100-40").bytes < of_card("4xa100-80").bytes
     assert any("context (assumed)" in note for note in found.notes)
     sheet = trained(found, Training()).sheet()
     assert set(found.notes) <= set(sheet.assumptions), "they stand below --assumptions alone"

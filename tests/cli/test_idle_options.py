@@ -67,7 +67,7 @@ LINES = [
     # what only a backward pass has
     *(
         (f"{line} {option}", f"{option} has no effect without --train; add --train")
-        for option in ("--attention-kernel eager", "--input-gradient", "--dropout", "--grouped-convolutions run")
+        for option in ("--attention-kernel eager", "--input-gradient", "--dropout", "--grouped-convolutions counter")
         for line in (
             *("flops gpt2", "shapes layer gpt2", "formula layer gpt2 --of flops", "explain layer gpt2 --of flops"),
             *("plot gpt2 --seq 64,128", "sweep gpt2 --seq 64,128", "solve flops<=1e15 gpt2 --for seq"),
@@ -76,7 +76,7 @@ LINES = [
         )
     ),
     ("flops gpt2 --train --input-gradient", f"--input-gradient {ON_GPT2}"),
-    ("flops gpt2 --train --grouped-convolutions run", f"--grouped-convolutions run {ON_GPT2}"),
+    ("flops gpt2 --train --grouped-convolutions counter", f"--grouped-convolutions counter {ON_GPT2}"),
     ("flops llama-3-8b --train --no-dropout", "--no-dropout has no effect on the FLOPs of llama-3-8b"),
     ("flops gpt2 --train --tokens 1B --grouped-convolutions counter", "counter has no effect with --tokens"),
     ("flops mamba-2.8b --train --checkpointing selective", "--checkpointing selective has no effect on the FLOPs"),

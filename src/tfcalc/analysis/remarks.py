@@ -30,19 +30,17 @@ def remarks(model: Model, run: Workload) -> Iterator[str]:
 
 def overcounted(model: Model, run: Workload) -> int:
     """FLOPs of a step that PyTorch's counter has, though nothing runs them."""
-    return exact(model.tree(run).total(overcounted_flops)) if run.training else 0
+    counts = run.training and run.convolutions == "counter"
+    return exact(model.tree(run).total(overcounted_flops)) if counts else 0
 
 
 def _overcounted(model: Model, run: Workload) -> Iterator[str]:
-    """PyTorch's counter is followed where it errs, or not, but never without saying so."""
-    count = overcounted(model, run)
-    if count and run.convolutions == "counter":
+    """PyTorch's counter is followed where it errs if that is asked for, but never without saying so."""
+    if count := overcounted(model, run):
         yield (
             f"{count:,} of these FLOPs are not run: PyTorch's counter ignores the groups of convolutions in backward "
             "(--grouped-convolutions run leaves them out)"
         )
-    elif count:
-        yield f"Left out: {count:,} FLOPs that PyTorch's counter adds in error for grouped convolutions"
 
 
 def needs_tokens(step: Report, what: str) -> None:

@@ -61,6 +61,12 @@ SAID = {FITS: "FITS", TIGHT: "FITS, TIGHTLY", RISKY: "MAY NOT FIT", NO: "DOES NO
 """States of a verdict, as people are told them."""
 TIGHTLY = " (tight)"
 SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from PYTORCH_ALLOC_CONF"
+TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
+CODE = {
+    "AMD": "ROCm, as on CUDA",
+    **dict.fromkeys(("Google", "AWS", "Intel"), "as on CUDA (no such card was compared)"),
+}
+"""Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
 INDENT = "  "
 """Of the further lines of a cell."""
 BESIDE_ROWS = 5
@@ -280,8 +286,10 @@ class Fit:
         return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
 
     def _notes(self) -> Iterator[str]:
+        if self.budget.others:
+            yield f"The card: {self.budget.others}"
         if self.on_card:
-            yield card_line(self.on_card, self._units)
+            yield card_line(self.on_card, self._units, TOOLS.get(self.budget.vendor, TOOLS["NVIDIA"]))
             if self.fits and self.on_card.reserved.bytes > self.budget.bytes:
                 wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
                 yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
@@ -316,8 +324,13 @@ class Fit:
             footer = footer.counting(CONTEXT)
         if self.on_card:
             footer, bands = footer.counting(FRAGMENTS), card_assumptions()
+        code = CODE.get(self.budget.vendor, "CUDA")
         return Footer(
-            (*footer.assumes, *self.budget.assumes, f"margin {self.margin} %"),
+            (
+                *(code if word == "CUDA" else word for word in footer.assumes),
+                *self.budget.assumes,
+                f"margin {self.margin} %",
+            ),
             footer.not_counted,
             SEE_ALSO,
             (
@@ -679,8 +692,9 @@ class _Training(Case["Training"]):
 
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
-        """Figures that a card shows of the training step."""
-        return self.memory.on_card if self.room < self.budget.bytes else None
+        """Figures that a card shows of the training step; of TPUs and others than GPUs nothing is known."""
+        of_gpu = self.budget.vendor in ("", *TOOLS)
+        return self.memory.on_card if self.room < self.budget.bytes and of_gpu else None
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""

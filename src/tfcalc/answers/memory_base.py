@@ -201,12 +201,13 @@ def of_text_alone(model: Model) -> Iterator[str]:
         yield f"text only: the outputs of {' and '.join(parts)} are not counted"
 
 
-def card_line(found: OnCard, units: str) -> str:
+def card_line(found: OnCard, units: str, tool: str = "nvidia-smi") -> str:
     """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``."""
     told = [_band(figure, units) for figure in found]
     unit = told[-1].split(" ")[1]
     short = (text.removesuffix(f" {unit}") for text in told)
-    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(FIGURES, short, strict=True))} {unit}"
+    names = (*FIGURES[:-1], tool)
+    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(names, short, strict=True))} {unit}"
 
 
 FIGURES = ("allocated", "reserved", "nvidia-smi")
@@ -407,7 +408,7 @@ class Memory(Report):
     budget = text(
         "the budget as it was given, or the card's name", lambda memory: memory.judge.budget.stated, when=JUDGED
     )
-    budget_notes = texts("what is assumed of the card", lambda memory: memory.judge.budget.notes, when=JUDGED)
+    budget_notes = texts("what is assumed of the card", lambda memory: memory.judge.budget.all_notes, when=JUDGED)
     status = text(
         "fits; tight: with less than the margin to spare; risky: it may run out of memory; no",
         lambda memory: "fits" if memory.judge is None else memory.judge.status,

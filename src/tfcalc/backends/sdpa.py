@@ -15,23 +15,28 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-def chosen(model: Model, run: Workload, compute: str) -> str:
+def chosen(model: Model, run: Workload, compute: str, capability: str = "") -> str:
     """``flash`` for 16-bit numbers, ``efficient`` for fp32; ``math`` for fp32 heads that share keys without a mask.
 
-    ``compute`` is the number format that layers compute in.
+    ``compute`` is the number format that layers compute in, ``capability`` the GPU's, where it is known.
 
-    Flash attention takes no fp32, and no values of another width than keys (latent attention's); the memory-efficient
-    kernel no shared keys (``enable_gqa``). Source: aten's sdp_utils.cpp (``check_tensor_shapes``,
-    ``check_batch_size_and_num_heads_dense``); transformers asks for ``enable_gqa`` where there is no mask, as a window
-    that ends within the sequence needs one (``use_gqa_in_sdpa`` in integrations/sdpa_attention.py).
+    Flash attention takes no GPU before Ampere (8.0; ``check_flash_attention_hardware_support``), no fp32, and no values
+    of another width than keys (latent attention's); the memory-efficient kernel no shared keys (``enable_gqa``).
+    Source: aten's sdp_utils.cpp (``check_tensor_shapes``, ``check_batch_size_and_num_heads_dense``); transformers asks
+    for ``enable_gqa`` where there is no mask, as a window that ends within the sequence needs one
+    (``use_gqa_in_sdpa`` in integrations/sdpa_attention.py).
     """
-    if compute != "fp32":
+    if compute != "fp32" and not capability.startswith(BEFORE_AMPERE):
         return "flash" if _of_one_width(_parts(model, run.replaced(kernel="flash"))) else "efficient"
     parts = _parts(model, run.replaced(attention="causal"))
     if not _share_keys(parts):
         return "efficient"
     masked = {_masked(part.own.limit, run) for part in parts if part.kind == "attend"}
     return EITHER if len(masked) > 1 else "efficient" if True in masked else "math"
+
+
+BEFORE_AMPERE = ("3.", "5.", "6.", "7.")
+"""Compute capabilities, by their beginnings, of GPUs without bf16 tensor cores and without flash attention."""
 
 
 def _parts(model: Model, run: Workload) -> list[Component]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
@@ -33,7 +34,7 @@ class Capacity(NamedTuple):
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
     card has without anything running on it; ``assumes`` say in short what was taken off it. ``capability`` is CUDA's
-    number for what it can do.
+    number for what it can do, ``vendor`` who makes it; ``others`` are the cards of this name with other memory.
     """
 
     bytes: int
@@ -44,6 +45,13 @@ class Capacity(NamedTuple):
     memory: int = 0
     assumes: tuple[str, ...] = ()
     capability: str = ""
+    vendor: str = ""
+    others: str = ""
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Notes, with the other cards of this name."""
+        return (*self.notes, self.others) if self.others else self.notes
 
     def has(self, system: str) -> str:
         """``RTX 4090 has 23.0 GiB usable``, ``the budget is 80GB = 74.5 GiB``."""
@@ -69,7 +77,9 @@ class Capacity(NamedTuple):
         if not 0 < share <= 1:
             raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
         assumed = f"{100 * share:g} % of the card's memory as in vLLM"
-        return self._replace(bytes=min(self.bytes, int(share * self.memory)), assumes=(*self.assumes, assumed))
+        part = int(share * self.memory)
+        notes = self.notes if part > self.bytes else tuple(note.partition(", less ")[0] for note in self.notes)
+        return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes)
 
 
 def stated(amount: str | int) -> Capacity:
@@ -94,20 +104,19 @@ def of_card(text: str) -> Capacity:
     gpus, name = parse_gpu(text)
     found, *others = named(name, "--budget")
     usable = found.usable()
-    unlike = [other for other in others if other.usable().bytes != usable.bytes]
-    more = (
-        (f"assuming {found.name}; others of this name: {', '.join(f'{one.name} ({one.memory})' for one in unlike)}",)
-        if unlike
-        else ()
-    )
-    budget = of_accelerator(found)
-    return budget._replace(notes=(*budget.notes, *more), gpus=gpus, card=name)
+    told = found.memory.split(" ")[0] in re.findall(r"\d+", name)  # a100-80
+    unlike = [] if told else [other for other in others if other.usable().bytes != usable.bytes]
+    named_so = ", ".join(f"{one.name} ({one.memory})" for one in unlike)
+    more = f"assuming {found.name} ({found.memory}); others of this name: {named_so}" if unlike else ""
+    return of_accelerator(found)._replace(gpus=gpus, card=name, others=more)
 
 
 def of_accelerator(found: Accelerator) -> Capacity:
     """Memory that a known GPU leaves to a process."""
     usable, memory = found.usable(), parse_bytes(found.memory_reported or found.memory)
-    return Capacity(usable.bytes, _called(found), usable.notes, 1, found.name, memory, capability=found.capability)
+    return Capacity(
+        usable.bytes, _called(found), usable.notes, 1, found.name, memory, (), found.capability, found.vendor
+    )
 
 
 def _called(card: Accelerator) -> str:

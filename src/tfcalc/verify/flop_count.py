@@ -38,7 +38,7 @@ def verify_flops(model: Model, workload: Workload | None = None) -> VerifiedFlop
     Raises Unavailable where PyTorch or transformers is not installed or cannot run it, UsageError for a definition that
     the counter does not have.
     """
-    workload = asked_run(model, workload).of_flops
+    workload = asked_run(model, workload).of_flops.replaced(convolutions="counter")
     model.check(workload)
     _only_what_the_counter_has(workload)
     try:
