@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden records defaults measured presets check-torch cuda long explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs site dist golden records defaults measured presets check-torch cuda long exhaustive explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -60,6 +60,10 @@ cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers be
 # Tests that take minutes: all formulas of all presets.
 long:
 	$(TOOL) pytest -m long
+
+# Those, and the cases that CI has no time for.
+exhaustive:
+	$(TOOL) pytest -m "long or exhaustive"
 
 # The property tests with many new random examples.
 explore:

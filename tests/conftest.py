@@ -44,9 +44,21 @@ def _one_in(items: list[pytest.Item]) -> None:
             seen[test] += 1
 
 
+def _long_of(items: list[pytest.Item]) -> None:
+    """Of a test marked ``long(n)`` every n-th case is long; the others are ``exhaustive``, which CI has no time for."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark, test = item.get_closest_marker("long"), item.nodeid.partition("[")[0]
+        if mark is not None and mark.args:
+            if seen[test] % mark.args[0]:
+                item.add_marker(pytest.mark.exhaustive)
+            seen[test] += 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _one_in(items)
+    _long_of(items)
     skipped = {}
     if find_spec("torch") is None:
         skipped["torch"] = "PyTorch is not installed: pip install torch"
@@ -54,10 +66,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skipped["scale"] = "needs the dependency group scale: pip install --group scale"
     if "network" not in str(config.getoption("markexpr")):
         skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
-    if "long" not in str(config.getoption("markexpr")):
-        long = [item for item in items if item.get_closest_marker("long")]
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+    asked = str(config.getoption("markexpr"))
+    later = [name for name in ("long", "exhaustive") if name not in asked]
+    left_out = {item for item in items if any(item.get_closest_marker(name) for name in later)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
     for item in items:
         for marker, reason in skipped.items():
             if item.get_closest_marker(marker):

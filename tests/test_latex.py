@@ -41,7 +41,7 @@ def test_every_line_of_some_presets_is_its_number(asked: str) -> None:
     _opened(SOME, asked)
 
 
-@pytest.mark.long
+@pytest.mark.long(2)
 @pytest.mark.parametrize("asked", ASKED)
 def test_every_line_of_every_preset_is_its_number(asked: str) -> None:
     opened = _opened(PRESETS, asked)

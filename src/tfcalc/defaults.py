@@ -143,7 +143,7 @@ def _in_one_format(plan: Training) -> bool:
     Source: TRL's SFTTrainer, which gives ``autocast_adapter_dtype=False`` to peft with ZeRO stage 3; torchtune's
     lora_finetune_single_device.py, which makes adapters in the model's format.
     """
-    return plan.zero == "3" or plan.backend in ("megatron", "torchtune")
+    return plan.zero == "3" or plan.megatron or plan.backend == "torchtune"
 
 
 def serving_context(model: Model, workload: Workload) -> Num:

@@ -62,7 +62,8 @@ class Training(Described):
         default=False,
     )
     backend: str = choice(
-        "whose code runs, which decides what is saved for backward; auto: transformers, or torch for the classic model",
+        "whose code runs, which decides what is saved for backward (megatron-2022: arXiv 2205.05198, with scores and "
+        "dropout); auto: transformers, or torch for the classic model",
         "--backend",
         default=AUTO,
         known=BACKENDS,
@@ -158,6 +159,16 @@ class Training(Described):
     virtual_pipeline: Num = dimension(
         "v", "virtual pipeline: chunks of layers in each stage (megatron)", "--vpp", "--virtual-pipeline", default=1
     )
+
+    @property
+    def megatron(self) -> bool:
+        """True if the code is Megatron-LM's, today's or the paper's: layers are shared by its rules."""
+        return self.backend.startswith("megatron")
+
+    @property
+    def of_2022(self) -> bool:
+        """True if the code is that of Megatron-LM's paper of 2022, which has a kind of attention of its own."""
+        return self.backend == "megatron-2022"
 
     @property
     def implied(self) -> dict[str, Num]:

@@ -109,8 +109,8 @@ def test_what_is_not_read_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_of(model, **step).entries()["optimizer_bytes"] == found["optimizer_bytes"]
     monkeypatch.setattr("tfcalc.serving.memory.forward", refused("a forward pass"))
     served = memory_of(model, serving=Serving(context=512, concurrency=4)).entries()
-    # 12 layers of keys and values: 2 * 768 numbers of 4 bytes for each of 4 * 512 tokens
-    assert served["kv_cache_bytes"] == 12 * 2 * 768 * 4 * 4 * 512
+    # 12 layers of keys and values: 2 * 768 numbers of 2 bytes for each of 4 * 512 tokens
+    assert served["kv_cache_bytes"] == 12 * 2 * 768 * 2 * 4 * 512
 
 
 def test_what_cannot_be_asked_is_refused_in_the_words_of_the_answer() -> None:

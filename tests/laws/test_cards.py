@@ -55,7 +55,7 @@ def test_the_smallest_card_that_is_named_holds_it(name: str) -> None:
             assert not any(fits(found, card, question) for card in others[-1:])
 
 
-@pytest.mark.long
+@pytest.mark.long(4)
 @pytest.mark.parametrize("name", sorted(ENDS))
 def test_every_card_that_is_named_holds_it_and_no_other(name: str) -> None:
     found = overview(load(name))

@@ -142,8 +142,8 @@ def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | Non
 
 TRAINING = frozenset({"batch_size", "seq_len", "source_len", "phase", "kernel", "recompute", "dropout"})
 """What changes the memory of a training step."""
-MEGATRON = TRAINING - {"kernel", "source_len"}
-"""The same of Megatron-LM's: its paper has one kind of attention, in a stack that reads one sequence."""
+MEGATRON = TRAINING - {"source_len"}
+"""The same of Megatron-LM's: a stack that reads one sequence; its paper of 2022 has one kind of attention."""
 SERVING = frozenset({"seq_len", "source_len", "kernel"})
 """What changes the memory of serving; its plan has the rest."""
 PAGED_SERVING = SERVING - {"kernel"}

@@ -35,7 +35,7 @@ from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
-from tfcalc.training.plan_checks import MEGATRON, known_error, loops, placement_of, trained_in
+from tfcalc.training.plan_checks import known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
@@ -424,14 +424,14 @@ class TrainingMemory(Memory, in_order=True):
     @cached_property
     def on_card(self) -> OnCard | None:
         """Figures that a card shows of it, where its allocations are known in their order."""
-        if self.plan.backend == MEGATRON or self._not_simulated:
+        if self.plan.megatron or self._not_simulated:
             return None
         return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
 
     @cached_property
     def _not_simulated(self) -> tuple[str, ...]:
         """Why the caching allocator's simulation would take too long, if it would."""
-        if self.plan.backend == MEGATRON:
+        if self.plan.megatron:
             return ()
         events = self.peaks.noted_of(self.run, self.plan).length
         if events <= LONGEST:
@@ -453,7 +453,8 @@ def resolved(peaks: Peaks, workload: Workload, plan: Training) -> tuple[Workload
     model = peaks.model
     workload = asked_run(model, workload)
     model.check(workload)
-    refuse_idle(workload, MEGATRON_RUN if plan.backend == MEGATRON else TRAINING, "on the memory of training")
+    effective = TRAINING if not plan.megatron else MEGATRON_RUN - {"kernel"} if plan.of_2022 else MEGATRON_RUN
+    refuse_idle(workload, effective, "on the memory of training")
     refuse_idle_source(model, workload)
     return peaks.resolved(workload, plan)
 
@@ -494,8 +495,9 @@ def as_footer(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
     again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
-    if plan.backend == MEGATRON:
-        return (backend(MEGATRON).label, again)
+    if plan.megatron:
+        kernel = () if plan.of_2022 else (f"{run.kernel} attention",)
+        return (backend(plan.backend).label, *kernel, again)
     clipped = ("no gradient clipping",) if plan.optimizer_in_backward else ()
     compiled = ("compiled layers and loss",) if plan.compile else ()
     loss = (LOSSES[plan.loss],) if plan.loss != "auto" else ()
@@ -522,10 +524,10 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
-    error = 0.0 if plan.backend == MEGATRON else known_error(model)
+    error = 0.0 if plan.megatron else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
-    if plan.tensor_parallel != 1 and plan.backend != MEGATRON:
+    if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
@@ -533,7 +535,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
 
 
 def _kernel(run: Workload, plan: Training) -> str:
-    if plan.backend == MEGATRON:
+    if plan.of_2022:
         return "attention scores saved, as in the paper (unless --checkpointing selective)"
     return f"attention kernel {run.kernel}"
 
@@ -546,7 +548,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "batch_size": run.batch_size,
         "seq_len": run.target.length,
         "source_len": run.source.seen,
-        "attention_kernel": "none: attention scores saved" if plan.backend == MEGATRON else run.kernel,
+        "attention_kernel": "none: attention scores saved" if plan.of_2022 else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
         **plan.described(),
@@ -590,11 +592,11 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
-    if plan.backend != MEGATRON:
+    if not plan.megatron:
         yield DEVICES[plan.device]
-    if plan.device == "cuda" and plan.backend != MEGATRON:
+    if plan.device == "cuda" and not plan.megatron:
         yield WORKSPACES
-    if run.drops and plan.backend != MEGATRON:
+    if run.drops and not plan.megatron:
         yield DROPOUT_MASKS
     if plan.size("gpus") != 1:
         sharing = f"ZeRO stage {plan.zero}, tensors split {plan.layout}, offload {plan.offload}"
@@ -607,7 +609,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         )
     if plan.data_parallel != 1 and plan.gradient_as_bucket_view:
         yield "DDP buckets: gradients are views of them, and are never freed (gradient_as_bucket_view=True)"
-    elif plan.data_parallel != 1 and plan.zero == "0" and plan.backend != MEGATRON:
+    elif plan.data_parallel != 1 and plan.zero == "0" and not plan.megatron:
         yield "DDP buckets: as large as the gradients (DistributedDataParallel with gradient_as_bucket_view=False)"
     if plan.optimizer in ("adam", "adamw"):
         yield f"{plan.optimizer} is PyTorch's foreach implementation: its step copies what it updates"

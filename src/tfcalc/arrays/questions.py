@@ -114,7 +114,7 @@ class SweepQuestion:
             own = own_format(self.model) if self.conventions.dtype == "auto" else None
             return bool(self.weights) or (own is not None and not own.format.plain)
         if self.training is not None and self.of == "memory":
-            return self.training.backend == "megatron"
+            return self.training.megatron
         return self.serving is not None and self.of == "memory" and self.serving.cache != PAGED
 
     def forms(self) -> Sequence[Polynomial]:

@@ -17,6 +17,7 @@ BACKENDS = {
     "fused": "fused.Fused",
     "torchtune": "torchtune.Torchtune",
     "megatron": "megatron.Megatron",
+    "megatron-2022": "megatron.Megatron2022",
 }
 """Module and class of each backend, by its name for ``--backend``; "auto" is the first that runs a model."""
 

@@ -1,8 +1,9 @@
-"""Megatron-LM's kernels, with the saved tensors of Korthikanti et al. 2022 (arXiv 2205.05198, section 4).
+"""Megatron-LM's kernels: today's, and those of Korthikanti et al. 2022 (arXiv 2205.05198, section 4).
 
-"We only consider the main contributors and ignore small buffers": a norm saves its input, but not each row's mean and
-deviation (8 bytes of a LayerNorm beside 2h, 0.03 % for h = 12,288); rotary angles are not counted. Numbers have 16
-bits, dropout masks 8, logits 32.
+Today attention is one kernel (Transformer Engine's), and dropout is what the config says. The paper's attention saves
+scores and probabilities, and dropout is that of its options. Of both: "We only consider the main contributors and
+ignore small buffers": a norm saves its input, but not each row's mean and deviation (8 bytes of a LayerNorm beside 2h,
+0.03 % for h = 12,288); rotary angles are not counted. Numbers have 16 bits, dropout masks 8, logits 32.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Megatron(Transformers):
 
     name, label = "megatron", "Megatron-LM's code"
     fuses = True
+    drops_by_options = False
+    """Whether dropout is that of Megatron-LM's options (0.1 by default), whatever a config says."""
 
     @classmethod
     def runs(cls, model: Model) -> bool:
@@ -63,6 +66,13 @@ class Megatron(Transformers):
     def rotate(self, q: Tensor, k: Tensor, attention: Attention, ctx: Context) -> tuple[Tensor, Tensor]:
         """Rotate in place, which saves nothing."""
         return q, k
+
+
+class Megatron2022(Megatron):
+    """Megatron-LM as the paper has it."""
+
+    name, label = "megatron-2022", "Megatron-LM's code of 2022"
+    drops_by_options = True
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, block: Attention, ctx: Context) -> Tensor:
         """``Q Kᵀ``, softmax, dropout, and the product with V (figure 3).

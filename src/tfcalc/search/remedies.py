@@ -230,7 +230,7 @@ def at_rest(storage: StoredFormat) -> Options:
 
 def _kernels(model: Model, run: Workload, plan: Training) -> list[Change]:
     """The kernel that sdpa would take, where another was asked for that stores the scores."""
-    if run.fused or run.kernel == AUTO or plan.backend == "megatron":
+    if run.fused or run.kernel == AUTO or plan.of_2022:
         return []
     own = resolve_run(model, run.replaced(kernel=AUTO), plan).kernel
     return [Change(f"{own} attention", {"kernel": own})] if own in ("flash", "efficient") else []
@@ -240,7 +240,7 @@ def _checkpointing(model: Model, run: Workload, plan: Training) -> list[Change]:
     """Checkpointing of attention alone, unless its kernel saves no scores anyway, then of all layers."""
     selective = Change("selective checkpointing", {"recompute": "selective"})
     full = Change("gradient checkpointing", {"recompute": "full"}, "checkpointing")
-    fused = plan.backend != "megatron" and resolve_run(model, run, plan).fused
+    fused = not plan.of_2022 and resolve_run(model, run, plan).fused
     return {"none": [full] if fused else [selective, full], "full": []}.get(run.recompute, [full])
 
 
@@ -266,7 +266,7 @@ def _qlora(model: Model, plan: Training) -> list[Change]:
 
 def _in_backward(plan: Training) -> list[Change]:
     """Optimizer in backward, where one GPU steps what it has just computed, and nothing is added up."""
-    steps = plan.optimizer != "none" and not precision(plan.precision).master and plan.backend != "megatron"
+    steps = plan.optimizer != "none" and not precision(plan.precision).master and not plan.megatron
     alone = plan.size("gpus") == 1 and plan.grad_accum == 1 and plan.offload == "none"
     if plan.optimizer_in_backward or not (steps and alone):
         return []
@@ -282,7 +282,7 @@ def _loss(model: Model, plan: Training) -> list[Change]:
 
 def _segments(plan: Training) -> list[Change]:
     """Segments of PyTorch's allocator that grow, so that fragments take less."""
-    if plan.alloc_conf == EXPANDABLE or plan.device != "cuda" or plan.backend == "megatron":
+    if plan.alloc_conf == EXPANDABLE or plan.device != "cuda" or plan.megatron:
         return []
     return [Change("expandable segments", {"alloc_conf": EXPANDABLE})]
 
@@ -294,7 +294,7 @@ def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
 
 def _activations(plan: Training) -> list[Change]:
     """What checkpointed layers read, in the host's memory."""
-    if plan.offload_activations or plan.backend == "megatron":
+    if plan.offload_activations or plan.megatron:
         return []
     return [Change("activations offloaded", {"offload_activations": True}, "activation offload")]
 
@@ -328,7 +328,7 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 
 def _sharing(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO among the GPUs that there are; the last is FSDP."""
-    if plan.data_parallel != 1 and plan.backend != "megatron":
+    if plan.data_parallel != 1 and not plan.megatron:
         yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > plan.zero)
         if plan.zero != "3":
             yield Change("FSDP", FSDP)

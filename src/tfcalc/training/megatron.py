@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.backends import backend
 from tfcalc.backends.megatron import NUMERICS, Megatron
 from tfcalc.backends.program import ModuleProgram
-from tfcalc.core.component import Component
+from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, one_of
 from tfcalc.model import remembering
 from tfcalc.nn.module import Module, counted
+from tfcalc.number_formats import BF16
 from tfcalc.placed.dropout import with_dropout
 from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import FewerGroups, PipelineStage
@@ -19,7 +22,8 @@ from tfcalc.plans import TRAINER
 from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
 from tfcalc.training.precisions import precision
-from tfcalc.training.states import Overheads
+from tfcalc.training.sharding import LAYER
+from tfcalc.training.states import NOTHING, Overheads
 from tfcalc.training.step import activations
 from tfcalc.training.step_terms import (
     STEP,
@@ -54,9 +58,10 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
     piece = on_device(model_.module(), layout_of(plan_))
     tree = held_on_device(piece, run_, plan)
-    saved = saved_on_device(piece, tree, run_, layout_of(plan_))
+    saved = saved_on_device(piece, tree, run_, layout_of(plan_), plan.backend)
     by, placement = precision(plan.precision), placement_of(plan)
-    states, beside = states_of(tree, sized, plan), Overheads(buffers_of(tree, run_, by))
+    states = states_of(tree, sized, plan)
+    beside = Overheads(buffers_of(tree, run_, by), NOTHING if plan.of_2022 else dummy_gradients(tree))
     moment = MemorySnapshot()
     moment.total = moment.saved = bytes_in(saved)
     scratch = 0 if placement.offload != "none" else bytes_in(states.step)
@@ -70,6 +75,23 @@ def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
     return TrainingStep(live, found, peak, saved, states, beside, passing)
 
 
+def dummy_gradients(tree: Component) -> Component:
+    """Gradients that autograd is given of matrices whose own are summed up in place: one of each shape, in bf16.
+
+    Source: Transformer Engine's ``get_dummy_wgrad``, which keeps them; its matrices are those of layers, packed:
+    queries with keys and values, a gate with its other half.
+    """
+    kinds: dict[tuple[int, ...], tuple[Held, ...]] = {}
+    for node in tree.walk():
+        if node.component.kind == LAYER:
+            inside = [weight for each in node.component.walk() for weight in each.component.own.weights]
+            matrices = [weight for weight in inside if weight.turned and not weight.frozen]
+            made = tuple(Held(f"dummy gradient of {weight.name}", weight.shape, BF16.bits) for weight in matrices)
+            kinds.setdefault(tuple(value_of(weight.size) for weight in matrices), made)
+    held = tuple(each for made in kinds.values() for each in made)
+    return Component("workspaces", "workspaces", Cost(held=held))
+
+
 def layout_of(plan: Training) -> Layout:
     """Its first stage."""
     return Layout(plan.tensor_parallel, plan.sequence_parallel, plan.pipeline_parallel, plan.virtual_pipeline)
@@ -80,10 +102,12 @@ def held_on_device(piece: Module, run: Workload, plan: Training) -> Component:
     return trained(counted(piece, run)._replace(kind="model"), plan)
 
 
-def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -> Component:
+def saved_on_device(
+    piece: Module, tree: Component, run: Workload, at: Layout, code: str = "megatron-2022"
+) -> Component:
     """Tensors that one device saves for backward, of all micro-batches that are in flight. Raises InvalidModel.
 
-    With tensor parallelism a layer saves these bytes for a micro-batch (the paper's table 2):
+    With tensor parallelism a layer saves these bytes for a micro-batch by the ``code`` of 2022 (the paper's table 2):
 
     ====================================  ======================================
     tensor parallel                       ``sbh(10 + 24/t + 5as/ht)``
@@ -104,12 +128,15 @@ def saved_on_device(piece: Module, tree: Component, run: Workload, at: Layout) -
     if at.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", at.tp)
     kinds = {node.component.name: node.component.kind for node in tree.walk()}
-    return in_flight(activations(kept_on_device(piece, tree, run), kinds), stack, at)
+    return in_flight(activations(kept_on_device(piece, tree, run, code), kinds), stack, at)
 
 
-def kept_on_device(piece: Module, tree: Component, run: Workload) -> list[Kept]:
+def kept_on_device(piece: Module, tree: Component, run: Workload, code: str = "megatron-2022") -> list[Kept]:
     """Tensors saved for backward at the end of forward, each kind of layer once; ``tree`` says what is trained."""
-    running = ModuleProgram(with_dropout(piece), run, NUMERICS, Megatron(), every_layer=False)
+    kernels = backend(code)()
+    assert isinstance(kernels, Megatron)
+    module = with_dropout(piece) if kernels.drops_by_options else piece
+    running = ModuleProgram(module, run, NUMERICS, kernels, every_layer=False)
     running(tree)
     return list(running.tape.kept.values())
 

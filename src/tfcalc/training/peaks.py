@@ -30,7 +30,6 @@ from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
 from tfcalc.training.measured import OnCard, on_card
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.plan_checks import (
-    MEGATRON,
     check_alone,
     check_code,
     check_loops,
@@ -167,7 +166,7 @@ class Peaks:
         """The bytes of the peak; ``noting`` allocations, for who asks next what they reserve. Raises InvalidModel."""
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
-        if plan.backend == MEGATRON:
+        if plan.megatron:
             return on_megatron(self.model, run, plan).peak.total
         self.check(run, plan)
         found, _ = self.phases(run, plan, self.step(run, plan, noting=noting))
@@ -193,7 +192,7 @@ class Peaks:
 
         One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
         """
-        if plan.backend == MEGATRON:
+        if plan.megatron:
             return self.peak(run, plan)
         weights = self.whole_weights(run, plan)
         if weights > limit:
@@ -278,7 +277,7 @@ class Peaks:
 
     def whole_weights(self, _run: Workload, plan: Training) -> int:
         """The least bytes of all weights, where each device has them whole: no peak is below, and no tree is built."""
-        if plan.zero == "3" or plan.tensor_parallel != 1 or plan.backend == MEGATRON:
+        if plan.zero == "3" or plan.tensor_parallel != 1 or plan.megatron:
             return 0
         plan = self.plan(plan)
         if self._params is None:
@@ -306,7 +305,7 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         check_plan(plan)
         check_code(self.model, run, plan)
-        if plan.backend != MEGATRON:
+        if not plan.megatron:
             self.check(run, plan)
         return 0
 
@@ -317,7 +316,7 @@ class Peaks:
         """
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
-        if plan.backend == MEGATRON:
+        if plan.megatron:
             return on_megatron(self.model, run, plan).peak.total
         _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
@@ -454,7 +453,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     """
     run, plan = resolve_training(model, run, plan) if peaks is None else peaks.resolved(run, plan)
     check_code(model, run, plan)
-    if plan.backend == MEGATRON:
+    if plan.megatron:
         return on_megatron(model, run, plan)
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
@@ -508,7 +507,7 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     """Closed forms of all that may be the peak of a step of this run, in its sizes, which remember what they are."""
     run, plan = resolve_training(model, run, plan)
     check_code(model, run, plan)
-    if plan.backend == MEGATRON:
+    if plan.megatron:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
     check_step(model, run, plan)
     model = piece_of(model, run, plan)
@@ -616,6 +615,6 @@ def training_numbers(model: Model, run: Workload, plan: Training, peaks: Peaks) 
     """The numbers of a step, whose allocations are noted when it runs. Raises InvalidModel."""
     run, plan = peaks.resolved(run, plan)
     check_code(model, run, plan)
-    if plan.backend == MEGATRON:
+    if plan.megatron:
         return on_megatron(model, run, plan)
     return TrainingNumbers(model, run, plan, peaks)

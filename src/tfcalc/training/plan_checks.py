@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-MEGATRON = "megatron"
 DEVICE = "--device recorded"
 LLM_INT8 = "int8"
 """bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
@@ -59,10 +58,10 @@ def check_plan(plan: Training) -> None:
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
         fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
         raise InvalidModel(fact, "leave one of them out")
-    if plan.backend == MEGATRON:
+    if plan.megatron:
         for flag, asked in (("--offload-activations", plan.offload_activations), (DEVICE, plan.device == "recorded")):
             if asked:
-                raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+                raise InvalidModel(f"{flag} has no effect with --backend {plan.backend}", "leave it out")
         if plan.virtual_pipeline != 1 and plan.pipeline_parallel == 1:
             fact = f"--vpp {plan.virtual_pipeline} has no effect on a pipeline of one stage"
             raise InvalidModel(fact, "add --pp 2, or leave it out")
@@ -126,7 +125,7 @@ def gradients_stay(by: Precision, placement: Placement) -> bool:
 def has_buckets(plan: Training) -> bool:
     """Return whether several GPUs would reduce gradients in DDP's buckets, and not in buffers of another kind."""
     by = trained_in(plan)
-    return plan.zero == "0" and plan.backend != MEGATRON and by.gradients == by.weights
+    return plan.zero == "0" and not plan.megatron and by.gradients == by.weights
 
 
 def stays(plan: Training) -> bool:
@@ -196,7 +195,7 @@ def check_code(model: Model, run: Workload, plan: Training) -> None:
             "leave it out, or take --backend transformers",
         )
     if plan.loss != "auto":
-        if not isinstance(model, HFModel) or plan.backend == MEGATRON:
+        if not isinstance(model, HFModel) or plan.megatron:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
         if not any(isinstance(each, ModelWithHead) for each in model.module().all_of()):
             raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
@@ -284,8 +283,8 @@ def check_in_backward(plan: Training) -> None:
         return
     flag, leave = "--optimizer-in-backward", "leave one of them out"
     by = precision(plan.precision)
-    if plan.backend == MEGATRON:
-        raise InvalidModel(f"{flag} has no effect with --backend megatron", "leave it out")
+    if plan.megatron:
+        raise InvalidModel(f"{flag} has no effect with --backend {plan.backend}", "leave it out")
     if plan.optimizer == "none":
         raise InvalidModel(f"{flag} without an optimizer", "give --optimizer adamw-fused")
     if plan.grad_accum != 1:
@@ -300,7 +299,7 @@ def check_in_backward(plan: Training) -> None:
 
 def check_alone(model: Model, plan: Training) -> None:
     """Raise InvalidModel where layers are to be shared by code that is not Megatron's, nor DTensor's under FSDP."""
-    if plan.backend == MEGATRON or (
+    if plan.megatron or (
         isinstance(model, HFModel)
         and plan.backend in ("auto", "transformers")
         and placement_of(plan).by_units
