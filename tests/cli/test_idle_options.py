@@ -92,7 +92,6 @@ LINES = [
     ("formula complete gpt2 --of memory --weights int8", "--weights int8 has no effect on a part of a model at rest"),
     ("explain complete gpt2 --of memory --weights int8", "--weights int8 has no effect on a part of a model at rest"),
     ("solve attention=ffn --for seq gpt2 --logits last", "--logits last has no effect on what is compared"),
-    ("flops gpt2 --mfu --tokens-per-second 1k --gpu h100 --per-gpu", "--per-gpu has no effect on 1 GPU"),
     # definitions of another quantity
     ("plot gpt2 --seq 64,128 --dtype int4", "--dtype int4 has no effect on flops; add --of memory, or leave it out"),
     ("plot gpt2 --layers 2,3 --of params --count all", "--count all has no effect on params"),

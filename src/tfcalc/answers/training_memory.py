@@ -527,6 +527,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.megatron else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.dora:
+        yield "Not counted: what DoRA saves beside LoRA (two results of each adapted matrix; peft's own runs: 10 % more)"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):

@@ -117,8 +117,6 @@ def _utilisation(settings: Settings) -> Answered:
     machines = _machines(settings)
     settings.refuse(("convolutions",), "with --mfu, which counts what runs", {})
     model, run = _asked(settings)
-    if machines.gpus == 1:
-        settings.refuse(("per_gpu",), "on 1 GPU", {}, "add --gpus 8, or leave it out")
     by_gpu = settings.get("per_gpu", False)
     return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu)
 
