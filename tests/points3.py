@@ -56,9 +56,9 @@ def answer(row: Mapping[str, Any]) -> float | None:
     out, before = io.StringIO(), Path.cwd()
     os.chdir(FOLDER)
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
-            with contextlib.suppress(SystemExit):
-                program([*command(row), "--json"])
+        silent = contextlib.redirect_stderr(io.StringIO())
+        with contextlib.redirect_stdout(out), silent, contextlib.suppress(SystemExit):
+            program([*command(row), "--json"])
     finally:
         os.chdir(before)
     if not out.getvalue():
@@ -105,9 +105,8 @@ def main() -> None:
         error = found / row["expected"] - 1
         mark = "" if abs(error) <= row["tolerance"] else "  <-- off"
         if mark or row["verdict"] != "agree":
-            print(
-                f"{row['id']}: {found:.6g} for {row['expected']:.6g} {row['unit']} ({error:+.1%}), {row['verdict']}{mark}"
-            )
+            expected = f"{row['expected']:.6g} {row['unit']} ({error:+.1%})"
+            print(f"{row['id']}: {found:.6g} for {expected}, {row['verdict']}{mark}")
 
 
 if __name__ == "__main__":

@@ -10,16 +10,16 @@ ASKED = {
     "How many FLOPs is a training step?": "tfcalc flops llama-3-8b --train --seq 4k --batch 8",
     "How many is the whole run, and what says 6ND?": "tfcalc flops gpt-3 --train --tokens 300B --seq 2k",
     "What is my MFU?": "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8k",
-    "How much memory does fine-tuning take?": "tfcalc memory llama-3-8b --train --seq 4k --checkpointing full",
-    "Does QLoRA fit on my card?": (
-        "tfcalc memory llama-3-8b --train --seq 4k --qlora --checkpointing full --gpu rtx-4090"
-    ),
+    "How much memory does fine-tuning take?": "tfcalc memory llama-3-8b --train",
+    "Does QLoRA fit on my card?": ("tfcalc memory llama-3-8b --qlora --gpu rtx-4090"),
     "How large is the KV cache?": "tfcalc explain cache --model llama-3-8b --of memory --serve --context 8k",
     "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
     "What does a change of a config move?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
     "Why do others say another number?": "tfcalc why 163M gpt2",
-    "From which length does attention cost more than the FFN?": 'tfcalc solve "attention = ffn" --of flops --for seq',
+    "From which length does attention cost more than the FFN?": (
+        'tfcalc solve "attention = ffn" --of flops --for seq --kind decoder'
+    ),
     "Is a change within its budgets?": "tfcalc budget --base origin/main",
     "Is it true?": "tfcalc verify llama-3-8b",
 }

@@ -528,7 +528,7 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     if plan.dora:
-        yield "Not counted: what DoRA saves beside LoRA (two results of each adapted matrix; peft's own runs: 10 % more)"
+        yield "Not counted: what DoRA saves beside LoRA, two results of each adapted matrix (peft's runs: 10 % more)"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
