@@ -201,9 +201,10 @@ def find_term(root: Node, target: str) -> Node:
         return inside[0]
     paths = [node.path.partition(".")[2] for node in root.walk()]
     close = nearest(target, [*terms, *paths[1:]])
+    hint = close if "mean" in close else f"known: complete, {', '.join(terms)}"
+    inside_layers = "; or add --checkpointing none: a layer that runs again saves its input alone"
     raise UsageError(
-        f"target {target!r} is not a term of memory",
-        close if "mean" in close else f"known: complete, {', '.join(terms)}",
+        f"target {target!r} is not a term of memory", hint + inside_layers * target.startswith("activations.")
     )
 
 

@@ -588,7 +588,7 @@ class Case(Generic[P]):
         return Room(self.room, self.room * self.margin // 100)
 
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
-        """Return whether an allocator finds room for it in so many bytes."""
+        """Return whether an allocator finds room for it in this many bytes."""
         return True
 
     def least_of(self, total: int) -> int:

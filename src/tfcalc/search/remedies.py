@@ -106,8 +106,8 @@ NOTHING, COMPUTE, TRANSFERS, QUALITY, HARDWARE, REQUEST = range(6)
 """What a change costs, the least first."""
 
 
-class Group(NamedTuple):
-    """The same change by ``degrees``, the least first, that which goes furthest last; and what it costs."""
+class Degrees(NamedTuple):
+    """Change by its ``degrees``, the least first, that which goes furthest last; and what it costs."""
 
     cost: int
     degrees: Changes
@@ -117,10 +117,10 @@ class Options:
     """The changes that there are, in the order of what they cost, by what they are called here."""
 
     def __init__(self, known: Mapping[str, tuple[int, Sequence[Change]]]) -> None:
-        found = {name: Group(cost, tuple(degrees)) for name, (cost, degrees) in known.items() if degrees}
+        found = {name: Degrees(cost, tuple(degrees)) for name, (cost, degrees) in known.items() if degrees}
         self.known = dict(sorted(found.items(), key=lambda item: item[1].cost))
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[Degrees]:
         return iter(self.known.values())
 
     def in_order(self, changes: Changes) -> Changes:
@@ -345,7 +345,7 @@ def _more_gpus(plan: Training) -> Iterator[Change]:
 
 
 LISTED, ENOUGH = 6, 3
-"""So many remedies are listed at most; with so many no further changes are tried together."""
+"""This many remedies are listed at most; with this many no further changes are tried together."""
 FITTING = ("fits", "tight")
 """States of a verdict that mean that it fits."""
 
@@ -399,7 +399,7 @@ class Room(NamedTuple):
 
 
 class Remedies(NamedTuple):
-    """The ``found`` remedies, the cheapest first, or what comes closest; of so many plans that were ``tried``.
+    """The ``found`` remedies, the cheapest first, or what comes closest; of as many plans as were ``tried``.
 
     ``furthest`` are the names of all changes, each by the degree that goes furthest.
     """
@@ -493,7 +493,7 @@ class _RemedySearch:
         if tight:
             yield tight
 
-    def together(self, groups: Sequence[Group], goals: Sequence[Changes]) -> Iterator[Remedy]:
+    def together(self, groups: Sequence[Degrees], goals: Sequence[Changes]) -> Iterator[Remedy]:
         """For the first goal that fits with all changes of these groups: the goal with those that it needs."""
         for goal in goals:
             for order in (groups, groups[::-1]):
@@ -506,7 +506,7 @@ class _RemedySearch:
                         yield least._replace(changes=self.ways.in_order(least.changes))
                     return
 
-    def strongest(self, groups: Sequence[Group], goal: Changes) -> Changes:
+    def strongest(self, groups: Sequence[Degrees], goal: Changes) -> Changes:
         """The goal with all that goes with it of these groups, each as far as it goes; nothing if it cannot be."""
         if goal and self.total(goal) is None:
             return ()
