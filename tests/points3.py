@@ -8,12 +8,16 @@ of GPUs that share the model states: here it is all GPUs, times those of ``--tp`
 from __future__ import annotations
 
 import ast
+import atexit
 import contextlib
 import io
 import json
 import operator
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,18 @@ def points() -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / "points.public.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
+@cache
+def folder() -> Path:
+    """A folder with the configs that commands name, as ``truth-configs/…``."""
+    made = Path(tempfile.mkdtemp(prefix="points3-"))
+    atexit.register(shutil.rmtree, made)
+    for name, config in json.loads((FOLDER / "configs.json").read_text(encoding="utf-8")).items():
+        path = made / "truth-configs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(config), encoding="utf-8")
+    return made
+
+
 def command(row: Mapping[str, Any]) -> list[str]:
     """The words of a row, with ``--gpus`` as the number of all GPUs."""
     words = list(row["command"])
@@ -54,7 +70,7 @@ def answer(row: Mapping[str, Any]) -> float | None:
     if not row["json_path"]:
         return None
     out, before = io.StringIO(), Path.cwd()
-    os.chdir(FOLDER)
+    os.chdir(folder())
     try:
         silent = contextlib.redirect_stderr(io.StringIO())
         with contextlib.redirect_stdout(out), silent, contextlib.suppress(SystemExit):

@@ -23,7 +23,7 @@ PAPERS = ("--checkpointing", "selective", "--no-dropout")
 def off(row: dict[str, Any]) -> float:
     found = answer(row)
     assert found is not None, row["command"]
-    return abs(found / row["expected"] - 1)
+    return abs(found / float(row["expected"]) - 1)
 
 
 @pytest.mark.parametrize("name", AGREED)

@@ -132,7 +132,7 @@ def test_every_number_of_serving_is_opened() -> None:
         ("params.model.config.n_embd gpt2", 768, "given"),
         ("params.components.transformer.h.copies gpt2", 12, "given"),
         ("overview.facts.layers gpt2", 12, "found"),
-        ("overview.kv_cache_bytes gpt2", 73728 * 1024, "ratio"),
+        ("overview.kv_cache_bytes gpt2", 36864 * 1024, "ratio"),
     ],
 )
 def test_the_command_line_opens_numbers(tfcalc: Program, words: str, value: float | None, how: str) -> None:

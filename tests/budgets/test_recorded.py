@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.budgets.sample import CACHE, FILE, config, sample
+from tests.budgets.sample import CACHE, FILE, KV_HEADS, config, sample
 from tests.conftest import Quick
 from tests.repositories import Repository
 
@@ -144,8 +144,8 @@ def test_a_default_that_moved_is_no_growth(quick: Quick, repository: Repository)
 
 
 def test_what_a_model_says_of_itself_is_growth(quick: Quick, repository: Repository) -> None:
-    """Its number format is a field of the config: in fp32 each key and value has 4 bytes instead of 2."""
-    write(repository, "configs/chat.json", config(dtype="float32"))
+    """Its heads of keys and values are a field of the config: twice as many are twice as much."""
+    write(repository, "configs/chat.json", config(num_key_value_heads=2 * KV_HEADS))
     ran = quick("budget", "--json")
     assert ran.returncode == 1
     assert (cache_check(ran.stdout)["base"], cache_check(ran.stdout)["value"]) == (CACHE, 2 * CACHE)

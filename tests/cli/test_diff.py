@@ -158,13 +158,13 @@ def test_what_changes_nothing(quick: Quick, repository: Repository) -> None:
 
 
 def test_what_moves_another_number_alone(quick: Quick, repository: Repository) -> None:
-    """A longer context moves the cache at that context, and nothing else: 2·2·2·16 numbers of 4 bytes a token."""
+    """A longer context moves the cache at that context, and nothing else: 2·2·2·16 numbers of 2 bytes a token."""
     write(repository, max_position_embeddings=256)
     found = asked(quick, "HEAD:configs/model.json")
     differing = {key: difference for key, difference in moved(found).items() if difference}
-    assert differing == {"kv_cache_bytes": 128 * 2 * 2 * 2 * 16 * 4}
+    assert differing == {"kv_cache_bytes": 128 * 2 * 2 * 2 * 16 * 2}
     assert (
-        "model.json: KV cache at context 64.0 KiB -> 128 KiB (+100.0 %)"
+        "model.json: KV cache at context 32.0 KiB -> 64.0 KiB (+100.0 %)"
         in quick("diff", "HEAD:configs/model.json").stdout
     )
 

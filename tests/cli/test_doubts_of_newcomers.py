@@ -33,12 +33,16 @@ def config(tmp_path: Path) -> str:
 def test_a_config_without_a_dtype_is_said_to_be_taken_for_fp32_and_bf16_is_proposed(
     tfcalc: Program, config: str
 ) -> None:
-    """8,030,261,248 parameters in 4 bytes are 29.9 GiB, in 2 bytes 15.0."""
-    found = tfcalc("memory", config, *SERVED, "--gpu", "24GB")
+    """8,030,261,248 parameters in 4 bytes are 29.9 GiB, in 2 bytes 15.0, as engines serve them."""
+    engine = tfcalc("memory", config, *SERVED, "--gpu", "24GB")
+    assert engine.returncode == 0
+    assert "fp32 checkpoint in fp16, as vLLM's --dtype auto" in engine.stdout
+    served = (*SERVED, "--cache", "dynamic")
+    found = tfcalc("memory", config, *served, "--gpu", "24GB")
     assert found.returncode == 1
     assert "fp32, as the config states no dtype" in found.stdout
     assert "--weights bf16 --kv bf16" in found.stdout
-    stated = tfcalc("memory", config, *SERVED, "--gpu", "24GB", "--weights", "bf16", "--kv", "bf16")
+    stated = tfcalc("memory", config, *served, "--gpu", "24GB", "--weights", "bf16", "--kv", "bf16")
     assert stated.returncode == 0
     assert "states no dtype" not in stated.stdout
 

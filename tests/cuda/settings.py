@@ -45,7 +45,7 @@ class Setting:
             "--precision": self.precision,
             "--attention-kernel": self.kernel,
             "--loop": self.loop,
-            **({"--checkpointing": "full"} if self.checkpointing else {}),
+            "--checkpointing": "full" if self.checkpointing else "none",
             **({"--lora": self.lora, "--lora-targets": TARGETS} if self.lora else {}),
         }
         return ["memory", self.model, "--train", *(str(word) for option in asked.items() for word in option)]

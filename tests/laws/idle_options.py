@@ -258,7 +258,7 @@ def words_for(option: Option) -> list[list[str]]:
     if option.name in TEXTS:
         return [[flag, value] for value in TEXTS[option.name]]
     if option.known:
-        values = [word.replace(":N", ":2") for word in option.known if word != default]
+        values = [word.replace(":N", ":2") for word in option.known if word not in (default, MEANT.get(option.name))]
     elif option.amount:
         values = AMOUNTS
     elif option.number:
@@ -266,6 +266,10 @@ def words_for(option: Option) -> list[list[str]]:
     else:
         values = ["nosuch"]
     return [[flag, value] for value in values]
+
+
+MEANT = {"recompute": "none"}
+"""What auto stands for where an option is decided elsewhere: it may be said."""
 
 
 def reason(question: Question, option: Option) -> str:

@@ -25,7 +25,7 @@ from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
-from tfcalc.search.gpus import Capacity, of_card, runs_within, stated
+from tfcalc.search.gpus import MOST_RESERVED, Capacity, of_card, runs_within, stated
 from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
     Change,
@@ -40,7 +40,7 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import PAGED
-from tfcalc.training.measured import least_allocated
+from tfcalc.training.measured import least_allocated, most_reserved
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
 
@@ -184,8 +184,9 @@ class Fit:
     def status(self) -> str:
         """Return ``fits``, ``tight`` (with less than the margin to spare), ``risky``, or ``no``.
 
-        On a card a peak is given the error of published peaks, and has to run in PyTorch's allocator. It is risky where
-        that does not, or where it may be too large by that error; it does not fit where it is too large even so.
+        On a card a peak is given the error of published peaks, and has to run in PyTorch's allocator: tightly, if that
+        has to give back what it would keep. It is risky where it does not run, or where the peak may be too large by
+        that error; it does not fit where the peak is too large even so.
         """
         return self.case.status(self.case.run, self.case.plan)
 
@@ -579,13 +580,17 @@ class Case(Generic[P]):
             return NO
         if not room.holds(total):
             return RISKY
-        if self.runs(run, plan, self.room):  # and so in more
+        if self.roomy(run, plan):
             return TIGHT if room.tight(total) else FITS
         return TIGHT if self.runs(run, plan, self.budget.bytes) else RISKY
 
     @property
     def _room(self) -> Room:
         return Room(self.room, self.room * self.margin // 100)
+
+    def roomy(self, _run: Workload, _plan: P) -> bool:
+        """Return whether all that an allocator would reserve, without a limit, is within the budget."""
+        return True
 
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
         """Return whether an allocator finds room for it in this many bytes."""
@@ -695,6 +700,15 @@ class _Training(Case["Training"]):
         """Figures that a card shows of the training step; of TPUs and others than GPUs nothing is known."""
         of_gpu = self.budget.vendor in ("", *TOOLS)
         return self.memory.on_card if self.room < self.budget.bytes and of_gpu else None
+
+    def roomy(self, run: Workload, plan: Training) -> bool:
+        """Return whether PyTorch's cache would be within the card even if it were as large as published ones."""
+        if self.room == self.budget.bytes:
+            return True
+        total, simulated = self.peak(run, plan), self.on_card is not None
+        if most_reserved(int(MOST_RESERVED * total)) <= self.budget.bytes:
+            return True
+        return most_reserved(self.peaks.reserved(run, plan).reserved if simulated else total) <= self.budget.bytes
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""

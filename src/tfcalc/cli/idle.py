@@ -16,7 +16,7 @@ from tfcalc.core.measure import flops_of
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.model import asked_run
 from tfcalc.training.adapters import OF_ADAPTERS
-from tfcalc.workload import Workload, check_phase
+from tfcalc.workload import AUTO, Workload, check_phase
 
 if TYPE_CHECKING:
     from tfcalc.cli.options import Option
@@ -94,7 +94,7 @@ def _was_typed(option: Option, given: Given | None) -> bool:
 
     It may have been typed by one of its own names or by what is short for it.
     """
-    if given is None or given.source != FLAG or given.value == DEFAULTS.get(option.name):
+    if given is None or given.source != FLAG or given.value in (DEFAULTS.get(option.name), AUTO):
         return False
     return given.called in option.flags or bool(given.short)
 

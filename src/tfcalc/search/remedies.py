@@ -293,7 +293,7 @@ def _optimizer(name: str, option: str, plan: Training) -> list[Change]:
 
 
 def _activations(plan: Training) -> list[Change]:
-    """What checkpointed layers read, in the host's memory."""
+    """Inputs of checkpointed layers, in the host's memory."""
     if plan.offload_activations or plan.megatron:
         return []
     return [Change("activations offloaded", {"offload_activations": True}, "activation offload")]
@@ -494,7 +494,7 @@ class _RemedySearch:
             yield tight
 
     def together(self, groups: Sequence[Degrees], goals: Sequence[Changes]) -> Iterator[Remedy]:
-        """For the first goal that fits with all changes of these groups: the goal with those that it needs."""
+        """Yield the first goal that fits with all changes of these groups, with those of them that it needs."""
         for goal in goals:
             for order in (groups, groups[::-1]):
                 changes = self.strongest(order, goal)
