@@ -112,3 +112,11 @@ def test_a_file_does_not_decide_on_the_mode(quick: Quick, monkeypatch: pytest.Mo
         said(quick, "memory", "gpt2")["total_bytes"]
         == said(quick, "memory", "gpt2", "--weights", "fp32")["total_bytes"]
     )
+
+
+def test_a_quantity_of_a_part_is_never_a_product(quick: Quick) -> None:
+    """findings: FLOPs times attention was 40.3E at a length of 1, and NEVER was the answer."""
+    called = quick("solve", "flops(attention) = 1e13", "--for", "seq", "llama-3-8b")
+    pathed = quick("solve", "flops.attention = 1e13", "--for", "seq", "llama-3-8b")
+    assert called.stdout == pathed.stdout
+    assert called.stdout.startswith("seq 2,502 is nearest")

@@ -18,7 +18,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
-from tfcalc.defaults import compute_dtype, resolve_checkpointing, served_dtype, serving_context
+from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
 from tfcalc.report import exact
@@ -458,7 +458,8 @@ class Overview(Answer):
         if any(isinstance(size, int) for size in self.finetune.values()):
             spare = f"{100 * (bands()['allocated'].high - 1):g} % of its peak to spare"
             again = self.workload.recompute
-            yield f"fine-tuning with{sizes} --checkpointing {again}, AdamW, {spare}".replace("  ", " ")
+            dtype = resolve_plan(self.of, Training()).precision
+            yield f"fine-tuning in {dtype} with{sizes} --checkpointing {again}, AdamW, {spare}".replace("  ", " ")
         if not self.by_sample:
             yield f"FLOPs with --seq {self.workload.seq_len}"
         if isinstance(self.serving, int):

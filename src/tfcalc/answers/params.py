@@ -95,6 +95,10 @@ class Params(CountOfParams, in_order=True):
         "parameters of the tables of tokens and positions", Fold("params", parameters, of_answer(stored), tables=True)
     ).compared("embedding", part=True)
     non_embedding_params = integer("all other parameters", total("total_params", less="embedding_params"))
+    active_non_embedding_params = integer(
+        "parameters used per token but those of the tables of tokens and positions, as most model cards count them",
+        total("active_params", less="embedding_params"),
+    )
     trainable_params = CountOfParams.trainable_params
     trainable_percent = number(
         "trainable_params in per cent of total_params, as peft prints it; with --lora or --freeze",
@@ -160,7 +164,8 @@ class Params(CountOfParams, in_order=True):
             apart = (count - self.approx_params) / count
             yield f"Without biases and norms: {self.approx_params:,}, {apart:.2%} off"
         if self.some_active:
-            yield f"Active per token: {active:,} ({active / count:.1%})"
+            without = f"{self.active_non_embedding_params:,} without the embedding, as most model cards count"
+            yield f"Active per token: {active:,} ({active / count:.1%}) with all tables, {without}"
         if frozen := count - self.trainable_params:
             yield f"Frozen: {frozen:,}, stored as parameters but not trained"
         if self.buffer_elements:

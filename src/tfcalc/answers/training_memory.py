@@ -33,6 +33,7 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
+from tfcalc.training.adapters import ALL_LINEAR
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import known_error, loops, placement_of, trained_in
@@ -527,6 +528,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.megatron else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
+    if plan.lora is not None and plan.lora_targets == ALL_LINEAR and _has_experts(model):
+        yield "Adapters: all-linear leaves out the experts, fused tensors (as in peft); --lora-targets names modules"
     if plan.dora:
         yield "Not counted: what DoRA saves beside LoRA, two results of each adapted matrix (peft's runs: 10 % more)"
     if plan.tensor_parallel != 1 and not plan.megatron:
@@ -534,6 +537,10 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     if loops(model):
         yield "Accuracy: peaks of layers that loop over time came out up to 11 % below PyTorch's (random small models)"
     yield from of_text_alone(model)
+
+
+def _has_experts(model: Model) -> bool:
+    return any(getattr(each, "kind", "") == "experts" for each in model.module().all_of())
 
 
 def _kernel(run: Workload, plan: Training) -> str:

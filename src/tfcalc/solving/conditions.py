@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,6 +70,18 @@ class Meant(NamedTuple):
 
     quantity: str
     part: str = ""
+
+
+OF_PART = re.compile(rf"\b({'|'.join(QUANTITIES)})\s*\(\s*([^\W\d][\w.]*)\s*\)")
+
+
+def parts_named(condition: str) -> str:
+    """Return the condition with a quantity of a part as its path: nobody who writes ``params(ffn)`` means a product.
+
+    >>> parts_named("flops(attention) = 2 * flops( ffn )"), parts_named("2(params + 1) <= 7B")
+    ('flops.attention = 2 * flops.ffn', '2(params + 1) <= 7B')
+    """
+    return OF_PART.sub(r"\1.\2", condition)
 
 
 def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:

@@ -17,7 +17,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved
 from tfcalc.solving.closed_form import Steps, TooLarge, over, solved
-from tfcalc.solving.conditions import QUANTITIES, Evaluator
+from tfcalc.solving.conditions import QUANTITIES, Evaluator, parts_named
 from tfcalc.solving.solver import Solver
 from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
 from tfcalc.workload import Workload
@@ -88,7 +88,7 @@ def solve(
     check_arguments(chosen, workload, conventions)
     check_plans(training, serving)
     by = conventions or Conventions()
-    conditions = read_conditions(condition)
+    conditions = read_conditions(parts_named(condition))
     run = asked_run(chosen, workload or default_run(chosen))
     run = run.replaced(phase="train") if training is not None and not run.training and serving is None else run
     setting = Setting(chosen, run, training, serving, tokens)
