@@ -118,5 +118,5 @@ def test_a_quantity_of_a_part_is_never_a_product(quick: Quick) -> None:
     """findings: FLOPs times attention was 40.3E at a length of 1, and NEVER was the answer."""
     called = quick("solve", "flops(attention) = 1e13", "--for", "seq", "llama-3-8b")
     pathed = quick("solve", "flops.attention = 1e13", "--for", "seq", "llama-3-8b")
-    assert called.stdout == pathed.stdout
+    assert called.stdout.splitlines()[0] == pathed.stdout.splitlines()[0]
     assert called.stdout.startswith("seq 2,502 is nearest")
