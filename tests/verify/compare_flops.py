@@ -36,7 +36,8 @@ def workloads(model: HFModel, random: Random, more: Collection[str] = ()) -> Ite
         length += 45 if "vision_config" in model.data else 0  # and for an image
     if model.architecture.endswith("ForSequenceClassification"):
         source = length  # classified is the vector at the place of the source's last word
-    run = Workload(batch_size=random.randint(1, 4), seq_len=length, phase="train", kernel="eager")
+    batch = random.randint(1, 4)
+    run = Workload(batch_size=batch, seq_len=length, phase="train", convolutions="counter", kernel="eager")
     run = run.replaced(source_len=_whole(source, model.data)) if _has_two_stacks(model) else run
     yield run
     if "decode" in more and not any(kind in model.architecture for kind in READERS):

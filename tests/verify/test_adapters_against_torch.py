@@ -78,7 +78,7 @@ def test_flops_of_a_step_are_what_the_counter_has(name: str, all_of_them: bool, 
         with forward:
             logits = model(input_ids=ids, attention_mask=mask, use_cache=False).logits
         logits.sum().backward()
-    run = Workload(phase="train", batch_size=2, seq_len=16, kernel="eager")
+    run = Workload(phase="train", convolutions="counter", batch_size=2, seq_len=16, kernel="eager")
     if checkpointing != "none":
         run = run.replaced(recompute="full", early_stop=checkpointing == "early stop")
     counted = flops(HFModel(CONFIGS[name]), run, training=Training(lora=4, lora_targets=listed(targets)))

@@ -76,7 +76,7 @@ def layers_of(
 ) -> ModuleProgram:
     """A model of so many layers, which has run forward."""
     whole = HFModel({**CONFIG, **(config or {}), "num_hidden_layers": layers})
-    run = Workload(phase="train", batch_size=batch, seq_len=length, kernel="flash")
+    run = Workload(phase="train", recompute="none", batch_size=batch, seq_len=length, kernel="flash")
     code = "transformers" if whole.family.model_type == "qwen3" else "torchtune"
     m = program(whole, run, NUMERICS[dtype], code, "logits", compiles=True)
     tree = whole.tree(run)

@@ -78,7 +78,7 @@ def test_what_autograd_keeps_is_what_pytorch_keeps(name: str, how: str, mode: Mo
         built, inputs = adapted(name, mode, targets, dropout, quantized=quantized, recompute=False)
         theirs = saved(built, inputs, recipe=mode.recipe)
     model = HFModel(CONFIGS[name] | {"model_type": name})
-    run = Workload(phase="train", batch_size=2, seq_len=48, kernel="eager")
+    run = Workload(phase="train", recompute="none", batch_size=2, seq_len=48, kernel="eager")
     plan = Training(precision=mode.precision, lora=4, lora_dtype=mode.adapters, lora_targets=targets)
     plan = plan.replaced(lora_dropout=str(dropout) if dropout else "", base_weights="nf4" if quantized else "")
     run, plan = resolve_training(model, run, plan)

@@ -32,7 +32,7 @@ def test_a_llama_of_torchtune_keeps_what_torch_keeps(loss: str, batch: int, leng
         inputs = {"ids": torch.zeros((batch, length), dtype=torch.int64)}
         found = saved(module, inputs, recipe=dtype, loss=lambda out: out)
     kernel = "flash" if dtype == "bf16" else "efficient"
-    run = Workload(phase="train", batch_size=batch, seq_len=length, kernel=kernel)
+    run = Workload(phase="train", recompute="none", batch_size=batch, seq_len=length, kernel=kernel)
     whole = HFModel(CONFIG)
     m = program(whole, run, NUMERICS["bf16 (pure)" if dtype == "bf16" else "fp32"], "torchtune", loss)
     loss_ = m(whole.tree(run))
@@ -47,7 +47,7 @@ def test_its_peaks_are_torchs(loss: str) -> None:
             module = Llama(loss)
         inputs = {"ids": torch.zeros((4, 64), dtype=torch.int64)}
         tracked = peaks(module, inputs, recipe="bf16", optimizer="adamw", loss=lambda out: out, as_recorded=True)
-    run = Workload(phase="train", batch_size=4, seq_len=64, kernel="flash")
+    run = Workload(phase="train", recompute="none", batch_size=4, seq_len=64, kernel="flash")
     plan = Training(precision="bf16", optimizer="adamw", device="recorded", backend="torchtune", loss=loss)
     timeline = memory(HFModel(CONFIG), run, training=plan).more["timeline"]
     phases = {phase["phase"]: phase["peak_bytes"] for phase in timeline}
