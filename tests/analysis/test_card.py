@@ -13,7 +13,7 @@ from tfcalc.answers.training_memory import TrainingMemory
 from tfcalc.hardware import CONTEXT
 from tfcalc.search.gpus import common
 from tfcalc.training.allocator import Reserved
-from tfcalc.training.measured import Figure, OnCard, allocatable, bands, on_card
+from tfcalc.training.measured import Figure, OnCard, allocatable, bands, most_reserved, on_card
 from tfcalc.training.peaks import Peaks
 
 GIB = 2**30
@@ -105,12 +105,12 @@ def measured() -> list[Run]:
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("run", measured(), ids=lambda run: f"{run.group}: {run.run}")
 def test_no_common_card_is_said_to_hold_a_run_that_it_does_not(run: Run) -> None:
-    """Of the whole card's figure the context is assumed as it is for a card."""
+    """Of the whole card's figure the context is assumed as it is for a card. (It may fit tightly: the cache shrinks.)"""
     needed = run.bytes - (CONTEXT if run.quantity == "nvidia-smi" else 0)
     said, _ = answered(run.arguments)
     for gpu in common():
         usable = gpu.usable().bytes
-        assert usable >= needed or said["peak_bytes"] > allocatable(usable), gpu.name
+        assert usable >= needed or most_reserved(said["reserved_bytes"]) > usable, gpu.name
 
 
 def test_most_measured_runs_are_within_their_bands() -> None:
