@@ -11,7 +11,7 @@ from tests.laws.presets import ALL, ENDS
 from tfcalc.answers.fits import memory_within
 from tfcalc.answers.overview import METHODS, Overview, overview
 from tfcalc.catalog import load
-from tfcalc.defaults import compute_dtype
+from tfcalc.defaults import compute_dtype, served_dtype
 from tfcalc.plans import Serving
 from tfcalc.search.gpus import common, of_card
 
@@ -35,7 +35,8 @@ def questions(found: Overview) -> Iterator[tuple[str, Question]]:
 def named_and_others(found: Overview, line: str) -> tuple[list[str], list[str]]:
     """The cards that a line names, and those that compute in the model's format and that it does not name."""
     named = [gpu.name for gpu in found.gpus[line]()]
-    computing = [gpu.name for gpu in common() if compute_dtype(found.of) in gpu.peaks]
+    dtype = served_dtype(found.of) if line == SERVING else compute_dtype(found.of)
+    computing = [gpu.name for gpu in common() if dtype in gpu.peaks]
     return named, [name for name in computing if name not in named]
 
 
