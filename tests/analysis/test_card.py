@@ -105,7 +105,7 @@ def measured() -> list[Run]:
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("run", measured(), ids=lambda run: f"{run.group}: {run.run}")
 def test_no_common_card_is_said_to_hold_a_run_that_it_does_not(run: Run) -> None:
-    """Of the whole card's figure the context is assumed as it is for a card. (It may fit tightly: the cache shrinks.)"""
+    """Of the whole card's figure the context is assumed as it is for a card. It may fit tightly: the cache shrinks."""
     needed = run.bytes - (CONTEXT if run.quantity == "nvidia-smi" else 0)
     said, _ = answered(run.arguments)
     for gpu in common():
