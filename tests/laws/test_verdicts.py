@@ -9,11 +9,10 @@ import pytest
 
 from tfcalc import Training, fits, load
 from tfcalc.answers.fits import Fit
-from tfcalc.defaults import AUTO
 from tfcalc.errors import TfcalcError
 from tfcalc.model import Model, default_run
 from tfcalc.search.gpus import of_card
-from tfcalc.workload import Workload
+from tfcalc.workload import AUTO, Workload
 
 MODELS = (
     "gpt2",
