@@ -110,9 +110,9 @@ def test_a_parquet_file_has_the_columns_and_their_units(tmp_path: Any, capsys: p
     file = tmp_path / "cache.parquet"
     assert main(f"sweep gpt2 --of cache --context 16,32 --concurrency 1,2 -o {file}".split()) == 0
     table = parquet.read_table(file)
-    # 12 layers, keys and values of 768 numbers of 4 bytes for each token: the config states fp32 by stating nothing
+    # 12 layers, keys and values of 768 numbers of 2 bytes for each token: engines serve fp32 checkpoints in 16 bits
     assert table.column_names == ["context", "concurrency", "kv_cache_bytes"]
     assert table.schema.field("kv_cache_bytes").metadata == {b"unit": b"bytes"}
     tokens = [row["context"] * row["concurrency"] for row in table.to_pylist()]
-    assert [row["kv_cache_bytes"] for row in table.to_pylist()] == [12 * 2 * 768 * each * 4 for each in tokens]
+    assert [row["kv_cache_bytes"] for row in table.to_pylist()] == [12 * 2 * 768 * each * 2 for each in tokens]
     assert capsys.readouterr().out == ""
