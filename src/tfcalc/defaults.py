@@ -176,8 +176,9 @@ def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str 
     check_sizes(plan)
     if plan.context is None:
         plan = plan.replaced(context=serving_context(model, workload))
-    if not plan.weights and dtype == AUTO and plan.cache == PAGED and own_dtype(model) == FP32.name:
-        plan = plan.replaced(weights=served_dtype(model))
+    engine = not plan.weights and dtype == AUTO and plan.cache == PAGED
+    if engine and (served := served_dtype(model)) != own_dtype(model):
+        plan = plan.replaced(weights=served)
     if plan.kv == AUTO:
         asked = next((name for name in (plan.weights, dtype) if name in COMPUTED), compute_dtype(model))
         plan = plan.replaced(kv=asked)

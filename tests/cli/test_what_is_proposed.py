@@ -26,6 +26,7 @@ FURTHER = [
     "llama-3-8b --train --seq 4096 --batch 32 --qlora --gpu 24GB",
     "llama-3-8b --train --gpu '2x RTX 4090'",
     "llama-3-8b --train --seq 8k --batch 4 --checkpointing none --backend megatron --gpu h100",
+    "llama-3-8b --train --zero 1 --gpu 2xt4",
     "gpt2-xl --train --batch 32 --seq 1024 --gpu 4xt4",
     "llama-3-8b --train --batch 64 --fsdp --gpus 4 --gpu 24GB",
     "mixtral-8x7b --train --gradient-checkpointing --zero 2 --gpus 4 --gpu a100-80gb",

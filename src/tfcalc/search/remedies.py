@@ -92,7 +92,8 @@ class Change(NamedTuple):
         if values.get("base_weights") == QUANTIZED and "lora" in values:
             found.append(f"--qlora {values.pop('lora')}")
             del values["base_weights"]
-        if values.get("layout") == FSDP["layout"] and values.get("zero") == FSDP["zero"]:
+        stage_given = any(getattr(one, "zero", "0") != "0" for one in described)  # which --fsdp contradicts
+        if FSDP.items() <= values.items() and not stage_given:
             found.append("--fsdp")
             del values["layout"], values["zero"]
         switches = [known[name].split("/")[0] for name, value in values.items() if value is True]
@@ -434,8 +435,9 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
     if not found:
         found += search.together(by_cost[REQUEST], [()])
     if not found:
-        closest = search.strongest(by_cost[REQUEST], ())
-        found = [Remedy(closest, need(together(closest)) or 0, "no")] if closest else []
+        both = (search.strongest(order, ()) for order in (by_cost[REQUEST], by_cost[REQUEST][::-1]))
+        needs = [(total, changes) for changes in both if changes and (total := need(together(changes))) is not None]
+        found = [Remedy(changes, total, "no") for total, changes in sorted(needs, key=lambda each: each[0])[:1]]
     found = list({frozenset(one.names): one for one in found}.values())
     found.sort(key=lambda one: (one.tight, ways.cost(one.changes), len(one.changes)))
     return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(change.name for change in ways.furthest))
