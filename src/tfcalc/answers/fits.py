@@ -43,6 +43,7 @@ from tfcalc.serving.caches import PAGED
 from tfcalc.training.measured import least_allocated, most_reserved
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.answers.training_memory import TrainingMemory
@@ -768,7 +769,7 @@ class _Serving(Case["Serving"]):
         return paged_cache(self.model, self.run, self.plan, left)
 
     def ways(self) -> Options:
-        return of_serving(self.run, self.plan, self.kernel)
+        return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)
 
     def sizes(self) -> list[GrowingSize]:
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1

@@ -132,13 +132,14 @@ def _longest_word(text: str) -> int:
 def _shared(room: int, needed: list[tuple[int, int]]) -> list[int]:
     """The room of columns that may fold, of which each has all that it needs and the least that it can do with.
 
-    The narrow ones get all that they need, the others what is left, but never less than their least.
+    The narrow ones get all that they need, unless the others need it as their least, and these what is left.
     """
     found = [0] * len(needed)
     by_width = sorted(range(len(needed)), key=lambda place: needed[place])
     for count, place in zip(range(len(needed), 0, -1), by_width, strict=True):
         whole, least = needed[place]
-        found[place] = max(min(whole, room // count), min(least, whole))
+        of_others = sum(min(needed[other]) for other in by_width[-count + 1 :]) if count > 1 else 0
+        found[place] = max(min(whole, room // count, room - of_others), min(least, whole))
         room -= found[place]
     return found
 

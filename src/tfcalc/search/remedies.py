@@ -169,10 +169,11 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
     )
 
 
-def of_serving(run: Workload, plan: Serving, kernel: str = AUTO) -> Options:
-    """Return the changes that could be made in serving; the ``plan`` is resolved, of the ``kernel`` that was asked for.
+def of_serving(run: Workload, plan: Serving, *, pages: bool = True) -> Options:
+    """Return the changes that could be made in serving; the ``plan`` is resolved.
 
-    A paged cache has kernels of its own.
+    ``pages``: whether an engine with a paged cache could answer the same question. It has kernels of its own, and takes
+    less of a card.
     """
     kv = plan.kv in PLAIN_CACHES
     slow = run.kernel not in (AUTO, "flash", "efficient")
@@ -182,7 +183,7 @@ def of_serving(run: Workload, plan: Serving, kernel: str = AUTO) -> Options:
             "kernel": (NOTHING, [Change("flash attention", {"kernel": "flash"})] if slow else []),
             "paged": (
                 NOTHING,
-                [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" and kernel == AUTO else [],
+                [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" and pages else [],
             ),
             "bf16": (
                 QUALITY,

@@ -102,7 +102,7 @@ COMMAND = Command(
         "tfcalc explain attention --d-model 768 --heads 12",
         "tfcalc explain attention gpt2",
         "tfcalc explain encoder-layer --of flops --seq 1024",
-        "tfcalc explain activations.transformer.h.attn gpt2 --of memory --train --checkpointing none",
+        "tfcalc explain activations.transformer.h gpt2 --of memory --train",
         "tfcalc explain output --model transformer-base --of flops --format plain",
         "tfcalc explain ffn --of flops --train --steps",
         "tfcalc explain encoder-layer --approx",
