@@ -40,7 +40,7 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import PAGED
-from tfcalc.training.measured import least_allocated, most_reserved
+from tfcalc.training.measured import least_allocated, most_reserved, most_simulated
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
@@ -585,9 +585,14 @@ class Case(Generic[P]):
             return TIGHT if room.tight(total) else FITS
         return TIGHT if self.runs(run, plan, self.budget.bytes) else RISKY
 
-    @property
+    @cached_property
     def _room(self) -> Room:
-        return Room(self.room, self.room * self.margin // 100)
+        return Room(self.room, max(self.room * self.margin // 100, self.room - self.roomy_up_to))
+
+    @property
+    def roomy_up_to(self) -> int:
+        """Bytes of a peak above which no run is roomy, whatever an allocator would do."""
+        return self.room
 
     def roomy(self, _run: Workload, _plan: P) -> bool:
         """Return whether all that an allocator would reserve, without a limit, is within the budget."""
@@ -702,14 +707,22 @@ class _Training(Case["Training"]):
         of_gpu = self.budget.vendor in ("", *TOOLS)
         return self.memory.on_card if self.room < self.budget.bytes and of_gpu else None
 
+    @property
+    def roomy_up_to(self) -> int:
+        """Bytes of a peak whose cache might be within the card."""
+        return self.room if self.room == self.budget.bytes else most_simulated(self.budget.bytes)
+
     def roomy(self, run: Workload, plan: Training) -> bool:
         """Return whether PyTorch's cache would be within the card even if it were as large as published ones."""
         if self.room == self.budget.bytes:
             return True
         total, simulated = self.peak(run, plan), self.on_card is not None
-        if most_reserved(int(MOST_RESERVED * total)) <= self.budget.bytes:
+        if most_reserved(total) > self.budget.bytes:
+            return False
+        if not simulated or most_reserved(int(MOST_RESERVED * total)) <= self.budget.bytes:
             return True
-        return most_reserved(self.peaks.reserved(run, plan).reserved if simulated else total) <= self.budget.bytes
+        found = self.peaks.reserved_within(run, plan, self.budget.bytes)  # as without a limit, if none is given back
+        return found is not None and not found.given_back and most_reserved(found.reserved) <= self.budget.bytes
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""

@@ -459,6 +459,7 @@ class _RemedySearch:
         self.ways, self.need, self.least, self.room = ways, need, least, room
         self.status = status or (lambda _: "fits")
         self.tried: dict[frozenset[str], int | None] = {}
+        self._compatible: dict[frozenset[str], bool] = {}
         self._judged: dict[frozenset[str], Remedy] = {}
 
     def total(self, changes: Changes) -> int | None:
@@ -472,6 +473,14 @@ class _RemedySearch:
                     break
             self.tried[names] = total
         return self.tried[names]
+
+    def compatible(self, changes: Changes) -> bool:
+        """Return whether these changes go together, as far as what is found soonest tells: nothing runs for it."""
+        names = frozenset(each.name for each in changes)
+        if names not in self._compatible:
+            known = self.tried[names] if names in self.tried else (*self.least, self.need)[0](together(changes))
+            self._compatible[names] = known is not None
+        return self._compatible[names]
 
     def judged(self, changes: Changes) -> Remedy | None:
         """The changes, if they go together, with the state of the verdict."""
@@ -511,12 +520,12 @@ class _RemedySearch:
 
     def strongest(self, groups: Sequence[Degrees], goal: Changes) -> Changes:
         """The goal with all that goes with it of these groups, each as far as it goes; nothing if it cannot be."""
-        if goal and self.total(goal) is None:
+        if goal and not self.compatible(goal):
             return ()
         found = goal
         for group in groups:
             for degree in reversed(group.degrees):
-                if all(degree.compatible_with(other) for other in found) and self.total((*found, degree)) is not None:
+                if all(degree.compatible_with(other) for other in found) and self.compatible((*found, degree)):
                     found = (*found, degree)
                     break
         return found
@@ -543,5 +552,8 @@ class _RemedySearch:
 
     def _as_good(self, changes: Changes, found: Remedy) -> Remedy:
         """Return these changes, if they fit as well as what was found, or that."""
+        total = self.total(changes)
+        if total is None or (self.room.tight(total) and not found.tight):
+            return found  # whatever an allocator would say
         less = self.judged(changes)
         return less if less and less.fits and (not less.tight or found.tight) else found

@@ -473,13 +473,19 @@ def _base(block: Block) -> int:
 STEPS = 2
 """Steps that are simulated: the first allocates the optimizer's states, later ones repeat the second."""
 STACKED = "experts"
+GIVEN_BACK = ("segment_free", "segment_unmap")
+"""What a segment that returns to the driver is called."""
 
 
 class Reserved(NamedTuple):
-    """Peaks in bytes: of the segments that PyTorch has from the driver, and of the blocks in use."""
+    """Peaks in bytes: of the segments that PyTorch has from the driver, and of the blocks in use.
+
+    Under a limit some of the segments may have been ``given_back``; where none was, there might as well be no limit.
+    """
 
     reserved: int
     allocated: int
+    given_back: bool = False
 
 
 def reserved(
@@ -520,7 +526,8 @@ def reserved(
             allocator.free(block)
         for block in left:
             allocator.free(block)
-    return Reserved(allocator.most_reserved, allocator.most_allocated)
+    given_back = any(event.action in GIVEN_BACK for event in allocator.segment_events)
+    return Reserved(allocator.most_reserved, allocator.most_allocated, given_back)
 
 
 def sizes(tree: Component) -> Iterator[int]:

@@ -148,6 +148,15 @@ def most_reserved(simulated: int) -> int:
     return int(simulated * bands()["reserved"].high)
 
 
+def most_simulated(most: int) -> int:
+    """Most bytes that could be simulated, so that published measurements take no more than ``most``.
+
+    >>> most_simulated(123), most_reserved(most_simulated(1000)) <= 1000
+    (100, True)
+    """
+    return int(most / bands()["reserved"].high)
+
+
 def least_allocated(peak: int) -> int:
     """The peak, less the error of published peaks: what is certainly allocated.
 

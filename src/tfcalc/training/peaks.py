@@ -152,6 +152,8 @@ class Peaks:
         """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
+        self._within: dict[tuple[Workload, Training, int], Reserved | None] = {}
+        """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
         self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
@@ -325,11 +327,17 @@ class Peaks:
 
     def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
         """Return whether the caching allocator can run it in ``memory`` bytes, giving back what it does not use."""
-        try:
-            self.reserved(run, plan, memory)
-        except OutOfMemory:
-            return False
-        return True
+        return self.reserved_within(run, plan, memory) is not None
+
+    def reserved_within(self, run: Workload, plan: Training, memory: int) -> Reserved | None:
+        """Memory that the caching allocator reserves for it on a card with ``memory`` bytes; None if it runs out."""
+        asked = run, plan, memory
+        if asked not in self._within:
+            try:
+                self._within[asked] = self.reserved(run, plan, memory)
+            except OutOfMemory:
+                self._within[asked] = None
+        return self._within[asked]
 
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
