@@ -22,6 +22,7 @@ ROOMS = [
     ("analysis", "answers"),
     ("report", "schemas"),
     ("search",),
+    ("timing",),
     ("training", "serving", "defaults", "plans"),
     ("backends",),
     ("hub", "revisions"),
@@ -43,7 +44,7 @@ ROOMS = [
 ]
 """Each may import from its own row and from those below it."""
 
-HEAVY = {"numpy": ["arrays"], "sympy": ["symbolic.py"]}
+HEAVY = {"numpy": ["arrays", "timing/", "search/layouts.py"], "sympy": ["symbolic.py"]}
 HEAVY |= {"torch": ["verify/"], "transformers": ["verify/"], "huggingface_hub": ["hub.py"]}
 HEAVY |= {"plotext": ["render/chart.py"], "vl_convert": ["render/drawing.py"], "pyarrow": ["arrays"]}
 HEAVY |= {"pydantic": [], "rich": ["render/table.py", "render/progress.py"], "typer": ["cli/app.py", "cli/main.py"]}

@@ -175,7 +175,7 @@ def numeric_keys() -> set[str]:
             for inner in value:
                 walk(inner)
 
-    for name in ("params", "flops", "memory", "compare", "diff", "overview"):
+    for name in ("params", "flops", "memory", "train", "plan", "compare", "diff", "overview"):
         walk(schema(name))
     return {name for name in found if "_" in name}
 

@@ -497,9 +497,11 @@ def memory_within(
     weights: str | None = None,
     margin: int = MARGIN,
     utilization: float | None = None,
+    peaks: Peaks | None = None,
 ) -> Memory:
     """Return the answer of :func:`memory`, compared with a budget: with the verdict, and what would fit.
 
+    ``peaks`` are those of the model that other answers have found, as on other cards.
     The number of GPUs of the budget is that of the training; of a card that serves, the usable part counts. Raises as
     :func:`fits`.
     """
@@ -515,7 +517,7 @@ def memory_within(
     elif serving:
         budget = budget.serving(serving, utilization)
     by = conventions or Conventions()
-    found = memory_of(model, workload, by, training=training, serving=serving, weights=weights)
+    found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
     case = _case(found, budget, workload or default_run(model), training, serving, weights)
     case.margin = margin
     found.judge = Fit(found, case)

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.report.opening import Way
     from tfcalc.serving.weights import WeightStorage
+    from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
 
@@ -301,10 +302,11 @@ def memory_of(
     serving: Serving | None = None,
     weights: str | None = None,
     depth: int | None = None,
+    peaks: Peaks | None = None,
 ) -> Memory:
     """Return the answer of :func:`memory`, of which nothing is found before it is read.
 
-    Raises as :func:`memory` for what cannot be asked.
+    ``peaks`` are those of the model that other answers have found. Raises as :func:`memory` for what cannot be asked.
     """
     by = Conventions() if conventions is None else conventions
     check_arguments(model, workload, by)
@@ -319,7 +321,7 @@ def memory_of(
         if weights:
             raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
         run = (workload or default_run(model)).replaced(phase="train")
-        return TrainingMemory(model, run, training or Training(), by, depth)
+        return TrainingMemory(model, run, training or Training(), by, depth, peaks)
     if serving is not None:
         from tfcalc.answers.serving_memory import ServingMemory
 

@@ -313,9 +313,17 @@ class TrainingMemory(Memory, in_order=True):
         found("the lower end of what published runs measured over what is simulated"),
     )
 
-    def __init__(self, model: Model, run: Workload, plan: Training, by: Conventions, depth: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        run: Workload,
+        plan: Training,
+        by: Conventions,
+        depth: int | None = None,
+        peaks: Peaks | None = None,
+    ) -> None:
         self._model, self._by, self.depth = model, by, depth
-        self.peaks = Peaks(model)
+        self.peaks = peaks or Peaks(model)
         self.run, self.plan = resolved(self.peaks, run, plan)
         self._quick = training_numbers(model, self.run, self.plan, self.peaks)
 

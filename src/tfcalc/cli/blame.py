@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tfcalc.cli.commands.plans import sound
 from tfcalc.cli.options import MODEL_FIELDS, RUN, plans
 from tfcalc.cli.settings import FILE, FLAG
 from tfcalc.errors import BadFile, InvalidModel, TfcalcError, UnknownModel, UsageError
@@ -35,8 +36,6 @@ def _of_model(settings: Settings, error: InvalidModel) -> TfcalcError:
 
 def _is_broken(settings: Settings) -> bool:
     """Return whether a config makes no sense by itself, without any option."""
-    from tfcalc.cli.commands.plans import sound
-
     if settings.named is None or isinstance(settings.named, Transformer):
         return False
     try:

@@ -34,6 +34,8 @@ DECLARED = {
         "answers.training_memory:TrainingMemory",
         "answers.serving_memory:ServingMemory",
     ),
+    "plan": ("answers.plan:Plan",),
+    "train": ("answers.train:Train",),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),

@@ -1,0 +1,477 @@
+"""A training run on one GPU or a few: does it fit, or with which change; how long it takes, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from tfcalc.answers.fits import NO, Fit, memory_within
+from tfcalc.core.traced import value_of
+from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.hardware import Accelerator, named
+from tfcalc.model import default_run
+from tfcalc.plans import Training
+from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
+from tfcalc.report.opening import found, given
+from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
+from tfcalc.search.gpus import Capacity, common, of_accelerator
+from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace, band_of
+from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
+from tfcalc.timing.step import Layouts, StepTime
+from tfcalc.timing.work import ModelWork, work_of
+from tfcalc.training.adapters import tuned
+from tfcalc.training.peaks import Peaks
+from tfcalc.training.precisions import precision
+from tfcalc.units import short
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.search.remedies import Remedy
+
+STACK = "fsdp"
+"""Stack whose rates stand for PyTorch's eager and compiled code: those of FSDP trainers."""
+SAID = {"fits": "FITS", "tight": "FITS, TIGHTLY", "risky": "MAY NOT FIT", "no": "DOES NOT FIT"}
+
+
+class TrainQuestion(NamedTuple):
+    """Question of a training run.
+
+    Attributes:
+        model: the model.
+        workload: batch and length of a step on one GPU.
+        plan: how it is trained.
+        tokens: tokens of the whole run.
+        card: memory of the GPUs and their number; None for a table over GPUs.
+        pace: what is known of its speed.
+        price: US dollars for a GPU and an hour, for all GPUs; else a dated list.
+    """
+
+    model: Model
+    workload: Workload | None
+    plan: Training
+    tokens: int
+    card: Capacity | None = None
+    pace: Pace = Pace()
+    price: float | None = None
+
+
+class RunOnCard:
+    """The run on GPUs of one kind, as asked or with the cheapest change that makes it fit."""
+
+    def __init__(
+        self, question: TrainQuestion, card: Capacity, accelerator: Accelerator, peaks: Peaks, *, grows: bool = True
+    ) -> None:
+        self.question, self.card, self.accelerator, self.peaks = question, card, accelerator, peaks
+        self.grows = grows
+        """Whether more GPUs than were asked for are a change."""
+
+    @cached_property
+    def judge(self) -> Fit:
+        """The verdict of ``memory --train --gpu``."""
+        question = self.question
+        asked = question.workload, question.plan
+        found = memory_within(question.model, self.card, asked[0], training=asked[1], peaks=self.peaks)
+        assert isinstance(found.judge, Fit)
+        return found.judge
+
+    @property
+    def status(self) -> str:
+        """State of the verdict as asked."""
+        return self.judge.status
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The cheapest change that makes it fit, where it does not as asked."""
+        if self.judge.fits:
+            return None
+        fitting = (one for one in self.judge.remedies if one.fits)
+        return next((one for one in fitting if self.grows or "gpus" not in one.change.values), None)
+
+    @property
+    def possible(self) -> bool:
+        """Return whether it fits, as asked or changed."""
+        return self.judge.fits or self.remedy is not None
+
+    @property
+    def flags(self) -> str:
+        """What to add so that it fits."""
+        return "" if self.remedy is None else " ".join(self.judge.case.flags(self.remedy.change))
+
+    @cached_property
+    def ran(self) -> tuple[Workload, Training]:
+        """The workload and the plan that run."""
+        run, plan = self.judge.case.run, self.judge.case.plan
+        if self.remedy is not None:
+            run, plan = self.remedy.change.applied(run), self.remedy.change.applied(plan)
+        return run, plan
+
+    @property
+    def plan(self) -> Training:
+        """The plan, with all that was left open decided."""
+        return self.peaks.plan(self.ran[1])
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the peak of what runs."""
+        return self.judge.report.answer if self.remedy is None else self.remedy.total
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return value_of(self.ran[1].gpus or self.card.gpus)
+
+    @cached_property
+    def work(self) -> ModelWork:
+        """What the model does, as it is tuned."""
+        run, plan = self.ran
+        return _work(self.question.model, value_of(run.seq_len), plan)
+
+    @property
+    def copies(self) -> int:
+        """Copies of the model with data of their own."""
+        return value_of(self.ran[1].data_parallel) if self.gpus > 1 else 1
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of an optimizer's step, of all GPUs."""
+        run, plan = self.ran
+        return value_of(run.batch_size) * value_of(run.seq_len) * value_of(plan.grad_accum) * self.copies
+
+    @property
+    def format(self) -> str:
+        """Number format of the products."""
+        return precision(self.plan.precision).compute
+
+    @property
+    def peak_flops(self) -> float:
+        """Dense FLOP/s of a GPU in that format; 0 where it has none."""
+        return float(self.accelerator.peaks.get(self.format, 0.0))
+
+    @property
+    def floor(self) -> float:
+        """Seconds of a step below which none can be: model FLOPs over the dense peak."""
+        if not self.peak_flops:
+            return 0.0
+        return self.work.flops * self.tokens_per_step / (self.peak_flops * self.gpus)
+
+    @cached_property
+    def estimate(self) -> Estimate | None:
+        """Seconds of a step, by rates; None where none are known."""
+        machine = machine_of(self.accelerator)
+        if machine is None or self.format not in ("bf16", "fp16") or not self.work.layers:
+            return None
+        run, plan = self.ran
+        at = Layouts(
+            tp=value_of(plan.tensor_parallel),
+            pp=value_of(plan.pipeline_parallel),
+            dp=self.copies,
+            micro_batch=value_of(run.batch_size),
+            batches=value_of(plan.grad_accum),
+            zero=int(plan.zero),
+            again=float(self.checkpointing == "full"),
+            attention_again=float(self.checkpointing == "selective"),
+        )
+        seconds = float(StepTime(self.work, machine, rates_of(machine.generation, STACK)).parts(at).seconds)
+        experts = any(layer.experts for layer in self.work.layers)
+        return Estimate(seconds, band_of(machine.generation, STACK, experts=experts))
+
+    @property
+    def checkpointing(self) -> str:
+        """What backward computes again."""
+        return self.ran[0].recompute
+
+    @cached_property
+    def step_seconds(self) -> float | None:
+        """Seconds of a step: said, or estimated; None where neither is known."""
+        pace = self.question.pace
+        if pace.step_time is not None:
+            return pace.step_time
+        if pace.tokens_per_second is not None:
+            return self.tokens_per_step / pace.tokens_per_second
+        if pace.mfu is not None and self.floor:
+            return self.floor / pace.mfu
+        return self.estimate.seconds if self.estimate else None
+
+    @property
+    def steps(self) -> float:
+        """Number of steps of the run."""
+        return self.question.tokens / self.tokens_per_step
+
+    def hours(self, step_seconds: float) -> float:
+        """Hours of the run at so many seconds a step."""
+        return self.steps * step_seconds / SECONDS_OF_AN_HOUR
+
+    @cached_property
+    def price(self) -> Price | None:
+        """Price of a GPU and an hour."""
+        return price_of(self.accelerator, self.question.price)
+
+
+def _work(model: Model, length: int, plan: Training) -> ModelWork:
+    run = Workload(seq_len=length, phase="train", attention="causal", recompute="none")
+    return work_of(model, length, tuned(model.tree(run), plan))
+
+
+ESTIMATED = found("by the rates of rates.toml, fitted to published runs; or as --mfu and its like say")
+TIMED = When(lambda one: one.step_seconds is not None, "step_seconds", mutual=True)
+BANDED = When(lambda one: one.estimate is not None and not one.question.pace.given, "step_seconds_low", mutual=True)
+PRICED = When(lambda one: one.step_seconds is not None and one.price is not None, "cost", mutual=True)
+
+
+class RunKeys(Record):
+    """A run on GPUs of one kind."""
+
+    gpu = text("the GPU", lambda one: one.accelerator.name)
+    gpus = integer("GPUs in all", lambda one: one.gpus, found("as asked, or as many as the change takes"))
+    status = text("the verdict as asked: fits, tight, risky, no", lambda one: one.status)
+    change = text("the cheapest change that makes it fit; empty where it fits", lambda one: one.flags)
+    peak_bytes = integer("bytes of the peak of what runs", lambda one: one.peak, found("a step on the tape"))
+    tokens_per_step = integer(
+        "tokens of an optimizer's step", lambda one: one.tokens_per_step, found("batch, length, accumulation, copies")
+    )
+    floor_hours = number(
+        "hours that no run is below: model FLOPs over the dense peak",
+        lambda one: one.hours(one.floor),
+        found("FLOPs of the run, nothing recomputed, over the peak of all GPUs"),
+    )
+    step_seconds = number("seconds of a step", lambda one: one.step_seconds, ESTIMATED, when=TIMED)
+    tokens_per_second = number(
+        "tokens per second of all GPUs", lambda one: one.tokens_per_step / one.step_seconds, ESTIMATED, when=TIMED
+    )
+    mfu = number(
+        "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=TIMED
+    )
+    hours = number("hours of the run", lambda one: one.hours(one.step_seconds), ESTIMATED, when=TIMED)
+    gpu_hours = number(
+        "hours of the run, of all GPUs", lambda one: one.hours(one.step_seconds) * one.gpus, ESTIMATED, when=TIMED
+    )
+    step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
+    step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
+    hours_low = number("lower end of the hours", lambda one: one.hours(one.estimate.low), ESTIMATED, when=BANDED)
+    hours_high = number("upper end of the hours", lambda one: one.hours(one.estimate.high), ESTIMATED, when=BANDED)
+    cost = number(
+        "US dollars of the run",
+        lambda one: one.hours(one.step_seconds) * one.gpus * one.price.typical,
+        ESTIMATED,
+        when=PRICED,
+    )
+    price_per_gpu_hour = number(
+        "US dollars for a GPU and an hour",
+        lambda one: one.price.typical,
+        given("given by --price, or the dated list"),
+        when=PRICED,
+    )
+    price_source = text("where the price is from", lambda one: one.price.origin, when=PRICED)
+
+
+ONE = When(lambda answer: answer.question.card is not None, "run")
+SEVERAL = When(lambda answer: answer.question.card is None, "runs")
+
+
+class Train(Answer):
+    """A training run: on the GPUs that were named, or a line for each common GPU."""
+
+    command: ClassVar[str] = "train"
+    about: ClassVar[str] = "A training run on one GPU or a few: whether it fits, how long it takes, what it costs."
+
+    training_tokens = integer("tokens of the run", lambda answer: answer.question.tokens, given("given by --tokens"))
+    run = record(RunKeys, "the run on the GPUs that were named", lambda answer: answer.only, when=ONE)
+    runs = records(RunKeys, "the run on each GPU, the cheapest first", lambda answer: answer.each, when=SEVERAL)
+    assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
+
+    def __init__(self, question: TrainQuestion) -> None:
+        self.question = question
+
+    @cached_property
+    def only(self) -> RunOnCard:
+        """The run on the GPUs that were named."""
+        card = self.question.card
+        assert card is not None
+        return RunOnCard(self.question, card, _accelerator(card), Peaks(self.question.model))
+
+    @cached_property
+    def each(self) -> list[RunOnCard]:
+        """The run on each common GPU on which it fits, the cheapest first, then the fastest."""
+        peaks = Peaks(self.question.model)
+        found = [RunOnCard(self.question, of_accelerator(card), card, peaks, grows=False) for card in common()]
+        kept = [one for one in found if _answers(one) and one.possible]
+        return sorted(kept, key=_order)
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether it fits as asked; without a GPU, whether it can fit on one."""
+        return self.only.judge.fits if self.question.card else bool(self.each)
+
+    @property
+    def heading(self) -> str:
+        """The model, and how it is trained."""
+        told = [self.only] if self.question.card else self.each
+        return told[0].judge.subtitle if told else self.question.model.summary
+
+    def assumed(self) -> Iterator[str]:
+        """Yield what was assumed."""
+        yield "seconds: rates of PyTorch FSDP trainers (rates.toml); data loading and checkpoints are not in it"
+        yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
+        if self.question.plan.base_weights:
+            yield "the time to expand quantized weights is not in it"
+        for one in [self.only] if self.question.card else self.each:
+            if one.price is not None:
+                yield f"{one.accelerator.name}: {one.price.typical:,.2f} USD an hour, {one.price.origin}"
+
+    def sheet(self) -> Sheet:
+        """The answer in a line, or a table over GPUs."""
+        return self._of_card() if self.question.card else self._of_all()
+
+    def _of_card(self) -> Sheet:
+        one = self.only
+        tokens = f"{short(self.question.tokens, billion='B')} tokens"
+        if not one.possible:
+            closest = "; ".join(one.judge.verdict.split(": ")[1:])
+            return self._sheet(f"{SAID[NO]}: {closest}", [], "no change that was tried makes it fit")
+        with_change = f" with {one.flags}" if one.flags else ""
+        verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
+        if one.step_seconds is None:
+            title = f"{verdict}: {tokens} in at least {duration(one.hours(one.floor))}"
+        else:
+            title = f"{verdict}: {tokens} in {duration(one.hours(one.step_seconds))}{self._span(one)}{self._money(one)}"
+        return self._sheet(title, [_row(one)], *self._notes(one))
+
+    def _span(self, one: RunOnCard) -> str:
+        if one.estimate is None or self.question.pace.given:
+            return ""
+        return f" ({duration(one.hours(one.estimate.low))} to {duration(one.hours(one.estimate.high))})"
+
+    def _money(self, one: RunOnCard) -> str:
+        assert one.step_seconds is not None
+        hours = one.hours(one.step_seconds) * one.gpus
+        money = f", {money_in_words(hours * one.price.typical)}" if one.price else ""
+        return f", {hours:,.3g} GPU hours{money}"
+
+    def _notes(self, one: RunOnCard) -> Iterator[str]:
+        if one.step_seconds is None:
+            name = one.accelerator.name
+            yield f"No run on {name} is known, so nothing is estimated: --mfu 35% gives hours at that share"
+        elif one.estimate is not None and not self.question.pace.given:
+            band = one.estimate.band
+            yield (
+                f"Seconds are an estimate: half of {band.runs:,} published runs ({band.kind}) were within "
+                f"{100 * band.typical:.0f} %, nine of ten within {100 * band.most:.0f} %; "
+                f"never below {duration(one.hours(one.floor))}"
+            )
+        if one.price is not None and one.step_seconds is not None:
+            low, high = one.price.low, one.price.high
+            span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
+            yield f"Price: {one.price.typical:,.2f} USD a GPU hour ({one.price.origin}){span}"
+        elif one.step_seconds is not None:
+            yield "No price is known for this GPU: --price 2.50"
+
+    def _of_all(self) -> Sheet:
+        rows = [_row(one) for one in self.each]
+        tokens = f"{short(self.question.tokens, billion='B')} tokens"
+        if not rows:
+            return self._sheet(f"{SAID[NO]} on any common GPU, whatever is changed: {tokens}", [])
+        first = self.each[0]
+        seconds = first.step_seconds
+        told = "" if seconds is None else f": {duration(first.hours(seconds))}{self._money(first)}"
+        return self._sheet(f"{tokens}, cheapest on {_name(first)}{told}", rows)
+
+    def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:
+        return Sheet(
+            title=title,
+            subtitle=self.heading,
+            columns=[
+                Column("GPU", numeric=False),
+                Column("change", numeric=False, folds=True),
+                Column("peak GiB"),
+                Column("tokens/s"),
+                Column("hours"),
+                Column("USD"),
+            ],
+            rows=rows,
+            quiet=title,
+            notes=notes,
+            assumes=(),
+            not_counted="",
+            see_also=("--assumptions", "--json"),
+            assumptions=tuple(self.assumed()),
+        )
+
+
+def _row(one: RunOnCard) -> list[Cell]:
+    seconds = one.step_seconds
+    if seconds is None:
+        return [_name(one), one.flags, InUnit(one.peak, "GiB"), None, f"> {one.hours(one.floor):,.3g}", None]
+    hours = one.hours(seconds)
+    money = f"{hours * one.gpus * one.price.typical:,.3g}" if one.price else None
+    rate = f"{one.tokens_per_step / seconds:,.0f}"
+    return [_name(one), one.flags, InUnit(one.peak, "GiB"), rate, f"{hours:,.3g}", money]
+
+
+def _name(one: RunOnCard) -> str:
+    return f"{one.gpus} x {one.accelerator.name}" if one.gpus > 1 else one.accelerator.name
+
+
+def _answers(one: RunOnCard) -> bool:
+    """Return whether there is a verdict on this card: some formats are not computed on it."""
+    try:
+        return bool(one.judge.status)
+    except TfcalcError:
+        return False
+
+
+def _order(one: RunOnCard) -> tuple[bool, float, float]:
+    seconds = one.step_seconds
+    if seconds is None:
+        return True, 0.0, one.hours(one.floor)
+    hours = one.hours(seconds)
+    return one.price is None, hours * one.gpus * one.price.typical if one.price else 0.0, hours
+
+
+def _accelerator(card: Capacity) -> Accelerator:
+    return named(card.card)[0]
+
+
+def duration(hours: float) -> str:
+    """``45 minutes``, ``2.8 hours``, ``12.3 days``.
+
+    >>> duration(0.75), duration(2.8), duration(300), duration(0.001)
+    ('45 minutes', '2.8 hours', '12.5 days', '3.6 seconds')
+    """
+    if hours < 1 / 60:
+        return f"{hours * SECONDS_OF_AN_HOUR:,.2g} seconds"
+    if hours < 1:
+        return f"{60 * hours:,.2g} minutes"
+    days = hours * SECONDS_OF_AN_HOUR / SECONDS_OF_A_DAY
+    return f"{hours:,.3g} hours" if days < 3 else f"{days:,.3g} days"
+
+
+def money_in_words(dollars: float) -> str:
+    """``8.30 USD``.
+
+    >>> money_in_words(8.3), money_in_words(12_345_678)
+    ('8.30 USD', '12.3M USD')
+    """
+    return f"{dollars:,.2f} USD" if dollars < 1000 else f"{short(round(dollars))} USD"
+
+
+def train(question: TrainQuestion) -> Train:
+    """Find whether a training run fits, how long it takes, and what it costs.
+
+    Args:
+        question: the model, its plan, the tokens of the run, and the GPUs, if they are chosen.
+
+    Returns:
+        The run on these GPUs, or on each common one: verdict, seconds with a band, hours, GPU hours, US dollars.
+
+    Raises:
+        InvalidModel: as :func:`tfcalc.memory`.
+        UsageError: a utilisation that is none.
+    """
+    mfu = question.pace.mfu
+    if mfu is not None and not 0 < mfu <= 1:
+        raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
+    if question.workload is None:
+        question = question._replace(workload=default_run(question.model).replaced(phase="train"))
+    return Train(question)

@@ -1,0 +1,88 @@
+"""``tfcalc train``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.plans import TRAINING, memory_plans
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.settings import FLAG, Given, Settings
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.search.gpus import of_card
+from tfcalc.timing.estimate import Pace
+
+if TYPE_CHECKING:
+    from tfcalc.answers.train import Train
+    from tfcalc.report.answer import Answered
+
+GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]")
+TOKENS = Option("tokens", ("--tokens",), "tokens of the whole run, such as 100M", number=True, most=10**18)
+PACE = (
+    Option("mfu", ("--mfu",), "share of the peak that it is said to reach, such as 40%"),
+    Option("rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True),
+    Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
+)
+PRICE = Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True)
+
+
+def answer(settings: Settings) -> Train:
+    """The run on the GPUs that were named, or on each common one."""
+    from tfcalc.answers.train import TrainQuestion, train  # it loads numpy
+
+    tokens = settings.get("tokens")
+    if tokens is None:
+        raise UsageError("a run has a number of tokens", "add --tokens 100M")
+    settings.given.setdefault("phase", Given("train", FLAG, "train", "train"))
+    model = settings.model()
+    plans = memory_plans(settings, model, settings.workload(model))
+    assert plans.training is not None
+    gpu = settings.get("gpu")
+    return train(
+        TrainQuestion(
+            model,
+            plans.workload,
+            plans.training,
+            tokens,
+            None if gpu is None else of_card(gpu),
+            _pace(settings),
+            settings.get("price"),
+        )
+    )
+
+
+def _pace(settings: Settings) -> Pace:
+    """Speed as it was said, by one of three options."""
+    names = ("mfu", "rate", "step_time")
+    typed = [name for name in names if settings.get(name) is not None]
+    if len(typed) > 1:
+        said = " and ".join(settings.given[name].words for name in typed)
+        raise UsageError(f"{said} both say how fast it runs", "give one of them")
+    mfu = settings.get("mfu")
+    return Pace(None if mfu is None else _share(mfu), settings.get("rate"), settings.get("step_time"))
+
+
+def _share(text: str) -> float:
+    """``40%`` or ``0.4``."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--mfu {quoted(text)} is no share", "write 40% or 0.4") from None
+
+
+def _code(found: Answered) -> int:
+    return 0 if getattr(found, "succeeded", True) else 1
+
+
+COMMAND = Command(
+    answer,
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, *SHOW),
+    (
+        "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
+        "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
+        "tfcalc train gpt2 --tokens 10B --gpu a100 --batch 8 --seq 1k --checkpointing none",
+        "tfcalc train qwen3-8b --qlora 16 --tokens 50M",
+    ),
+    _code,
+)

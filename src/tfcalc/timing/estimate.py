@@ -1,0 +1,71 @@
+"""Seconds as they are told: an estimate with the band of its class of runs, scaled where one run was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tfcalc.timing.rates import table
+
+SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
+
+
+class ErrorBand(NamedTuple):
+    """Errors of a class of published runs, each source estimated by rates that were fitted to all others.
+
+    ``typical`` and ``most`` are the middle and the ninth tenth of |estimate / published - 1|, of these ``runs``.
+    """
+
+    kind: str
+    typical: float
+    most: float
+    runs: int
+
+
+class Estimate(NamedTuple):
+    """Seconds, from ``low`` to ``high``, by a band; ``scale`` is what a measured run made of it."""
+
+    seconds: float
+    band: ErrorBand
+    scale: float = 1.0
+
+    @property
+    def low(self) -> float:
+        """The lower end: the estimate was too high."""
+        return self.seconds / (1 + self.band.most)
+
+    @property
+    def high(self) -> float:
+        """The upper end: the estimate was too low."""
+        return self.seconds / (1 - self.band.most)
+
+
+class Pace(NamedTuple):
+    """Speed that is said, in the place of an estimate: a share of the peak (``mfu``), or a rate that was measured.
+
+    ``tokens_per_second`` are those of all GPUs, ``step_time`` the seconds of a step.
+    """
+
+    mfu: float | None = None
+    tokens_per_second: float | None = None
+    step_time: float | None = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether any of it was said."""
+        return any(one is not None for one in self)
+
+
+def band_of(generation: str, stack: str, *, experts: bool, measured: bool = False) -> ErrorBand:
+    """Return the band of a class of runs: a mixture of experts, a dense model on a stack that was seen much, others.
+
+    ``measured``: the estimate is scaled by a run of the same machine and stack.
+    """
+    if measured:
+        kind = "measured"
+    elif experts:
+        kind = "experts"
+    else:
+        kind = "dense" if generation in ("ampere", "hopper") and stack != "fsdp" else "other"
+    known: Mapping[str, Any] = table()["bands"][kind]
+    return ErrorBand(kind, known["p50"], known["p90"], known["runs"])

@@ -1,0 +1,363 @@
+"""Seconds of a training step, part by part: the same formulas for one layout, and for arrays of a million.
+
+    step = (m · stage + (p − 1)/v · (a stage's passes) + exposed messages + optimizer) · (1 + j · log₂(GPUs / 8))
+
+Form and sources: a matrix product is bound by the peak or by the bytes that it moves, on tiles of 128 × 256; attention
+by the FLOPs of visible pairs; elementwise work by bytes; a collective by the slower of the links that it crosses. The
+rates are those of rates.toml.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tfcalc.timing.rates import Machine, Rates
+
+if TYPE_CHECKING:
+    from tfcalc.timing.work import LayerWork, ModelWork, Product
+
+Many = Any
+"""A number, or an array of numbers, one for each layout."""
+TILE = (128, 256)
+"""Rows and columns of a tile of cuBLAS's products on tensor cores."""
+DEPTH = 128
+"""Inner size at which half of a product's time goes to what is not multiplied."""
+BYTES = 2
+"""Bytes of a number that is computed with."""
+ACCESSES = 3
+"""Times that an element is read or written in elementwise work."""
+GRADIENT, STATES = 4, 30
+"""Bytes of a gradient that is reduced; read and written of a parameter by the optimizer's step."""
+ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
+"""Share of the rate of a product whose widths are multiples of this much; of less it is 0.6."""
+UNALIGNED = 0.6
+
+
+class Layouts(NamedTuple):
+    """Layouts: how GPUs share a model and a batch. Each is a number, or an array with one for each layout.
+
+    Attributes:
+        tp, pp, vpp, cp, ep, etp, dp: degrees of parallelism; ``etp`` is tensor parallelism of experts.
+        micro_batch: sequences at once on a copy of the model.
+        batches: number of them in a step.
+        zero: stage of ZeRO; 3 is FSDP.
+        shards: GPUs over which FSDP shards; those of ``dp`` unless hybrid.
+        again: layers run again in backward, 1 of all of them (full checkpointing), 0 of none.
+        attention_again: attention alone runs again.
+    """
+
+    tp: Many = 1
+    pp: Many = 1
+    vpp: Many = 1
+    cp: Many = 1
+    ep: Many = 1
+    etp: Many = 1
+    dp: Many = 1
+    micro_batch: Many = 1
+    batches: Many = 1
+    zero: Many = 1
+    shards: Many = None
+    again: Many = 0
+    attention_again: Many = 0
+
+    @property
+    def gpus(self) -> Many:
+        """GPUs in all."""
+        return self.tp * self.pp * self.cp * self.dp
+
+
+class PassSeconds(NamedTuple):
+    """Seconds of a layer in forward and in backward."""
+
+    forward: Many = 0.0
+    backward: Many = 0.0
+
+    def __add__(self, other: object) -> PassSeconds:
+        """Return both, one after the other."""
+        assert isinstance(other, PassSeconds)
+        return PassSeconds(self.forward + other.forward, self.backward + other.backward)
+
+    def times(self, number: Many) -> PassSeconds:
+        """Return as many of them."""
+        return PassSeconds(self.forward * number, self.backward * number)
+
+    @property
+    def both(self) -> Many:
+        """Seconds of both passes."""
+        return self.forward + self.backward
+
+
+class StepParts(NamedTuple):
+    """Seconds of a step on the slowest device, by what they go to; their sum is the step."""
+
+    products: Many
+    attention: Many
+    experts: Many
+    elementwise: Many
+    recomputation: Many
+    tensor_parallel: Many
+    context_parallel: Many
+    expert_parallel: Many
+    bubble: Many
+    data_parallel: Many
+    optimizer: Many
+    jitter: Many
+
+    @property
+    def seconds(self) -> Many:
+        """Seconds of the step."""
+        return sum(self)
+
+
+class LayerSeconds(NamedTuple):
+    """Seconds of a layer, by what they go to."""
+
+    products: PassSeconds
+    attention: PassSeconds
+    experts: PassSeconds
+    elementwise: PassSeconds
+    tensor_parallel: PassSeconds
+    context_parallel: PassSeconds
+    expert_parallel: PassSeconds
+
+    @property
+    def all(self) -> PassSeconds:
+        """Return the seconds of all parts."""
+        found = PassSeconds()
+        for part in self:
+            found += part
+        return found
+
+
+class StepTime:
+    """Seconds of steps of one model, on one kind of machine, with one software stack."""
+
+    def __init__(self, work: ModelWork, machine: Machine, rates: Rates, *, precision: str = "bf16") -> None:
+        self.work, self.machine, self.rates = work, machine, rates
+        self.full = machine.peak * rates.product
+        self.rate = self.full * rates.faster(precision)
+        self.bandwidth = machine.bandwidth * rates.memory
+        self.network = machine.nic * rates.network
+
+    def parts(self, at: Layouts) -> StepParts:
+        """Seconds of a step, by what they go to."""
+        layers = [(layer, self.layer(layer, at)) for layer in self.work.layers]
+        whole = [sum_of(seconds[part].times(layer.copies) for layer, seconds in layers) for part in range(7)]
+        depth = self.work.depth
+        each = np.where(depth % at.pp == 0, depth / at.pp, 0) / depth
+        of_all = sum_of(whole)
+        head = self.head(at)
+        total = of_all.both + of_all.forward * at.again + whole[1].forward * at.attention_again
+        uneven = np.maximum((total + head) / at.pp, total * np.ceil(depth / at.pp) / depth) - head
+        share = np.where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
+        m = at.batches
+        seconds = [part.times(share * m) for part in whole]
+        stage = of_all.times(share)
+        again = stage.forward * at.again + whole[1].forward * share * at.attention_again
+        bubble = (at.pp - 1) / at.vpp * (total / at.pp)
+        bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
+        data, optimizer = self.between_steps(at, stage, again)
+        found = StepParts(
+            seconds[0].both + m * head,
+            seconds[1].both,
+            seconds[2].both,
+            seconds[3].both,
+            m * again,
+            seconds[4].both,
+            seconds[5].both,
+            seconds[6].both,
+            bubble,
+            data,
+            optimizer,
+            0.0,
+        )
+        doublings = np.log2(np.maximum(at.gpus / 8, 1))
+        return found._replace(jitter=found.seconds * self.rates.jitter * doublings)
+
+    # --- a layer
+
+    def layer(self, layer: LayerWork, at: Layouts) -> LayerSeconds:
+        """Seconds of one layer of this kind on a device, for one micro-batch."""
+        tokens = at.micro_batch * self.work.length / at.cp
+        attention = self.attention(layer, at)
+        kernels = self.rates.expert_kernels if layer.experts else self.rates.kernels
+        products = sum_of(self.split(one, layer.width, tokens, at.tp) for one in layer.products)
+        launches = PassSeconds(kernels * self.rates.launch, kernels * self.rates.launch)
+        return LayerSeconds(
+            products,
+            attention,
+            self.experts(layer, tokens, at),
+            self.elementwise(layer, tokens, at) + launches,
+            self.tensor_parallel(layer, tokens, at),
+            self.context_parallel(layer, attention, at),
+            self.expert_parallel(layer, tokens, at),
+        )
+
+    def split(self, one: Product, width: int, tokens: Many, tp: Many) -> PassSeconds:
+        """A linear map whose columns, or inner size where it gives hidden vectors, the GPUs of ``tp`` share."""
+        outward = one.columns == width and one.inner != width
+        inner, columns = (one.inner / tp, one.columns) if outward else (one.inner, one.columns / tp)
+        return self.linear(tokens, inner, columns, one.backward).times(one.times)
+
+    def linear(self, rows: Many, inner: Many, columns: Many, backward: int = 2) -> PassSeconds:
+        """A product of ``rows`` vectors with a matrix, and its ``backward`` products: to the input, to the weights."""
+        forward = self.product(rows, columns, inner)
+        to_input = self.product(rows, inner, columns) if backward else 0.0
+        to_weights = self.product(columns, inner, rows) if backward > 1 else 0.0
+        return PassSeconds(forward, to_input + to_weights)
+
+    def product(self, m: Many, n: Many, k: Many) -> Many:
+        """Seconds of an m × k by k × n product: of its FLOPs at the rate that its tiles leave, or of its bytes."""
+        rows, columns = np.ceil(m / TILE[0]), np.ceil(n / TILE[1])
+        tiles = rows * columns
+        waves = tiles / (np.ceil(tiles / self.machine.processors) * self.machine.processors)
+        fill = m * n / (tiles * TILE[0] * TILE[1])
+        shape = (0.5 + 0.5 * waves) * fill * k / (k + DEPTH) * aligned(n) * aligned(k)
+        moved = BYTES * (m * n + n * k + m * k) / self.bandwidth
+        return np.maximum(2 * m * n * k / (self.rate * shape), moved) + self.rates.launch
+
+    def attention(self, layer: LayerWork, at: Layouts) -> PassSeconds:
+        """Attention between its projections: fused, or with scores that are written and read."""
+        share = at.micro_batch / (at.tp * at.cp)
+        if self.rates.eager_attention:
+            pairs = layer.scores * share
+            by_products = 2 * layer.attention * share / (self.full * self.rates.eager)
+            seconds = by_products + EAGER_BYTES * pairs / self.bandwidth
+            return PassSeconds(seconds, 2 * seconds)
+        forward = layer.attention * share / (self.machine.peak * self.rates.flash_forward)
+        backward = 2.5 * layer.attention * share / (self.machine.peak * self.rates.flash_backward)
+        return PassSeconds(forward, backward)
+
+    def experts(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
+        """Products of routed experts: as many rows each as balance gives them, and the rows that are permuted."""
+        experts = layer.experts
+        if experts is None:
+            return PassSeconds()
+        rows = tokens * experts.active / at.tp  # of this device, each whole
+        each = rows * at.etp * at.ep / experts.number
+        flops = sum(2 * rows * one.inner * one.columns * one.times for one in experts.products)
+        weights = experts.params / (at.ep * at.etp) * BYTES
+        share = self.rates.expert_rate * each / (each + self.rates.expert_rows)
+        forward = np.maximum(flops / (self.rate * share), weights / self.bandwidth)
+        permuted = 4 * rows * layer.width * BYTES / self.bandwidth
+        return PassSeconds(forward + permuted, 2 * forward + permuted)
+
+    def elementwise(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
+        """Bytes that norms, residuals, rotations and activations read and write, in seconds."""
+        elements = tokens / at.tp * (layer.stream * self._stream_share(at) + layer.inside + layer.routed)
+        seconds = elements * ACCESSES * BYTES * self.rates.elementwise / self.bandwidth
+        return PassSeconds(seconds, seconds)
+
+    def _stream_share(self, at: Layouts) -> Many:
+        """Without sequence parallelism each GPU has the hidden vectors of all tokens."""
+        return 1 if self.rates.sequence_parallel else at.tp
+
+    def head(self, at: Layouts) -> Many:
+        """Seconds of the output head and the loss of a micro-batch."""
+        tokens = at.micro_batch * self.work.length / at.cp
+        passes = sum_of(
+            self.linear(tokens, one.inner, one.columns / at.tp, one.backward).times(one.times) for one in self.work.head
+        )
+        loss = 10 * BYTES * tokens * self.work.vocabulary / at.tp / self.bandwidth
+        return passes.both + loss
+
+    # --- messages
+
+    def collective(self, size: Many, ranks: Many, inside: Many = 1) -> Many:
+        """Seconds of an all-gather or a reduce-scatter of ``size`` bytes, among ranks that are ``inside`` apart."""
+        near = np.maximum(1, np.minimum(ranks, self.machine.domain // inside))
+        bus = np.where(near >= ranks, self.machine.bus, np.minimum(self.machine.bus, self.network * near))
+        seconds = size * (ranks - 1) / ranks / bus + self.rates.latency * np.log2(np.maximum(ranks, 1))
+        return np.where(ranks > 1, seconds, 0.0)
+
+    def tensor_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
+        """All-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
+        one = self.collective(tokens * layer.width * BYTES, at.tp) * self.rates.tensor
+        again = 1.5 if self.rates.sequence_parallel else 1
+        return PassSeconds(4 * one, 4 * one * again)
+
+    def context_parallel(self, layer: LayerWork, attention: PassSeconds, at: Layouts) -> PassSeconds:
+        """Keys and values of all others in a ring, where they take longer than attention."""
+        ring = self.collective(BYTES * at.micro_batch * self.work.length * layer.keys / at.tp, at.cp, at.tp)
+        return PassSeconds(np.maximum(ring - attention.forward, 0), np.maximum(2 * ring - attention.backward, 0))
+
+    def expert_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
+        """Tokens to their experts and back; a token goes to a node once."""
+        experts = layer.experts
+        if experts is None:
+            return PassSeconds()
+        size = tokens * experts.active / at.tp * layer.width * BYTES
+        nodes = np.maximum(at.ep * at.etp / self.machine.domain, 1)
+        once = nodes * (1 - (1 - 1 / nodes) ** experts.active) / experts.active
+        near = size * (at.ep - 1) / at.ep / self.machine.bus
+        far = size * once * (1 - 1 / nodes) / self.network
+        one = np.where(nodes > 1, far, near) + self.rates.latency * np.log2(np.maximum(at.ep, 1))
+        one = np.where(at.ep > 1, 2 * one * self.rates.experts, 0.0)
+        return PassSeconds(one, one)
+
+    def _handed_on(self, at: Layouts) -> Many:
+        """Seconds of hidden vectors to the next stage."""
+        tokens = at.micro_batch * self.work.length / at.cp
+        return tokens * self.work.width * BYTES / (at.tp if self.rates.sequence_parallel else 1) / self.network
+
+    def between_steps(self, at: Layouts, stage: PassSeconds, again: Many) -> tuple[Many, Many]:
+        """Seconds of gradients and weights that are not hidden, and of the optimizer."""
+        dense, experts = self.of_a_device(at)
+        of_data = at.dp * at.cp
+        of_experts = np.maximum(of_data * at.tp / (at.ep * at.etp), 1)
+        shards = at.dp if at.shards is None else at.shards
+        fsdp = at.zero == 3
+        hidden = self.rates.hidden
+        weights, gradients = BYTES, GRADIENT
+
+        def both(size: float, dense_ranks: Many, expert_ranks: Many) -> Many:
+            return self.collective(size * dense, dense_ranks, at.tp) + self.collective(
+                size * experts, expert_ranks, at.tp
+            )
+
+        trained = self.work.trained
+        of_shards = np.maximum(shards * at.tp / (at.ep * at.etp), 1)
+        gather, scatter = both(weights, shards, of_shards), both(gradients * trained, shards, of_shards)
+        backward = stage.backward + again
+        each = np.maximum(gather - stage.forward * hidden, 0) + np.maximum(gather + scatter - backward * hidden, 0)
+        once_gather, once_scatter = (
+            both(weights * trained, of_data, of_experts),
+            both(gradients * trained, of_data, of_experts),
+        )
+        once_scatter = once_scatter * np.where(at.zero == 0, 2, 1)
+        once = np.maximum(once_scatter - backward * hidden, 0) + np.where(
+            at.zero == 0, 0, np.maximum(once_gather - stage.forward * hidden, 0)
+        )
+        sharded = at.zero > 0
+        states = dense / np.where(sharded, of_data, 1) + experts / np.where(sharded, of_experts, 1)
+        optimizer = STATES * trained * states / self.bandwidth + self.rates.optimizer
+        return np.where(fsdp, at.batches * each, once), optimizer
+
+    def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
+        """Parameters of a device: dense ones, and those of routed experts."""
+        dense = sum(layer.copies * layer.params for layer in self.work.layers)
+        experts = sum(layer.copies * layer.experts.params for layer in self.work.layers if layer.experts)
+        outside = self.work.outside / np.where(at.pp > 1, 2, 1)
+        return (dense / at.pp + outside) / at.tp, experts / (at.pp * at.ep * at.etp)
+
+
+EAGER_BYTES = 10
+"""Bytes moved per attention score: written, masked, softmaxed, dropped out and read."""
+
+
+def sum_of(passes: Any) -> PassSeconds:
+    """PassSeconds one after another."""
+    found = PassSeconds()
+    for one in passes:
+        found += one
+    return found
+
+
+def aligned(width: Many) -> Many:
+    """Share of the rate that a width leaves which is a multiple of less than 64."""
+    found: Many = UNALIGNED
+    for multiple, share in sorted(ALIGNED.items()):
+        found = np.where(width % multiple == 0, share, found)
+    return found

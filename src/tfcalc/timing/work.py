@@ -1,0 +1,207 @@
+"""Work of a model for each token, layer by layer: matrix products, attention, and elements read and written.
+
+A fold of the model's tree on one sequence. Nothing of it depends on how GPUs share the model, so that a million layouts
+read it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.measure import matmul_flops, params, trainable_params
+from tfcalc.core.recomputation import ATTENTION, LAYER
+from tfcalc.core.traced import value_of
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Component, Node
+    from tfcalc.model import Model
+
+EXPERTS, DROPOUT = "experts", "dropout"
+STREAM = ("norm", "residual")
+"""Kinds of components whose elementwise work is on the hidden vectors of all tokens."""
+
+
+class Product(NamedTuple):
+    """A linear map of a token, ``inner`` to ``columns``; ``backward`` products of the same size in the backward pass.
+
+    It runs ``times`` in a layer.
+    """
+
+    inner: int
+    columns: int
+    backward: int = 2
+    times: int = 1
+
+
+class RoutedWork(NamedTuple):
+    """Routed experts of a layer: their ``number``, how many are ``active`` for a token, and what one of them does."""
+
+    number: int
+    active: int
+    products: tuple[Product, ...]
+
+    @property
+    def params(self) -> int:
+        """Parameters of all of them in its products."""
+        return self.number * sum(one.inner * one.columns * one.times for one in self.products)
+
+
+class LayerWork(NamedTuple):
+    """Work of one of ``copies`` equal layers.
+
+    Attributes:
+        copies: number of layers like it.
+        width: hidden size h.
+        products: linear maps of every token.
+        experts: routed experts, if it has some.
+        attention: forward FLOPs of its attention on one sequence, of the pairs that the masks leave.
+        scores: attention scores of one sequence, with those that are masked.
+        keys: width of the keys and values of a token, of all heads.
+        stream: elements of norms and residual connections, per token.
+        inside: elements of what is rotated, gated and activated, per token; those of ``routed`` tokens by themselves.
+        params: parameters, without those of routed experts.
+    """
+
+    copies: int
+    width: int
+    products: tuple[Product, ...]
+    experts: RoutedWork | None
+    attention: float
+    scores: float
+    keys: int
+    stream: float
+    inside: float
+    routed: float
+    params: int
+
+    @property
+    def inward(self) -> int:
+        """Columns of the maps whose results a layer keeps for backward: those of the hidden vectors."""
+        return sum(one.columns * one.times for one in self.products if one.inner == self.width)
+
+
+class ModelWork(NamedTuple):
+    """Work of a model on sequences of ``length`` tokens.
+
+    Attributes:
+        length: tokens of the sequence that it was asked of.
+        layers: kinds of layers.
+        head: linear maps outside of the layers: the output head.
+        outside: parameters outside of the layers, tables and head, tied ones once.
+        trained: share of the parameters that are trained.
+        flops: FLOPs of a training step per token, of visible pairs, nothing recomputed.
+    """
+
+    length: int
+    layers: tuple[LayerWork, ...]
+    head: tuple[Product, ...]
+    outside: int
+    trained: float
+    flops: float
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return sum(layer.copies for layer in self.layers)
+
+    @property
+    def width(self) -> int:
+        """Hidden size of the widest layer."""
+        return max((layer.width for layer in self.layers), default=0)
+
+    @property
+    def vocabulary(self) -> int:
+        """Columns of the output head; 0 without one."""
+        return max((one.columns for one in self.head), default=0)
+
+    @property
+    def params(self) -> int:
+        """Parameters of the model."""
+        return self.outside + sum(
+            layer.copies * (layer.params + (layer.experts.params if layer.experts else 0)) for layer in self.layers
+        )
+
+
+def work_of(model: Model, length: int, tree: Component | None = None) -> ModelWork:
+    """Fold the tree of a training step on one sequence of ``length`` tokens; of an adapted model its own ``tree``."""
+    run = Workload(seq_len=length, phase="train", attention="causal", recompute="none")
+    root = (model.tree(run) if tree is None else tree).root()
+    layers: list[Node] = []
+    outside: list[Node] = []
+    for node in _layers_and_rest(root):
+        (layers if node.component.kind == LAYER else outside).append(node)
+    of_layers = tuple(_layer(node, length) for node in layers)
+    head = tuple(product for node in outside for product in _products(node.component, value_of(node.times.run)))
+    whole = ModelWork(length, of_layers, head, 0, 1.0, 0.0)
+    every = value_of(root.total(params))
+    trained = value_of(root.total(trainable_params)) / every if every else 1.0
+    flops = sum(
+        value_of(factors.flops) * (1 + value_of(factors.backward)) * value_of(node.times.run)
+        for node in root.walk()
+        for factors in node.component.own.products
+    )
+    return whole._replace(outside=every - whole.params, trained=trained, flops=flops / length)
+
+
+def _layers_and_rest(node: Node) -> Iterator[Node]:
+    """Yield the layers of the tree, and what is outside of them and does something."""
+    if node.component.kind == LAYER:
+        yield node
+        return
+    if node.component.own.products:
+        yield node
+    for part in node.below():
+        yield from _layers_and_rest(part)
+
+
+def _products(component: Component, times: int = 1) -> Iterator[Product]:
+    for one in component.own.products if component.own.weights else ():
+        yield Product(value_of(one.inner), value_of(one.columns), value_of(one.backward), times)
+
+
+def _layer(layer: Node, length: int) -> LayerWork:
+    """Fold one of these layers."""
+    whole = value_of(layer.times.run)
+    alone = layer.component._replace(copies=1, active=None, passes=1)
+    products: list[Product] = []
+    inside_experts: list[Product] = []
+    number = active = keys = 0
+    attention = scores = stream = inside = routed = 0.0
+    for node in alone.root().walk():
+        part, times = node.component, value_of(node.times.run)
+        in_experts = times != value_of(node.times.stored)
+        if part.kind == EXPERTS and in_experts:
+            number, active = value_of(node.times.stored), times
+        made = list(_products(part, 1 if in_experts else times))
+        (inside_experts if in_experts else products).extend(made)
+        if not made and part.own.products:
+            attention += times * value_of(matmul_flops(part.own))
+        keys += times * sum(value_of(cached.heads) * value_of(cached.width) for cached in part.own.cached)
+        elements = times * sum(value_of(work.elements) for work in part.own.elementwise if work.forward) / length
+        if part.kind == ATTENTION:
+            scores += elements * length / max(1, len(part.own.elementwise))
+        elif part.kind == DROPOUT:
+            continue  # in the kernels of what is beside it
+        elif in_experts:
+            routed += elements
+        elif part.kind in STREAM:
+            stream += elements
+        elif not made:  # biases are added by the product's own kernel
+            inside += elements
+    experts = RoutedWork(number, active, tuple(inside_experts)) if inside_experts else None
+    own = value_of(alone.root().total(params)) - (experts.params if experts else 0)
+    width = max((one.columns for one in products), default=0) if not stream else _width(alone)
+    return LayerWork(whole, width, tuple(products), experts, attention, scores, keys, stream, inside, routed, own)
+
+
+def _width(layer: Component) -> int:
+    """The hidden size: that of the norms, or of the widest residual."""
+    sizes = [
+        value_of(weight.shape[-1])
+        for node in layer.root().walk()
+        if node.component.kind == "norm" and len(node.names) <= 2
+        for weight in node.component.own.weights
+    ]
+    return max(sizes, default=0)
