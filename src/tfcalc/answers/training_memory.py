@@ -355,7 +355,7 @@ class TrainingMemory(Memory, in_order=True):
             *of_loop(self.full, self.plan, self.by.units),
         )
         said = {**stated(self.run, self.plan), "units": self.by.units}
-        return tree_of_terms(self._model, self.run, self.full.terms, said, told, LETTERS)
+        return tree_of_terms(self._model, self.run, self.plan, self.full.terms, said, told, LETTERS)
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:
