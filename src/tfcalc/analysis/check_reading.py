@@ -150,7 +150,7 @@ class RightForm(NamedTuple):
         return sizes if meant or not yours.top.free_symbols else {}
 
     def put_in(self, yours: Ratio) -> dict[str, int]:
-        """The sizes that stand in a formula as numbers: all of them in a number, else those that make it right.
+        """The sizes that a formula has as numbers: all of them in a number, else those that make it right.
 
         The sizes of a plan, such as the degree of tensor parallelism, are put in where the text has no letter for them.
 
@@ -181,7 +181,7 @@ class RightForm(NamedTuple):
         return put_in(form * self.scale.top, self.sizes if whole_number else sizes)
 
     def off(self, yours: Ratio) -> float | None:
-        """How far a formula is from the right one at all sizes, as a fraction of that; None where one is not known."""
+        """The relative difference from the right one, with all sizes put in; None where one of them is not known."""
         right, here = (as_fraction(one) for one in (self.at(self.sizes), put_in(yours.top, self.sizes)))
         return None if not right or here is None else float(here / yours.bottom / right - 1)
 

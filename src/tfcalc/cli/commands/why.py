@@ -47,7 +47,8 @@ def answer(settings: Settings) -> Answered:
     if FLOPS in found.of:
         refuse_idle_in_flops(settings, model)
     if not found.found and not called:
-        return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {number} gpt2 asks about GPT-2"))
+        given = found.given.replace(" ", "")
+        return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {given} gpt2 asks about GPT-2"))
     return found
 
 
