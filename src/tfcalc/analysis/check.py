@@ -26,6 +26,7 @@ from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.answers.explain import COUNTS, opened, to_open
 from tfcalc.answers.formula import formula
 from tfcalc.conventions import Conventions
+from tfcalc.core.measure import major_params
 from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
@@ -565,8 +566,9 @@ def _of_another_question(
     if (yours.bottom != 1 and number is None) or tree.of_terms or not yours.top.terms:
         return ""
     by, model, run = conventions or Conventions(), tree.model, tree.run
-    if of != "memory":
-        measure = measure_of(of, run, by)
+    measures = {} if of == "memory" else {"": measure_of(of, run, by)}
+    measures |= {" without biases and norms": major_params} if of == "params" else {}
+    for words, measure in measures.items():
         for name in TARGETS:
             try:
                 node = find(tree.twin if yours.top.free_symbols else tree.node, name)
@@ -574,7 +576,7 @@ def _of_another_question(
                 continue
             there = polynomial(node.component.each(measure))
             if there == yours.top or (number is not None and rounds_to(Ratio(there), number)):
-                return f"of {name}"
+                return f"of {name}{words}"
     if not yours.top.free_symbols:
         return ""
     questions = [(f"of the {QUANTITIES[other]}", other, run) for other in ("params", "flops", "memory") if other != of]

@@ -9,6 +9,7 @@ from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.formula import GENERAL, LETTERS, TARGET, aimed, letters_of, refuse_idle_on_part
+from tfcalc.cli.commands.meant import as_meant
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
@@ -29,7 +30,7 @@ APPROX = Option("approx", ("--approx",), "compare with the formula without biase
 
 def answer(settings: Settings) -> FormulaCheck:
     """Return whether a formula is right, and what differs."""
-    settings = aimed(settings)
+    settings = as_meant(aimed(settings))
     if not settings.get("formula"):
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
     if settings.get("of") == "time":
