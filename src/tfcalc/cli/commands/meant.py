@@ -1,4 +1,4 @@
-"""What people call the things that ``explain``, ``check`` and ``formula`` open, where that is no part of a model."""
+"""Names of what ``explain``, ``check`` and ``formula`` open, as people call it, where that is no part of a model."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def is_peak(settings: Settings) -> bool:
 
 
 def better(error: UsageError, settings: Settings) -> UsageError:
-    """The same error of a target that is not known, with the command that shows it, where one does."""
+    """Return the error of a target that is not known, with the command that shows it where one does."""
     target, model = str(settings.get("target")), f" {settings.model_name}" if settings.model_name else ""
     if not error.message.startswith((f"target {target!r} is not known", f"target {target!r} is a quantity")):
         return error
