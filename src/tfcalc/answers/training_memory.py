@@ -268,9 +268,7 @@ class TrainingMemory(Memory, in_order=True):
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes",
         lambda memory: sum(on_host(memory.step).values()),
-        Told(
-            lambda memory: total(*(Constant(size, f"of {name}") for name, size in on_host(memory.step).items() if size))
-        ),
+        Told(lambda memory: _summed(on_host(memory.step))),
     )
     timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
     allocated_high_bytes = shown(
@@ -477,6 +475,12 @@ def _other_phases(step: Step, units: str) -> str:
     return OTHER_PHASES + ", ".join(
         f"{PHASES[phase.name].removeprefix('the ')} {short_bytes(phase.total, units)}" for phase in others
     )
+
+
+def _summed(sizes: Mapping[str, int]) -> Rule | None:
+    """The sum of what is not 0; None where all is."""
+    terms = [Constant(size, f"of {name}") for name, size in sizes.items() if size]
+    return total(*terms) if terms else None
 
 
 def on_host(step: Step) -> dict[str, int]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from typing import NamedTuple
 
 from tfcalc.analysis.why.given import BYTES_UNIT, PARAMS, WrittenNumber
 from tfcalc.analysis.why.search import Start, State
 from tfcalc.analysis.why.tensors import Cell
 from tfcalc.analysis.why.weights import FORMATS
-from tfcalc.catalog import ListedPreset, index
 
 HEADING = "no model was named: looked for among the presets"
 NAMED = 3
@@ -18,31 +18,39 @@ OWN = 0.0
 """What it costs to take the weights in the checkpoint's own number format."""
 
 
-def starts(given: WrittenNumber, of: str | None) -> list[Start[Cell]]:
+class PresetSize(NamedTuple):
+    """A model as it is listed: its parameters, and the number format of its checkpoint."""
+
+    name: str
+    params: int
+    dtype: str
+
+
+def starts(given: WrittenNumber, of: str | None, listed: Iterable[PresetSize]) -> list[Start[Cell]]:
     """The sizes of all presets, in the unit of the number; nothing where they have none of it."""
     if of in (None, PARAMS) and given.unit in ("", PARAMS):
-        return list(_params())
-    return list(_bytes()) if of in (None, "memory") and given.unit == BYTES_UNIT else []
+        return list(_params(listed))
+    return list(_bytes(listed)) if of in (None, "memory") and given.unit == BYTES_UNIT else []
 
 
-def _sizes() -> Iterator[tuple[int, list[ListedPreset]]]:
+def _sizes(listed: Iterable[PresetSize]) -> Iterator[tuple[int, list[PresetSize]]]:
     """The presets by their size."""
-    found: dict[int, list[ListedPreset]] = {}
-    for preset in index().values():
-        found.setdefault(preset.total_params, []).append(preset)
+    found: dict[int, list[PresetSize]] = {}
+    for preset in listed:
+        found.setdefault(preset.params, []).append(preset)
     yield from found.items()
 
 
-def _params() -> Iterator[Start[Cell]]:
-    for size, presets in _sizes():
+def _params(listed: Iterable[PresetSize]) -> Iterator[Start[Cell]]:
+    for size, presets in _sizes(listed):
         words = f"parameters of {_names(presets)}"
         yield Start(
             f"of_{presets[0].name}", words, words, State({Cell("all"): size}), f"tfcalc params {presets[0].name}"
         )
 
 
-def _bytes() -> Iterator[Start[Cell]]:
-    for size, presets in _sizes():
+def _bytes(listed: Iterable[PresetSize]) -> Iterator[Start[Cell]]:
+    for size, presets in _sizes(listed):
         for held in FORMATS:
             own = [preset for preset in presets if preset.dtype == held.name]
             first, *_ = named = own or presets
@@ -54,7 +62,7 @@ def _bytes() -> Iterator[Start[Cell]]:
             yield Start(f"{held.name}_of_{first.name}", what, words, state, command, cost, BYTES_UNIT)
 
 
-def _names(presets: list[ListedPreset]) -> str:
+def _names(presets: list[PresetSize]) -> str:
     """Name the first few of one size."""
     names = [preset.name for preset in presets]
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

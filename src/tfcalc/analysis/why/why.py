@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import check_arguments
@@ -152,6 +152,7 @@ def why(
     *,
     tokens: int | None = None,
     called: str = "",
+    listed: Iterable[presets.PresetSize] = (),
 ) -> Why:
     """Name the conventions that give a number: what was left out, counted again, halved, or written in another unit.
 
@@ -164,6 +165,7 @@ def why(
         workload: sequences, their lengths in tokens, and phase; by default usual lengths are tried. Of FLOPs and cache.
         tokens: those of a whole training run. Of FLOPs.
         called: how commands name the model; by default by its own name.
+        listed: models to look among, if none is named and the classic Transformer has no such number.
 
     Returns:
         The answer: ``reasons``, the simplest and nearest first, each with its exact value in parameters, FLOPs or
@@ -210,7 +212,7 @@ def why(
             looked += [question for one in here.values() for question in one]
     heading = model.summary
     if model == Transformer() and not called:
-        named = presets.starts(given, of)
+        named = presets.starts(given, of, listed)
         if found := matches(given, [SearchSpace(named, [])]):
             return Why(
                 given=given.text,

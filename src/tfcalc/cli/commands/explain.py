@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.answers.explain import COUNTS, explain_part
-from tfcalc.answers.question import QUANTITIES, number_path
+from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
 from tfcalc.cli.commands.meant import as_meant, better, is_peak
@@ -27,7 +27,7 @@ def answer(settings: Settings) -> Answered:
     """Return how one number is computed: that of a part, or any number of an answer."""
     settings = aimed(settings)
     if is_peak(settings):
-        settings = settings.with_values(target="memory.peak_bytes")
+        settings = settings.with_values(target=f"memory.{HEADLINES['peak'].key}")
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)
     settings = as_meant(settings)
