@@ -291,6 +291,11 @@ def index() -> dict[str, ListedPreset]:
     return {line["name"]: ListedPreset(**line) for line in lines}
 
 
+def sizes() -> list[tuple[str, int, str]]:
+    """Return name, parameters, and number format of all presets."""
+    return [(one.name, one.total_params, one.dtype) for one in index().values()]
+
+
 def names() -> list[str]:
     """Return the names of all presets, in alphabetical order."""
     return list(index())

@@ -108,7 +108,7 @@ WRONG = [
     ("mha", "4h² + 4h", {"of": "flops"}, "it is the formula of the parameters"),
     ("mha", "4h² + 4h", {"of": "memory"}, "it is a quarter of the right one: a number has 4 bytes"),
     ("ffn", "8lbh²", {"of": "flops"}, "it is half of the right one: a multiply-add is 2 FLOPs"),
-    ("encoder-layer", "O(lh²)", {"of": "time"}, "O(lh(h + l)) is l²h more"),
+    ("encoder-layer", "O(lh²)", {"of": "time"}, "O(lh² + l²h) is l²h more; l²h is how Q Kᵀ, P V"),
 ]
 
 UNSEEN_RIGHT = [

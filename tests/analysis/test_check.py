@@ -153,6 +153,33 @@ NUMBERS = {
     "mha 21,073,920 --of flops --batch 2 --seq 5": (True, "yes: 21,073,920 (4lbh(2h + l) with h = 512, b = 2, l = 5)"),
     "layer 218,112,000 llama-3-8b": (True, "yes: 218,112,000"),  # formulas.md, section 12
     "complete 124,000,000 gpt2": (False, "124,439,808"),
+    # a number that is written short is right where the exact one rounds to it
+    "core 44.14M": (True, "yes: 44,140,544 (n(28h² + 32h) + 4h with h = 512, n = 6) rounds to 44.14M"),
+    "core 44.15M": (False, "no: 44,140,544"),
+    "core 168.4MiB --of memory": (True, "176,562,176"),  # 44,140,544 · 4 bytes
+    "core 176.6MB --of memory": (True, "176,562,176"),
+    "ffn 1.07e9 --of flops --seq 256": (True, "1,073,741,824"),  # 16·256·512²
+    "ffn 1.1e9 --of flops --seq 256": (True, "1,073,741,824"),
+    "complete 124M gpt2": (True, "124,439,808"),
+    "complete 124.5M gpt2": (False, "is 60,192 less"),
+    # 2 · 8 heads · 128 · 2 bytes · 32 layers = 131,072 bytes a token (shared/why-cases.md), times 8,192
+    "cache 1073741824 llama-3-8b --of memory --serve --context 8k": (True, "yes: 1,073,741,824 (64n·b·g·d"),
+    "cache 1GiB llama-3-8b --of memory --serve --context 8k": (True, "yes: 1,073,741,824 (64n·b·g·d"),
+    "cache 512MiB llama-3-8b --of memory --serve --context 8k": (False, "it is half of the right one"),
+    "cache 4n·c·b·g·d llama-3-8b --of memory --serve --cache dynamic": (True, "yes: 4n·c·b·g·d"),
+    # sizes put in for letters
+    "encoder 6(12h²+13h)": (True, "yes: 72h² + 78h (n(12h² + 13h) with n = 6)"),
+    "encoder 6·12h²": (False, "78h is the biases and norms"),
+    "encoder-layer 512·4l(6h+l) --of flops": (False, "no: 4lbh(6h + l) is right"),  # whose h is 512, it has h too
+    # N parameters and D tokens: 6·12h²·lb is all of it but attention's own 12l²bh
+    "encoder-layer 6ND --of flops --train": (False, "12l²bh is missing, 78lbh is too much; 6ND is a rule of thumb"),
+    # Brown et al. 2020, table D.1: 3.14e23, which is 6ND of 174,600M parameters and 300B tokens
+    "complete 3.14e23 gpt-3 --of flops --train --tokens 300B --seq 2048": (False, "it is 6ND, a rule of thumb, with N"),
+    # a coincidence: 4·2² + 4·2 less 18 is 6 = 3·2 = 2² + 2
+    "mha 18 --d-model 2 --heads 1": (False, "b_Q, b_K, b_V (3h), or W_O and b_O (h² + h): as large by coincidence"),
+    # a rule that is rounded
+    "encoder-layer 10h²": (False, "10h² is 12h² rounded, without 13h"),
+    "encoder O(nl²h) --of time": (False, "O(n(lh² + l²h)) is nlh² more; nlh² is how X W_Q"),
 }
 
 
@@ -161,6 +188,24 @@ def test_a_number_is_compared_at_the_sizes_of_the_model(tfcalc: Program, words: 
     right, said = NUMBERS[words]
     done = tfcalc("check", *words.split(), "-q")
     assert (done.returncode, said in done.stdout) == (not right, True), done.stdout
+
+
+MEGATRON = (
+    "gpt-3-175b --of memory --train --backend megatron-2022 --precision bf16-master --seq 2048 --checkpointing none"
+)
+
+
+def test_a_formula_of_one_gpu_has_no_letter_for_their_number(tfcalc: Program) -> None:
+    """Korthikanti et al. 2022, equations 1 and 2: sbh(34 + 5as/h) of a layer, sbh(10 + 24/t + 5as/(ht)) on t GPUs."""
+    for text, more in (
+        ("34lbh + 5l²ab", ""),
+        ("lbh(10 + 24/t + 5al/(ht))", ""),
+        ("lbh(10 + 24/8 + 5al/(8h))", "--tp 8"),
+    ):
+        done = tfcalc("check", "activations.transformer.chunk.h", text, *f"{MEGATRON} {more}".split(), "-q")
+        assert done.stdout.startswith("yes: "), (text, done.stdout)
+    done = tfcalc("check", "activations.transformer.chunk.h", "34lbh", *MEGATRON.split(), "-q")
+    assert "with t = 1) is 5l²·b·a more" in done.stdout
 
 
 def test_a_formula_in_the_letters_of_another_notation_is_told_so(tfcalc: Program) -> None:
@@ -209,6 +254,9 @@ def test_its_json_has_the_letters_of_lbhn(tfcalc: Program) -> None:
         (("mha", "4h", "--letters", "h"), "--letters 'h' is not a list of symbol=letter; write h=d,l=n"),
         (("nothing", "4h"), "target 'nothing' is not known"),
         (("mha", "(a+b+h)^(9^9)"), "the exponent is no whole number from -16 to 16"),
+        (("core", "168.4MiB"), "'168.4MiB' is in bytes, not in parameters; add --of memory"),
+        (("complete", "44140544"), "vocabulary is not; give it (--vocab-size 32000)"),
+        (("core", "6ND", "--of", "flops", "--tokens", "1B"), "1,000,000,000 tokens is made of the FLOPs of training"),
     ],
 )
 def test_what_cannot_be_checked_is_refused(tfcalc: Program, words: tuple[str, ...], fact: str) -> None:

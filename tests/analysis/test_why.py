@@ -284,3 +284,68 @@ def test_as_counted_is_no_departure_and_leaves_no_doubt() -> None:
     sheet = why("9b", load("gemma-7b")).sheet()
     assert sheet.title.startswith("9b is 8,537,680,896 parameters: as tfcalc counts")
     assert not any("more figures" in note for note in sheet.notes)
+
+
+def words(*command: str) -> tuple[int, dict[str, Any]]:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main([*command, "--json"])
+    return code, json.loads(out.getvalue())
+
+
+def test_biases_may_be_off_with_the_weights_of_norms_kept() -> None:
+    """nanoGPT's bias=False: 124,439,808 less 9h of matrices in each of 12 layers, and h of each of 25 norms."""
+    assert 124_439_808 - (12 * 9 + 25) * 768 == 124_337_664
+    code, answer = words("why", "124337664", "gpt2")
+    assert (code, answer["reasons"][0]["steps"]) == (0, ["no_bias"])
+
+
+def test_no_mask_is_blamed_where_there_is_none() -> None:
+    """An encoder's attention of 2lbh·4h and 4l²bh with half of the latter is 10h² a token, where l = h."""
+    code, answer = words("why", "2621440")
+    assert (code, answer["reasons"][0]["steps"]) == (0, ["rule_10h2"])
+    assert not [step for one in answer["reasons"] for step in one["steps"] if step.startswith("causal")]
+    masked = words("why", "58.5T", "llama-2-7b", "--seq", "4096", "--of", "flops")[1]
+    assert masked["reasons"][0]["steps"] == ["causal_half"]
+
+
+def test_without_a_model_the_presets_are_looked_at() -> None:
+    """GPT-2 has 124,439,808 parameters; Llama 3 8B 8,030,261,248, of 2 bytes each."""
+    code, answer = words("why", "124M")
+    assert (code, answer["reasons"][0]["exact_value"], answer["reasons"][0]["command"]) == (
+        0,
+        124_439_808,
+        "tfcalc params gpt2",
+    )
+    code, answer = words("why", "16.06GB")
+    assert (code, answer["reasons"][0]["exact_value"]) == (0, 2 * 8_030_261_248)
+    assert "llama-3-8b" in answer["reasons"][0]["cause"]
+    code, answer = words("why", "44,140,544")
+    assert answer["reasons"][0]["command"] == "tfcalc params"  # the classic model, as ever
+
+
+def test_a_training_run_is_proposed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Brown et al. 2020, table D.1: 3.14e23 FLOPs of 300B tokens."""
+    assert main(["why", "3.14e23", "gpt-3"]) == 1
+    command = "why 3.14e23 gpt-3 --train --tokens 300B"
+    assert command in " ".join(capsys.readouterr().out.split())
+    assert words(*command.split())[0] == 0
+
+
+def test_a_number_is_taken_out_of_a_question() -> None:
+    code, answer = words("why", "does HF say 8.03B", "llama-3-8b")
+    assert (code, answer["given"]) == (0, "8.03B")
+    assert answer["reasons"][0]["arithmetic"] == "32 x 218,112,000 + 2 x 525,336,576 + 4,096 = 8,030,261,248"
+    assert 32 * 218_112_000 + 2 * 128_256 * 4096 + 4096 == 8_030_261_248
+    assert read("why is it 65 million?").value == 65_000_000
+    for text, fact in (
+        ("is it 7B or 8B", "has 2 numbers; ask about one of them: 7B"),
+        ("llama-3-8b", "is not a number"),
+    ):
+        with pytest.raises(UsageError, match=fact):
+            read(text)
+
+
+def test_bytes_are_parameters_times_their_size() -> None:
+    answer = words("why", "168MiB")[1]
+    assert answer["reasons"][0]["arithmetic"] == "44,140,544 parameters x 4 bytes = 176,562,176"

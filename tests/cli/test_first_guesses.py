@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+
 import pytest
 
 from tests.conftest import Program
@@ -93,8 +97,8 @@ def test_conditions_know_these_names_too(tfcalc: Program) -> None:
 
 
 HINTS = {
-    "explain W_O": "it is a row of explain attention",
-    "explain softmax": "it is a row of explain sdpa --of flops --count all",
+    "explain W_O": "it is a row of tfcalc explain attention",
+    "explain softmax": "tfcalc explain sdpa --of flops --count all shows it",
     "explain heads": "all heads together are attention",
     "explain embedding": "--vocab-size 32000",
     "params no/such/folder/": "does not exist",
@@ -109,6 +113,67 @@ def test_what_is_no_part_is_answered_with_where_it_is(tfcalc: Program, line: str
     found = tfcalc(*line.split())
     assert (found.returncode in (2, 3), found.stdout, found.stderr.count("\n")) == (True, "", 1)
     assert HINTS[line] in found.stderr
+
+
+OPENED = {
+    # 2 x 8 heads x 128 x 2 bytes x 32 layers = 131,072 bytes of a token, times 8,192
+    "KV cache|llama-3-8b": 1_073_741_824,
+    "kv_cache|llama-3-8b|--cache|dynamic|--context|1k": 134_217_728,
+    "cache|llama-3-8b": 1_073_741_824,
+    "gradients|llama-3-8b": 2 * 8_030_261_248,
+    "weights|gpt2": 2 * 124_439_808 * 2,  # in fp32
+    "Adam|gpt2|--train|--optimizer|adamw": 8 * 124_439_808
+    + 4 * 148,  # two moments, and the step of each of 148 tensors
+    "total|gpt2": 124_439_808,
+    "feed forward|gpt2": 8 * 768**2 + 5 * 768,
+    "lm head|llama-3-8b": 128_256 * 4096,
+    "flash attention|gpt2": 4 * 768**2 + 4 * 768,
+}
+"""Words of texts, and the number that they open; ``|`` is between arguments."""
+
+
+def test_explain_opens_what_texts_call_so(tfcalc: Program) -> None:
+    for line, value in OPENED.items():
+        found = tfcalc("explain", *line.split("|"), "-q")
+        assert (found.stdout.strip(), found.stderr) == (f"{value}", ""), line
+    peak, train = tfcalc("explain", "peak", "gpt2", "--train", "-q"), tfcalc("memory", "gpt2", "--train", "-q")
+    assert peak.stdout == train.stdout
+    assert "add --train or --serve" in tfcalc("explain", "peak", "gpt2").stderr
+    assert tfcalc("explain", "flash", "attention", "-q").stdout.strip() == f"{4 * 512**2 + 4 * 512}"
+
+
+SHOWN_BY = (
+    "6ND",
+    "MFU",
+    "softmax",
+    "Q K^T",
+    "rope",
+    "8.03B",
+    "8030261248",
+    "4h²+4h",
+    "12*h^2*n",
+    "kv cache per token",
+    "FLOPs",
+)
+
+
+def test_explain_says_the_command_that_shows_the_rest(tfcalc: Program) -> None:
+    """Each command of a hint runs."""
+    for word in SHOWN_BY:
+        found = tfcalc("explain", word, "llama-3-8b")
+        assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+        command = re.search(r"tfcalc (?!explain: )(\w+ .*) (shows it|explains it|says what it is of)", found.stderr)
+        assert command, found.stderr
+        done = tfcalc(*shlex.split(command[1].split("; tfcalc ")[-1]))
+        assert (done.returncode in (0, 1), done.stderr) == (True, ""), (word, done.stderr)
+
+
+def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:
+    """FSDP over 8 GPUs: an eighth of the weights and gradients of 2 bytes each, and of two moments, are offloaded."""
+    words = ["llama-3-8b", "--train", "--fsdp", "--gpus", "8", "--offload", "all"]
+    assert "tfcalc explain host_bytes" in tfcalc("explain", "gradients", *words).stderr
+    found = json.loads(tfcalc("explain", "host_bytes", *words, "--json").stdout)
+    assert [one["value"] for one in found["terms"]][:2] == [2_007_565_312, 2_007_565_312]  # 2 · 8,030,261,248/8
 
 
 @pytest.mark.parametrize(("word", "meant"), [("parameters", "8h² + 5h"), ("FLOP", "16lbh²"), ("complexity", "O(lh²)")])
@@ -129,7 +194,8 @@ def test_help_breaks_no_word_at_its_hyphen(tfcalc: Program) -> None:
 
 def test_a_number_without_a_model_is_answered_with_how_to_name_one(tfcalc: Program) -> None:
     """124M is GPT-2, and nothing of the Transformer of 2017."""
-    assert "No model was named: tfcalc why 124M gpt2" in tfcalc("why", "124M").stdout
+    assert tfcalc("why", "124M").stdout.startswith("124M is 124,439,808 parameters: parameters of gpt2\n")
+    assert "No model was named: tfcalc why 999T gpt2" in tfcalc("why", "999T").stdout
     assert "No model was named" not in tfcalc("why", "117M", "gpt2").stdout
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import Program
 from tfcalc import Serving, Training, Transformer, UsageError, Workload, load, memory, solve
 from tfcalc.solving.answer import Solved
 
@@ -214,3 +215,44 @@ def test_what_comes_again_and_again_is_told_as_far_as_it_is_known() -> None:
         assert "seq ends at 5,004: behind it the sides change places again and again, every 5" in found.sheet().notes
         assert "20, …" in found.sheet().title or "25, …" in found.sheet().title
         assert all(row.holds == (row.sizes["seq"] % 5 == 0) for row in found.rows)
+
+
+def test_names_of_several_words_are_names() -> None:
+    """A token of Llama 3 8B is 131,072 bytes of cache: 10⁹·10 of them are 76,293 tokens, in whole blocks of 16."""
+    model = load("llama-3-8b")
+    found = solved("KV cache <= 10GB", "context", model, serving=Serving())
+    assert found.value == 10**10 // 131_072 // 16 * 16
+    two = Workload(phase="train")
+    assert solved("feed-forward = 2 * cross attention", "seq", workload=two).condition.startswith("feed-forward")
+
+
+def test_of_an_amount_of_memory_the_size_that_fits_is_told(tfcalc: Program) -> None:
+    small, large = (int(tfcalc("memory", "gpt2", "--train", "--batch", b, "-q").stdout) for b in ("8", "9"))
+    middle = (small + large) // 2
+    for target, said in (
+        (middle + 1000, "batch 9 is nearest, 8 fits;"),
+        (middle - 1000, "batch 8 is nearest and fits;"),
+    ):
+        done = tfcalc("solve", f"memory = {target}", "--for", "batch", "gpt2", "--train")
+        assert done.stdout.startswith(said), (done.stdout, done.stderr)
+
+
+def test_never_is_said_where_it_is_proven(tfcalc: Program) -> None:
+    """Memory of training is evaluated at some sizes; a closed form tells of all."""
+    none = tfcalc("solve", "memory <= 20GB", "--for", "batch", "llama-3-8b", "--train")
+    assert (none.returncode, none.stdout.startswith("NONE FOUND: no batch that was tried meets")) == (1, True)
+    assert tfcalc("solve", "params = 1", "--for", "layers").stdout.startswith("NEVER: no value of layers meets")
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("mfu = 50%",), "'mfu' follows from a measured throughput"),
+        (("MFU = 50%", "--for", "seq"), "'MFU' follows from a measured throughput"),
+        (("foo <= 10GB", "--for", "context"), "context is a size of serving, whose memory is asked for"),
+    ],
+)
+def test_what_no_size_decides_is_refused(tfcalc: Program, words: tuple[str, ...], fact: str) -> None:
+    done = tfcalc("solve", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert fact in done.stderr

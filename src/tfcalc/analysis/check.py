@@ -8,19 +8,31 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, cause_of, proportion
+from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, by_chance, cause_of, proportion
+from tfcalc.analysis.check_reading import (
+    NOTHING,
+    RightForm,
+    RuleLetters,
+    number_in,
+    of_number,
+    rounded_from,
+    rounds_to,
+    rule_of_thumb,
+    step_of_a_run,
+)
 from tfcalc.analysis.itemized import Tree
 from tfcalc.analysis.quantities import QUANTITIES, growth, measure_of
 from tfcalc.analysis.targets import TARGETS, find, with_some_vocabulary
 from tfcalc.answers.explain import COUNTS, opened, to_open
 from tfcalc.answers.formula import formula
 from tfcalc.conventions import Conventions
+from tfcalc.core.measure import major_params
 from tfcalc.core.notation import NOTATIONS, bracketed, spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
-from tfcalc.expressions import Ratio, expanded, read_formula, settled
-from tfcalc.model import asked_run, own_letters, spellings, values, with_symbols
-from tfcalc.report import declared, exact, polynomial
+from tfcalc.expressions import Ratio, expanded, names_of, read_formula
+from tfcalc.model import asked_run, own_letters, spellings, with_symbols
+from tfcalc.report import declared, polynomial
 from tfcalc.report.declared import (
     Answer,
     Key,
@@ -38,8 +50,10 @@ from tfcalc.workload import PAIRS, Workload
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.why.given import WrittenNumber
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.report.explanation import Line
 
 MOST_OTHERS = 3
 """Other parts that would explain a difference as well, of those that are named."""
@@ -97,11 +111,14 @@ class FormulaCheck(Answer):
     Attributes:
         text: the formula as it was typed.
         yours: the same multiplied out, over a whole number.
-        right: the right one; where a number was given, its value.
-        closed: where a number was given, the right formula.
-        sizes: the sizes at which it has that value.
+        right: the right one, with numbers for those letters for which yours has some.
+        closed: where it has, the right formula in letters.
+        sizes: the sizes at which it is the right one.
+        rounds: whether the right number, rounded, is the one that was typed.
         cause: which part of the model the difference is, if it is one.
         share: by what the right formula would have to be multiplied, where that is one product.
+        off: how far it is from the right one at the sizes of the model, as a fraction of that; None where not known.
+        roughly: what else is known of it, in words.
         instead: another question that the formula answers.
         notation: in whose letters the formula would be right.
         letters: how each letter is written.
@@ -117,20 +134,26 @@ class FormulaCheck(Answer):
     conventions: Key[Mapping[str, object]] = some_conventions()
     text: str
     yours: Ratio
-    right: Polynomial
-    closed: Polynomial | None
+    right: Ratio
+    closed: Ratio | None
     sizes: Mapping[str, int]
+    rounds: bool
     order: bool
     cause: Cause | None
     share: Ratio | None
+    off: float | None
+    roughly: str
     letters: Mapping[str, str]
     notes: tuple[str, ...]
 
-    correct = boolean("whether both formulas are the same polynomial", lambda check: not check.difference.top.terms)
+    correct = boolean(
+        "whether both formulas are the same polynomial, or the right number, rounded, is the one that was given",
+        lambda check: check.rounds or not check.difference.top.terms,
+    )
     verdict_ = declared.text("the answer in one line", lambda check: check.verdict({}))
     formula = declared.text("the formula as it was typed", lambda check: check.text)
     yours_ = declared.text("the same multiplied out", lambda check: ratio_text(check.yours, {}))
-    right_ = declared.text("the right formula", lambda check: write(check.right))
+    right_ = declared.text("the right formula", lambda check: _plain(check.right))
     difference_ = declared.text("yours less the right one", lambda check: ratio_text(check.difference, {}))
     missing_ = texts("the terms by which yours is too small", lambda check: _terms(check.missing))
     extra_ = texts("the terms by which yours is too large", lambda check: _terms(check.extra))
@@ -156,27 +179,27 @@ class FormulaCheck(Answer):
     @property
     def difference(self) -> Ratio:
         """The formula less the right one."""
-        return self.yours - Ratio(self.right)
+        return self.yours - self.right
 
     @property
     def missing(self) -> Ratio:
         """The terms by which it is too small."""
-        return _signed(self.difference, -1)
+        return NOTHING if self.correct else _signed(self.difference, -1)
 
     @property
     def extra(self) -> Ratio:
         """The terms by which it is too large."""
-        return _signed(self.difference, 1)
+        return NOTHING if self.correct else _signed(self.difference, 1)
 
     def verdict(self, letters: Mapping[str, str] | None = None) -> str:
         """One line: yes, or by how much it differs and what that is."""
         letters = self.letters if letters is None else letters
         right = self._right(letters)
         if self.correct:
-            return f"yes: {right}"
+            return f"yes: {right}" + (f" rounds to {self.text.strip()}" if self.rounds else "")
         if self.notation:
             return f"no: {right} is right; in the letters of --notation {self.notation} yours is the same"
-        more, less = ratio_text(self.missing, letters), ratio_text(self.extra, letters)
+        more, less = (self._text(part, letters) for part in (self.missing, self.extra))
         if not self.extra.top.terms:
             found = f"no: {right} is {more} more"
         elif not self.missing.top.terms:
@@ -187,11 +210,15 @@ class FormulaCheck(Answer):
 
     def _right(self, letters: Mapping[str, str]) -> str:
         """``4h² + 4h``; of a number ``1,050,624 (4h² + 4h with h = 512)``."""
-        right = self._order(ratio_text(Ratio(self.right), letters))
+        right = self._order(self._text(self.right, letters))
         if self.closed is None:
             return right
         at = ", ".join(f"{letters.get(letter, letter)} = {size:,}" for letter, size in self.sizes.items())
-        return f"{right} ({write(self.closed, letters=letters)} with {at})"
+        return f"{right} ({ratio_text(self.closed, letters)} with {at})"
+
+    def _text(self, part: Ratio, letters: Mapping[str, str]) -> str:
+        """A growth is written term by term, as it is everywhere."""
+        return write(part.top, letters=letters, factored=False) if self.order else ratio_text(part, letters)
 
     def _order(self, text: str) -> str:
         return f"O({text})" if self.order else text
@@ -199,6 +226,7 @@ class FormulaCheck(Answer):
     def reasons(self, letters: Mapping[str, str]) -> list[str]:
         """Why it differs, in words, as far as that is known."""
         found = [_in_words(self.cause, self.of, letters)] if self.cause else []
+        found += [self.roughly] if self.roughly else []
         if self.share is not None:
             found.append(f"it is the right one times {ratio_text(self.share, letters)}")
         what = "formula" if self.closed is None else "number"
@@ -206,11 +234,13 @@ class FormulaCheck(Answer):
 
     def sheet(self) -> Sheet:
         """The verdict; below it both formulas and what differs."""
-        yours = self._order(ratio_text(self.yours, self.letters))
+        yours = self._order(self._text(self.yours, self.letters))
         rows: list[list[Cell]] = [["yours", yours], ["right", self._right(self.letters)]]
         for name, part in (("missing", self.missing), ("too much", self.extra)):
             if part.top.terms:
-                rows.append([name, ratio_text(part, self.letters)])
+                rows.append([name, self._text(part, self.letters)])
+        if self.off is not None and not self.correct:
+            rows.append(["off", f"{self.off:+.2%}".replace("%", " %")])
         verdict = self.verdict()
         meanings = ", ".join(f"{self.letters.get(letter, letter)} {what}" for letter, what in self.legend.items())
         return Sheet(
@@ -223,6 +253,11 @@ class FormulaCheck(Answer):
 
     def __str__(self) -> str:
         return self.verdict()
+
+
+def _plain(ratio: Ratio) -> str:
+    """A formula in its own letters, a number without groups of digits."""
+    return write(ratio.top) if ratio.bottom == 1 else ratio_text(ratio, {})
 
 
 def ratio_text(ratio: Ratio, letters: Mapping[str, str]) -> str:
@@ -252,6 +287,13 @@ def _in_words(cause: Cause, of: str, letters: Mapping[str, str]) -> str:
     """``h² is W_O``; ``W_Q, W_K, W_V: counted a times``."""
     named = ", or ".join([cause.part.name, *(other.name for other in cause.others[:MOST_OTHERS])])
     times, size = cause.times, _grouped(cause.part.number, letters)
+    if cause.forms:
+        each = [
+            f"{part.name} ({write(form, letters=letters)})"
+            for part, form in zip((cause.part, *cause.others), cause.forms, strict=True)
+        ][: MOST_OTHERS + 1]
+        twice = " counted twice" * (times == TWICE)
+        return f"{size} is {', or '.join(each)}{twice}: as large by coincidence, at these sizes alone"
     whole = cause.is_all
     if times == NEVER:
         return "everything is missing" if whole else f"{size} is {named}"
@@ -295,16 +337,19 @@ def check(
     letters: Mapping[str, str] | None = None,
     training: Training | None = None,
     serving: Serving | None = None,
+    tokens: int | None = None,
 ) -> FormulaCheck:
     """Compare a formula, or a number, with tfcalc's own, and name what differs.
 
-    Two formulas are equal where they are the same polynomial once both are multiplied out. A number without letters is
-    compared with what the right formula is at the sizes of the model and the workload. The text is read by a grammar of
-    its own (:mod:`tfcalc.expressions`): nothing in it is executed.
+    Two formulas are equal where they are the same polynomial once both are multiplied out, if need be with the sizes of
+    the model and the workload in the place of letters that the text has not. A number without letters is compared with
+    what the right formula is at all these sizes; one with a unit, a point or an exponent is right if that rounds to it.
+    The text is read by a grammar of its own (:mod:`tfcalc.expressions`): nothing in it is executed.
 
     Args:
         target: as in :func:`~tfcalc.formula`.
-        text: the formula: ``4h² + 4h``, ``4*d**2 + 4*d``.
+        text: the formula: ``4h² + 4h``, ``4*d**2 + 4*d``; of FLOPs also with N parameters and D tokens: ``6ND``. Or a
+            number: ``1,050,624``, ``44.14M``, ``168.4MiB``, ``6.71e10``.
         of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes) or ``time`` (its growth).
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
         workload: phase and structure of what is run; its sizes are letters.
@@ -315,6 +360,7 @@ def check(
         letters: other letters for some of them: ``{"h": "d", "l": "n"}``.
         training: as in :func:`~tfcalc.formula`.
         serving: as in :func:`~tfcalc.formula`.
+        tokens: those of a whole training run. Of FLOPs.
 
     Returns:
         A check: ``correct``, ``right`` and ``difference``; ``verdict()`` says it in one line.
@@ -328,7 +374,8 @@ def check(
     """
     model = Transformer() if model is None else model
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
-    model = with_some_vocabulary(model, target) if hasattr(model, "tree") else model
+    if tokens is not None and run is not None:
+        run = step_of_a_run(run, of, tokens)
     own = formula(
         target,
         of,
@@ -341,62 +388,123 @@ def check(
         training=training,
         serving=serving,
     )
-    written, names = _names(model, run or Workload(), own.legend, notation, letters or {})
-    meaning = _meaning(model, run or Workload(), own.legend, general=general)
+    model, run = with_some_vocabulary(model, target), run or Workload()
+    rule = rule_of_thumb(target, model, run, training, tokens, general=general) if of == "flops" else None
+    right = RightForm.of(own, model, run, tokens)
+    written, names = _names(model, run, right.legend, notation, letters or {})
+    meaning = _meaning(model, run, right.legend, general=general)
+    meaning |= {letter: symbol(letter) for letter in right.form.free_symbols}  # it stands for itself
+    known = {name: meaning[letter] for name, letter in names.items()}
+    if rule is not None:
+        known |= rule.letters_beside((*right.legend, *(letters or {}).values()))
     typed = ORDER.fullmatch(text) if own.order else None
-    read = read_formula(typed[1] if typed else text, names)
-    yours = expanded(read, {name: meaning[letter] for name, letter in names.items()})
-    yours = Ratio(growth(yours.top)) if own.order and yours.top != settled(own.closed) else yours
-    right = settled(own.closed)
-    known = {letter: exact(size) for letter, size in values(model, run or Workload()).items()}
-    sizes = {letter: known[letter] for letter in own.legend if letter in known}
-    a_number = not yours.top.free_symbols and set() < right.free_symbols <= set(sizes) and not own.order
-    if a_number:
-        right = polynomial(right.at(sizes))
-    difference = yours - Ratio(right)
+    spelling = {written.get(letter, letter) for letter in right.form.free_symbols}
+    number = None if own.order else number_in(text, of, spelling)
+    read = None if number else read_formula(typed[1] if typed else text, known)
+    yours = of_number(number.value) if number else expanded(read, known) if read else NOTHING
+    yours = Ratio(growth(yours.top)) if own.order and yours.top != right.form else yours
+    put = {} if own.order else right.put_in(yours)
+    a_number = bool(put) and not yours.top.free_symbols
+    rounds = number is not None and yours != right.at(put) and rounds_to(right.at(put), number)
     cause: Cause | None = None
     share: Ratio | None = None
-    instead = ""
-    if difference.top.terms and of in COUNTS:
+    instead = roughly = ""
+    if yours != right.at(put) and not rounds and of in COUNTS:
         tree = to_open(model, of, run, conventions, training=training, serving=serving, general=general)
-        lines = [
-            line._replace(formula=polynomial(line.value) if a_number else settled(line.formula))
-            for line in opened(target, of, tree).lines
-        ]
-        if sum((line.formula for line in lines), start=Polynomial({})) == right:
-            cause = cause_of(difference, lines)
-            if cause and a_number and not (cause.is_all or cause.times in (NEVER, TWICE)):
-                cause = None  # many numbers are some part a few times
-        if cause is None or cause.cost > FAR_FETCHED:
-            share = None if a_number else proportion(yours, right)
-            instead = "" if share else _of_another_question(yours, target, of, tree, conventions, general=general)
+        lines = opened(target, of, tree).lines
+        if own.order:
+            roughly = _grow_so(lines, _signed(yours - right.at(put), -1).top, written)
+        else:
+            cause, put = _cause(yours, right, put, lines, whole_number=a_number)
+            if cause is None or cause.cost > FAR_FETCHED:
+                roughly = _roughly(yours, right, number, rule, written)
+                share = None if a_number or roughly else proportion(yours, right.form)
+                known_of = share or roughly
+                instead = (
+                    ""
+                    if known_of
+                    else _of_another_question(yours, number, target, of, tree, conventions, general=general)
+                )
+            by_rule = rule is not None and read is not None and rule.letters.keys() & names_of(read)
+            roughly = roughly or (THUMB if by_rule else "")
     other = ""
-    if difference.top.terms and not (a_number or letters or own.order):
+    if yours != right.at(put) and not (a_number or letters or own.order or put):
         others = (name for name in NOTATIONS if name != notation)
-        other = next(
-            (name for name in others if _is(right, text, model, run or Workload(), own.legend, name, meaning)), ""
-        )
+        other = next((name for name in others if _is(right.form, text, model, run, right.legend, name, meaning)), "")
     return FormulaCheck(
         target=target,
         path=own.path,
         of=of,
         text=text,
         yours=yours,
-        right=right,
-        closed=own.closed if a_number else None,
-        sizes=sizes if a_number else {},
+        right=right.at(put),
+        closed=Ratio(right.form) if put else None,
+        sizes=put,
+        rounds=rounds,
         order=own.order,
-        cause=None if instead or share else cause,
+        cause=None if instead or share or (roughly and roughly != THUMB) else cause,
         share=share,
+        off=None if own.order else right.off(yours),
+        roughly=roughly,
         instead=instead,
         notation=other,
         letters=written,
-        legend=own.legend,
+        legend=right.legend,
         model=own.model,
         conventions=own.conventions,
         notes=own.notes,
     )
 
+
+THUMB = "6ND is a rule of thumb: it has no product of attention itself, and takes all parameters for matrices"
+
+
+def _cause(
+    yours: Ratio, right: RightForm, put: dict[str, int], lines: Sequence[Line], *, whole_number: bool
+) -> tuple[Cause | None, dict[str, int]]:
+    """The part that the difference is, in letters or with numbers put in for some, and which these are."""
+    tried = [put] if put or not right.could_put(yours) else [put, right.could_put(yours)]
+    for sizes in tried:
+        here = [right.line(line, sizes, whole_number=whole_number) for line in lines]
+        forms = [line._replace(formula=form.top) for line, form in zip(lines, here, strict=True) if form.bottom == 1]
+        if sum((line.formula for line in forms), start=Polynomial({})) != right.at(sizes).top or len(forms) < len(
+            lines
+        ):
+            continue
+        found = cause_of(yours - right.at(sizes), forms)
+        if found and whole_number:  # many numbers are some part a few times
+            found = by_chance(found, forms, lines) if found.is_all or found.times in (NEVER, TWICE) else None
+        if found is not None:
+            return found, sizes
+    return None, put
+
+
+def _roughly(
+    yours: Ratio, right: RightForm, number: WrittenNumber | None, rule: RuleLetters | None, letters: Mapping[str, str]
+) -> str:
+    """Say that it is rounded, or a rule of thumb; nothing where it is neither."""
+    if number is not None:
+        n = rule.behind(number) if rule else None
+        return "" if n is None or rule is None else f"it is {rule.factor}ND, a rule of thumb, with {rule.sizes(n)}"
+    rounded = rounded_from(yours, right.form)
+    if rounded is None:
+        return ""
+    left_out = right.form - rounded
+    rest = f", without {write(left_out, letters=letters)}" if left_out.terms else ""
+    return f"{ratio_text(yours, letters)} is {write(rounded, letters=letters)} rounded{rest}"
+
+
+def _grow_so(lines: Sequence[Line], missing: Polynomial, letters: Mapping[str, str]) -> str:
+    """Name the steps that take as long as what a growth lacks."""
+    grown = {line: growth(line.formula).terms.keys() & missing.terms.keys() for line in dict.fromkeys(lines)}
+    names = dict.fromkeys(name for line, terms in grown.items() if terms for name in line.names)
+    if not names:
+        return ""
+    size = write(missing, letters=letters, factored=False)
+    return f"{size} is how {', '.join(list(names)[:MOST_STEPS])}{' and others' * (len(names) > MOST_STEPS)} grow"
+
+
+MOST_STEPS = 4
 
 FAR_FETCHED = 3.05
 """A cause that costs more is named only where the formula answers no other question."""
@@ -446,6 +554,7 @@ def _is(
 
 def _of_another_question(
     yours: Ratio,
+    number: WrittenNumber | None,
     target: str,
     of: str,
     tree: Tree,
@@ -454,18 +563,20 @@ def _of_another_question(
     general: bool,
 ) -> str:
     """Name the part, quantity, mask or phase that the formula is right for; ``""`` where there is none."""
-    if yours.bottom != 1 or tree.of_terms or not yours.top.terms:
+    if (yours.bottom != 1 and number is None) or tree.of_terms or not yours.top.terms:
         return ""
     by, model, run = conventions or Conventions(), tree.model, tree.run
-    if of != "memory":
-        measure = measure_of(of, run, by)
+    measures = {} if of == "memory" else {"": measure_of(of, run, by)}
+    measures |= {" without biases and norms": major_params} if of == "params" else {}
+    for words, measure in measures.items():
         for name in TARGETS:
             try:
                 node = find(tree.twin if yours.top.free_symbols else tree.node, name)
             except UsageError:
                 continue
-            if polynomial(node.component.each(measure)) == yours.top:
-                return f"of {name}"
+            there = polynomial(node.component.each(measure))
+            if there == yours.top or (number is not None and rounds_to(Ratio(there), number)):
+                return f"of {name}{words}"
     if not yours.top.free_symbols:
         return ""
     questions = [(f"of the {QUANTITIES[other]}", other, run) for other in ("params", "flops", "memory") if other != of]

@@ -65,12 +65,16 @@ class Multiplicity(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A part that was counted ``times`` times, and how far-fetched that is; ``others`` would explain it as well."""
+    """A part that was counted ``times`` times, and how far-fetched that is; ``others`` would explain it as well.
+
+    ``forms`` are theirs where these differ, so that they are as large at these sizes alone.
+    """
 
     times: Multiplicity
     part: CountablePart
     cost: float
     others: tuple[CountablePart, ...] = ()
+    forms: tuple[Polynomial, ...] = ()
 
     @property
     def is_all(self) -> bool:
@@ -105,6 +109,24 @@ def cause_of(difference: Ratio, lines: Sequence[Line]) -> Cause | None:
         if found and (best is None or cost + found[0].rank < best.cost):
             best = Cause(each, found[0], cost + found[0].rank, tuple(found[1:]))
     return best or _replaced(difference, parts)
+
+
+def by_chance(cause: Cause, numbers: Sequence[Line], letters: Sequence[Line]) -> Cause:
+    """The cause with all parts that are as large in numbers, though not in letters; itself where there are none."""
+    forms = {part.name: part.number for part in parts_of(letters)}
+    alike = sorted((part for part in parts_of(numbers) if part.number == cause.part.number), key=lambda part: part.rank)
+    first: dict[Polynomial, CountablePart] = {}
+    for part in (cause.part, *alike):
+        if part.name in forms and part.rank <= MOST_FAR_FETCHED:
+            first.setdefault(forms[part.name], part)
+    if len(first) < 2:
+        return cause
+    part, *others = first.values()
+    return cause._replace(part=part, others=tuple(others), forms=tuple(first))
+
+
+MOST_FAR_FETCHED = 1.2
+"""Of a part that is named beside another."""
 
 
 def _replaced(difference: Ratio, parts: Sequence[CountablePart]) -> Cause | None:

@@ -57,6 +57,8 @@ class Formula(ClosedForm):
         letters: the letters that were given in the place of some of these.
         matrices: the same form matrix by matrix, where it was asked for so.
         sympy: the same as sympy writes it, where that was asked for.
+        sizes: the value of each letter that was given or assumed.
+        value: the number at these sizes, of a term of memory.
     """
 
     target: Key[str] = as_field(ClosedForm.target)
@@ -69,6 +71,8 @@ class Formula(ClosedForm):
     notes: tuple[str, ...] = ()
     letters: Mapping[str, str] = field(default_factory=dict)
     matrices: tuple[Factors, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    value: int | None = None
 
     @property
     def subject(self) -> str:

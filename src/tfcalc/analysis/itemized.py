@@ -23,7 +23,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
     from tfcalc.conventions import Conventions
-    from tfcalc.model import Model
+    from tfcalc.model import Model, Sized
 
 
 def note_of(name: str, together: int, sizes: Mapping[str, Num]) -> str:
@@ -98,18 +98,22 @@ def tree_of(asked: Subject, of: str, by: Conventions, items: Callable[[Cost], li
 def tree_of_terms(
     model: Model,
     run: Workload,
+    plan: Sized,
     whole: Component,
     stated: Mapping[str, object],
     notes: tuple[str, ...],
-    letters: Mapping[str, str],
+    letters: dict[str, str],
 ) -> Tree:
-    """The trees of the tensors that memory holds, whose sizes remember their formulas."""
+    """The trees of the tensors that memory holds, whose sizes remember their formulas; some are those of the plan."""
 
     def items(cost: Cost) -> list[Item]:
         return [in_bytes(held.name, held.factors, held.bits) for held in cost.held]
 
     numbers, formulas = of_numbers(whole).root(), of_formulas(whole).root()
-    return Tree(model, run, numbers, formulas, items, stated, notes, letters, of_terms=True)
+    own = values(model, run)
+    planned = {letter: size for letter, size in values(plan).items() if letter not in own}
+    letters = legend(frozenset(planned), plan) | letters
+    return Tree(model, run, numbers, formulas, items, stated, notes, letters, planned | own, of_terms=True)
 
 
 def laid_out(

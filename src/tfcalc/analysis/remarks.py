@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tfcalc.core.measure import overcounted_flops
@@ -11,7 +11,6 @@ from tfcalc.report import exact
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
-    from tfcalc.report import Report
     from tfcalc.workload import Workload
 
 LENGTHS = frozenset("lcs")
@@ -43,7 +42,7 @@ def _overcounted(model: Model, run: Workload) -> Iterator[str]:
         )
 
 
-def needs_tokens(step: Report, what: str) -> None:
+def needs_tokens(conventions: Mapping[str, object], what: str) -> None:
     """Raise UsageError for a model that reads no tokens, whatever is asked ``what`` is counted by them."""
-    if step.conventions["tokens"] == SAMPLES:
+    if conventions["tokens"] == SAMPLES:
         raise UsageError(f"{what} needs tokens, and this model reads none", "count a step: --train --batch N")

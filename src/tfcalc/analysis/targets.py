@@ -87,6 +87,8 @@ OTHER_NAMES = {
     "selfattn": "attention",
     "selfattention": "attention",
     "multiheadattention": "attention",
+    **dict.fromkeys(("gqa", "mqa", "mla", "groupedqueryattention", "flashattention"), "attention"),
+    **dict.fromkeys(("swiglu", "geglu", "gatedmlp"), "ffn"),
     "crossattn": "cross-mha",
     "crossattention": "cross-mha",
     "multiheadcrossattention": "cross-mha",
@@ -102,28 +104,32 @@ OTHER_NAMES = {
     "decoderlayer": "decoder-layer",
     "transformerdecoderlayer": "decoder-layer",
     "block": "layer",
-    "embeddings": "embedding",
+    **dict.fromkeys(("transformerblock", "transformerlayer", "decoderblock"), "layer"),
+    **dict.fromkeys(("embeddings", "tokenembedding", "tokenembeddings", "wordembeddings"), "embedding"),
     "lmhead": "output",
+    "unembedding": "output",
     "outputhead": "output",
     "model": "complete",
 }
 """What texts, papers and PyTorch call these parts, in small letters without hyphens; a path of the tree comes first."""
 
 NO_PARTS = {
-    **dict.fromkeys(("wq", "wk", "wv", "wo", "wqkv", "bq", "bk", "bv", "bo"), "it is a row of explain attention"),
-    **dict.fromkeys(("w1", "w2", "b1", "b2"), "it is a row of explain ffn"),
-    **dict.fromkeys(("relu", "gelu", "activation"), "it is a row of explain ffn --of flops --count all"),
-    **dict.fromkeys(("softmax", "scores", "qk"), "it is a row of explain sdpa --of flops --count all"),
+    **dict.fromkeys(
+        ("wq", "wk", "wv", "wo", "wqkv", "bq", "bk", "bv", "bo"), "it is a row of tfcalc explain attention"
+    ),
+    **dict.fromkeys(("w1", "w2", "b1", "b2"), "it is a row of tfcalc explain ffn"),
+    **dict.fromkeys(("relu", "gelu", "activation"), "it is a row of tfcalc explain ffn --of flops --count all"),
+    **dict.fromkeys(("softmax", "scores", "qk"), "it is a row of tfcalc explain sdpa --of flops --count all"),
     **dict.fromkeys(("head", "heads"), "all heads together are attention; the head that makes logits is output"),
-    "dropout": "it has no parameters; explain layer --of flops --train --count all has its operations",
-    "residual": "it has no parameters; explain layer --of flops --count all has its operations",
+    "dropout": "it has no parameters; tfcalc explain layer --of flops --train --count all has its operations",
+    "residual": "it has no parameters; tfcalc explain layer --of flops --count all has its operations",
 }
 """What is inside a part, and where it is shown."""
 
 
-def _letters(name: str) -> str:
-    """Return the name in small letters, without hyphens: ``Feed-Forward`` and ``feed_forward`` are feedforward."""
-    return name.lower().replace("-", "").replace("_", "")
+def letters(name: str) -> str:
+    """Return the name in small letters and digits alone: ``Feed-Forward`` and ``feed_forward`` are feedforward."""
+    return "".join(character for character in name.lower() if character.isalnum())
 
 
 def meant_by(name: str) -> str:
@@ -132,7 +138,7 @@ def meant_by(name: str) -> str:
     >>> meant_by("Feed-Forward"), meant_by("ffn")
     ('ffn', 'ffn')
     """
-    return OTHER_NAMES.get(_letters(name), name)
+    return OTHER_NAMES.get(letters(name), name)
 
 
 def _finder(root: Node, target: str) -> Finder:
@@ -182,8 +188,12 @@ def find(root: Node, target: str) -> Node:
     if target in QUANTITIES:
         raise UsageError(f"target {target!r} is a quantity, not a part", f"write complete --of {target}")
     close = nearest(target, [*TARGETS, *paths])
-    hint = NO_PARTS.get(_letters(target)) or (close if "mean" in close else f"known: {', '.join(TARGETS)}")
+    hint = NO_PARTS.get(letters(target)) or (close if "mean" in close else f"known: {', '.join(TARGETS)}")
     raise UsageError(f"target {target!r} is not known", hint)
+
+
+STATES = ("weights", "master weights", "gradients", "optimizer")
+"""Terms that may be offloaded."""
 
 
 def find_term(root: Node, target: str) -> Node:
@@ -202,6 +212,8 @@ def find_term(root: Node, target: str) -> Node:
     paths = [node.path.partition(".")[2] for node in root.walk()]
     close = nearest(target, [*terms, *paths[1:]])
     hint = close if "mean" in close else f"known: complete, {', '.join(terms)}"
+    if target in STATES and len(terms) > 1:
+        hint += "; what is offloaded is in the host's memory: tfcalc explain host_bytes"
     inside_layers = "; or add --checkpointing none: a layer that runs again saves its input alone"
     raise UsageError(
         f"target {target!r} is not a term of memory", hint + inside_layers * target.startswith("activations.")

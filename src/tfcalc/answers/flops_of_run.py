@@ -291,7 +291,7 @@ def flops_of_run(
     if question.tuning is not None:
         check_tuning(question.tuning, question.run)
     found = FlopsOfRun(question, by, tokens)
-    needs_tokens(found, "a training run")
+    needs_tokens(found.conventions, "a training run")
     return found
 
 

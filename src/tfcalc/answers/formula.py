@@ -16,14 +16,15 @@ from tfcalc.answers.explain import opened, terms_of, to_open
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import bytes_held, major_params
 from tfcalc.core.notation import spelled
-from tfcalc.core.polynomial import symbol
+from tfcalc.core.number import Num
+from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.defaults import resolve_dtype
 from tfcalc.dimensions import check_size
 from tfcalc.errors import UsageError, one_of
-from tfcalc.model import asked_run, legend, own_letters, with_symbols
+from tfcalc.model import asked_run, legend, own_letters, values, with_symbols
 from tfcalc.model import letters as letters_of
 from tfcalc.printable import quoted
-from tfcalc.report import polynomial
+from tfcalc.report import exact, polynomial
 from tfcalc.report.sheet import Factors
 from tfcalc.tape.groups import apart
 from tfcalc.workload import Workload
@@ -167,6 +168,7 @@ def formula(
         | ({} if tuning is None else tuning.described),
         notes=tuple(notes),
         letters=own,
+        sizes=_exactly(values(given, workload) | ({} if tuning is None else tuning.values)),
         matrices=_matrices(target, of, given, workload, by, training, general=general) if by_matrix else (),
     )
 
@@ -186,6 +188,7 @@ def _of_memory(
     closed = polynomial(node.component.each(bytes_held))
     used = closed.free_symbols
     letters = {letter: meaning for letter, meaning in tree.letters.items() if letter in used}
+    value, sizes = exact(find_term(tree.node, target).component.each(bytes_held)), _exactly(tree.sizes or {})
     return Formula(
         target=target,
         path=node.path,
@@ -198,7 +201,20 @@ def _of_memory(
         model=model.described(),
         conventions=tree.conventions,
         notes=tree.notes,
+        sizes=sizes | _left(closed, sizes, value),
+        value=value,
     )
+
+
+def _left(closed: Polynomial, sizes: Mapping[str, int], value: int) -> dict[str, int]:
+    """Return the size of a letter without a closed form, which follows from the value where it is the only one."""
+    unknown = sorted(closed.free_symbols - sizes.keys())
+    factor = closed.terms.get(((unknown[0], 1),), 0) if len(unknown) == 1 else 0
+    return {unknown[0]: (value - closed.at({**sizes, unknown[0]: 0})) // factor} if factor else {}
+
+
+def _exactly(sizes: Mapping[str, Num]) -> dict[str, int]:
+    return {letter: exact(size) for letter, size in sizes.items() if not isinstance(size, Polynomial)}
 
 
 def _matrices(

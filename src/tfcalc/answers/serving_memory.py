@@ -116,7 +116,7 @@ class ServingMemory(Memory, in_order=True):
 
         said = {**stated(self.requests, self.plan, self.full), "units": self.by.units}
         told = tuple(notes(self.plan, self.full))
-        return tree_of_terms(self._model, self.requests, self.full.alive, said, told, LETTERS)
+        return tree_of_terms(self._model, self.requests, self.plan, self.full.alive, said, told, LETTERS)
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:

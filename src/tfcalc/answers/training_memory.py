@@ -30,7 +30,7 @@ from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
 from tfcalc.plans import training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
-from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
+from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.adapters import ALL_LINEAR
@@ -267,7 +267,8 @@ class TrainingMemory(Memory, in_order=True):
     temporary_bytes = Memory.temporary_bytes.made(lambda memory: memory.step.peak.temporary, MemoryTerm("temporary"))
     host_bytes = integer(
         "bytes in the host's memory, not part of total_bytes",
-        lambda memory: sum(map(bytes_in, (*memory.step.placed.host, memory.step.saved_on_host))),
+        lambda memory: sum(on_host(memory.step).values()),
+        Told(lambda memory: _summed(on_host(memory.step))),
     )
     timeline = records(StepPhase, "the highest moment of each phase of a step", lambda memory: memory.step.phases)
     allocated_high_bytes = shown(
@@ -363,7 +364,7 @@ class TrainingMemory(Memory, in_order=True):
             *of_loop(self.full, self.plan, self.by.units),
         )
         said = {**stated(self.run, self.plan), "units": self.by.units}
-        return tree_of_terms(self._model, self.run, self.full.terms, said, told, LETTERS)
+        return tree_of_terms(self._model, self.run, self.plan, self.full.terms, said, told, LETTERS)
 
     @cached_property
     def _breakdown(self) -> tuple[Entry, frozenset[str]]:
@@ -484,10 +485,21 @@ def _other_phases(step: Step, units: str) -> str:
     )
 
 
+def _summed(sizes: Mapping[str, int]) -> Rule | None:
+    """The sum of what is not 0; None where all is."""
+    terms = [Constant(size, f"of {name}") for name, size in sizes.items() if size]
+    return total(*terms) if terms else None
+
+
+def on_host(step: Step) -> dict[str, int]:
+    """Bytes in the host's memory, by what they are of."""
+    held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
+    return held | {"activations": bytes_in(step.saved_on_host)}
+
+
 def _on_host(step: Step, plan: Training, units: str) -> Iterator[str]:
     """``Host memory: 4.00 GiB of activations``; what is paged is there only if the GPU has no room."""
-    held = {STATES.get(name, name): bytes_in(state) for name, state in step.placed.host._asdict().items()}
-    held["activations"] = bytes_in(step.saved_on_host)
+    held = on_host(step)
     paged = held.pop(STATES["optimizer"]) if optimizer(plan.optimizer).paged else 0
     if told := [f"{short_bytes(size, units)} of {name}" for name, size in held.items() if size]:
         yield f"Host memory: {', '.join(told)}"

@@ -208,7 +208,7 @@ def utilisation(
         raise UsageError(f"MFU is defined for training, not for phase {workload.phase}", "use phase train")
     by = conventions or Conventions()
     used = Utilisation(subject(model, workload, by, of=FLOPS), by, machines, rate, per_gpu=per_gpu)
-    needs_tokens(used, "MFU from a rate of tokens")
+    needs_tokens(used.conventions, "MFU from a rate of tokens")
     return used
 
 

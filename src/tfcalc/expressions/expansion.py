@@ -54,6 +54,9 @@ class Ratio(NamedTuple):
             return Ratio(top, bottom)
         return Ratio(Polynomial({powers: factor // common for powers, factor in top.terms.items()}), bottom // common)
 
+    def __add__(self, other: Ratio) -> Ratio:  # type: ignore[override]  # of numbers, not of tuples
+        return self - Ratio(-other.top, other.bottom)
+
     def __sub__(self, other: Ratio) -> Ratio:
         return Ratio.of(self.top * other.bottom - other.top * self.bottom, self.bottom * other.bottom)
 

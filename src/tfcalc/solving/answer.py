@@ -333,7 +333,8 @@ class Solved(Answer):
         value = self.value
         match self.outcome:
             case "never":
-                return f"NEVER: no value of {word} meets {self.condition}"
+                found = f"NEVER: no value of {word}" if self._is_proven else f"NONE FOUND: no {word} that was tried"
+                return f"{found} meets {self.condition}"
             case "always":
                 return f"every value of {word} meets {self.condition}"
             case "exact":
@@ -347,10 +348,27 @@ class Solved(Answer):
                 more = rows[value][0] > rows[value][1]
                 return f"{before}from {word} {value:,} on, {left} is {'above' if more else 'below'} {right}"
             case "nearest":
-                return f"{before}{word} {value:,} is nearest; none meets it exactly"
+                assert value is not None
+                return f"{before}{word} {value:,} is nearest{self._that_fits(value)}; none meets it exactly"
             case "between":
                 return f"{before}{word} {self._some(0, 4)}"
         return f"{before}{word}: {value:,} {self.outcome}"
+
+    @property
+    def _is_proven(self) -> bool:
+        """True if no size was left out, or the closed form tells of all of them."""
+        by_form = self.steps is not None and self.steps.never
+        return by_form or self.found.exhaustive or bool(self.found.domain.listed)
+
+    def _that_fits(self, nearest: int) -> str:
+        """Say of an amount of memory which size fits into it, as that is what is asked."""
+        condition = self.conditions[0]
+        if self.evaluator.counted != {"memory"} or self._moves(condition.right):
+            return ""
+        fitting = [self._size(row) for row in self.rows if row.sides[0] <= row.sides[1]]
+        if nearest in fitting:
+            return " and fits"
+        return f", {max(fitting):,} fits" if fitting else ", and does not fit"
 
     def _some(self, first: int, behind: int) -> str:
         """Text of these ranges, with "…" if there are more."""

@@ -18,6 +18,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
+from tfcalc.expressions import read_conditions
 from tfcalc.model import values, with_symbols
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
@@ -72,16 +73,60 @@ class Meant(NamedTuple):
     part: str = ""
 
 
+SEVERAL_WORDS = {
+    **{
+        name.replace("_", " "): name
+        for name in (*QUANTITIES, *TERMS, "self_attention", "cross_attention")
+        if "_" in name
+    },
+    **dict.fromkeys(("kvcache", "key value cache"), "kv_cache"),
+    **dict.fromkeys(("peak memory", "memory peak"), "peak"),
+    **dict.fromkeys(("active parameters",), "active_params"),
+    **dict.fromkeys(("trainable parameters",), "trainable_params"),
+    **dict.fromkeys(("total parameters", "total params"), "params"),
+    **dict.fromkeys(("optimizer states", "optimizer state"), "optimizer"),
+    **dict.fromkeys(("feed forward", "feed forward network"), "ffn"),
+    **dict.fromkeys(("output head", "lm head"), "output"),
+}
+"""Names of several words, with a space or a hyphen between them."""
+BETWEEN = r"[\s-]+"
+OF_WORDS = re.compile(
+    "|".join(BETWEEN.join(name.split()).join((r"\b", r"\b")) for name in sorted(SEVERAL_WORDS, key=len, reverse=True)),
+    re.IGNORECASE,
+)
 OF_PART = re.compile(rf"\b({'|'.join(QUANTITIES)})\s*\(\s*([^\W\d][\w.]*)\s*\)")
 
 
 def parts_named(condition: str) -> str:
     """Return the condition with a quantity of a part as its path: nobody who writes ``params(ffn)`` means a product.
 
+    So it is with names of several words: ``kv cache``.
+
     >>> parts_named("flops(attention) = 2 * flops( ffn )"), parts_named("2(params + 1) <= 7B")
     ('flops.attention = 2 * flops.ffn', '2(params + 1) <= 7B')
+    >>> parts_named("KV cache <= 10GB"), parts_named("feed-forward = 2 * cross attention")
+    ('kv_cache <= 10GB', 'ffn = 2 * cross_attention')
     """
-    return OF_PART.sub(r"\1.\2", condition)
+    named = OF_WORDS.sub(lambda found: SEVERAL_WORDS[" ".join(re.split(BETWEEN, found[0].lower()))], condition)
+    return OF_PART.sub(r"\1.\2", named)
+
+
+def names_in(condition: str) -> set[str]:
+    """Names of a condition. Raises UsageError where it is none."""
+    return {name for each in read_conditions(parts_named(condition)) for name in each.names}
+
+
+MEASURED = ("mfu", "hfu", "utilisation", "utilization")
+
+
+def refuse_measured(names: Iterable[str]) -> None:
+    """Raise UsageError for a name of what is measured, with the command that computes it."""
+    for name in names:
+        if name.lower() in MEASURED:
+            shown = "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100"
+            raise UsageError(
+                f"{quoted(name)} follows from a measured throughput, and from no size alone", f"ask {shown}"
+            )
 
 
 def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
@@ -118,6 +163,7 @@ def parts(root: Node, name: str) -> list[Node]:
         kinds = {node.component.kind for node in root.walk()}
         known = [word for word, its in KINDS.items() if kinds & set(its)]
         paths = [node.path.partition(".")[2] for node in root.walk()]
+        refuse_measured([name])
         close = nearest(name, [*known, *QUANTITIES, TOTAL, *paths[1:]])
         here = f"known: {', '.join([*QUANTITIES[:3], TOTAL, *known])}, or a path that tfcalc params shows"
         raise UsageError(f"{quoted(name)} is no part of this model", close if "mean" in close else here)

@@ -93,7 +93,8 @@ def reason(given: WrittenNumber, combination: Combination, reading: str) -> Reas
     """A combination in words."""
     start, taken = combination.start, written(combination)
     first = in_full(start.state.value)
-    as_sum = f"{start.what} = {first}" if " x " in start.what else first
+    made_of = start.composed or (start.what if " x " in start.what else "")
+    as_sum = f"{made_of} = {first}" if made_of else first
     changes = [step.arithmetic for step in taken if step.arithmetic]
     arithmetic = f"{_chain(first, changes)} = {in_full(combination.value)}" if changes else as_sum
     flags = [step.flags for step in taken if step.flags.startswith("--")]

@@ -162,8 +162,9 @@ def steps(known: Facts, widths: tuple[int, int, int] | None) -> Iterator[Countin
     if groups and groups > 1 and not widths:
         one = Fraction(1, groups)
         yield CountingStep("per_head", "of one head", 1.5, lambda state: state.times(one), "ranks")
-    if known.layers and known.layers > 1:
-        per = Fraction(1, known.layers)
+    layers = known.decoder_layers or known.layers  # an encoder caches nothing
+    if layers and layers > 1:
+        per = Fraction(1, layers)
         yield CountingStep("per_layer", "of one layer", 1.0, lambda state: state.times(per), "layers")
     for ranks in (2, 4, 8):
         words = f"of one of {ranks} ranks of tensor parallelism"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,7 @@ from tfcalc.analysis.why.search import CountingStep, Start, State
 from tfcalc.analysis.why.tensors import STACKS
 from tfcalc.core.component import Component
 from tfcalc.core.measure import (
+    LAYERS,
     matmul_again_flops,
     matmul_backward_flops,
     matmul_flops,
@@ -50,17 +51,42 @@ class FlopCell(NamedTuple):
     layer: bool = False
     copies: int = 1
     active: int = 1
+    masked: bool = False
+    """Whether it is attention's, and a causal mask hides some of its pairs."""
 
 
 Cells = dict[FlopCell, int]
 S = State[FlopCell]
 
 
-def cells_of(tree: Component, *, training: bool) -> Cells:
-    """The FLOPs of a tree by cell."""
+def masked_of(model: Model, workload: Workload) -> frozenset[str]:
+    """The paths of attention that a causal mask is for: it has fewer products once only unmasked pairs are counted."""
+    short = workload.replaced(phase="forward", recompute="none", seq_len=SHORT, cached=None)
+    try:
+        whole, unmasked = (_by_path(run_tree(model, short.replaced(attention=pairs))) for pairs in ("full", "causal"))
+    except TfcalcError:
+        return frozenset()
+    return frozenset(path for path, flops in whole.items() if unmasked.get(path, flops) != flops)
+
+
+def _by_path(tree: Component) -> dict[str, int]:
+    """The products of each path, those of groups of layers together."""
+    found: dict[str, int] = {}
+    for node in tree.root().walk():
+        path = LAYERS.sub("", node.path)
+        found[path] = found.get(path, 0) + value_of(node.times.run) * value_of(matmul_flops(node.component.own))
+    return found
+
+
+SHORT = 16
+"""A sequence within every window."""
+
+
+def cells_of(tree: Component, masked: Collection[str], *, training: bool, path: str = "") -> Cells:
+    """The FLOPs of a tree by cell; ``path`` is where it is in the model, ``masked`` the paths of causal attention."""
     found: Cells = {}
 
-    def walk(part: Component, times: int, layer: bool, copies: int, active: int) -> None:
+    def walk(part: Component, path: str, times: int, layer: bool, copies: int, active: int) -> None:
         times *= value_of(part.times.run)
         layer = layer or part.kind == "layer"
         if part.active is not None:
@@ -69,12 +95,12 @@ def cells_of(tree: Component, *, training: bool) -> Cells:
             kind = ATTENTION if part.kind == "attend" else HEAD if part.kind == "output" else REST
             for run, measure in PASSES.items():
                 if run == FORWARD or training:
-                    cell = FlopCell(kind, run, layer, copies, active)
+                    cell = FlopCell(kind, run, layer, copies, active, LAYERS.sub("", path) in masked)
                     found[cell] = found.get(cell, 0) + times * value_of(measure(part.own))
         for inner in part.parts:
-            walk(inner, times, layer, copies, active)
+            walk(inner, f"{path}.{inner.name}", times, layer, copies, active)
 
-    walk(tree, 1, False, 1, 1)
+    walk(tree, path or tree.name, 1, False, 1, 1)
     return {cell: size for cell, size in found.items() if size}
 
 
@@ -83,7 +109,7 @@ def starts(
 ) -> Iterator[Start[FlopCell]]:
     """The workload that was asked about; where its length or its phase was not given, others."""
     lengths: list[int | None] = [None] if given else [None, *LENGTHS]
-    longest = model.longest
+    longest, masked = model.longest, masked_of(model, workload)
     if not given and isinstance(longest, int) and longest not in LENGTHS:
         lengths.append(longest)
     for length in lengths:
@@ -98,13 +124,19 @@ def starts(
             except TfcalcError:
                 continue
             rare = 0.0 if phase == phases[0] else 0.5
-            yield from _of_run(tree, one, called, tokens, length, rare)
+            yield from _of_run(tree, masked, one, called, tokens, length, rare)
             if tokens is None or length is None:
-                yield from _rules(tree, one, called, tokens, rare + (0.0 if length is None else OTHER_LENGTH))
+                yield from _rules(tree, masked, one, called, tokens, rare + (0.0 if length is None else OTHER_LENGTH))
 
 
 def _of_run(
-    tree: Component, run: Workload, called: str, tokens: int | None, length: int | None, rare: float
+    tree: Component,
+    masked: Collection[str],
+    run: Workload,
+    called: str,
+    tokens: int | None,
+    length: int | None,
+    rare: float,
 ) -> Iterator[Start[FlopCell]]:
     training = run.training
     name = "a training step" if training else {"decode": "one decoded token"}.get(run.phase, "a forward pass")
@@ -116,17 +148,19 @@ def _of_run(
     flags += f" --batch {run.batch_size}" if run.batch_size != 1 else ""
     flags += " --train" if training else f" --phase {run.phase}" if run.phase != "forward" else ""
     command = f"tfcalc flops {called}{flags}"
-    state: S = State(cells_of(tree, training=training))
+    state: S = State(cells_of(tree, masked, training=training))
     if tokens is not None:
         state = state.times(Fraction(tokens, now))
         name = f"a run over {tokens:,} tokens" if training else f"forward passes over {tokens:,} tokens"
         command += f" --tokens {tokens}" if training else ""
     yield Start(f"{run.phase}_{now}", f"FLOPs of {name}, {sizes}", words, state, command, cost, FLOPS)
     if tokens is None:
-        yield from of_parts(tree, run, called, cost)
+        yield from of_parts(tree, masked, run, called, cost)
 
 
-def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost: float) -> Iterator[Start[FlopCell]]:
+def _rules(
+    tree: Component, masked: Collection[str], run: Workload, called: str, tokens: int | None, cost: float
+) -> Iterator[Start[FlopCell]]:
     """2ND, 6ND and 8ND; N by its definitions, and rounded."""
     if run.decoding:
         return
@@ -139,7 +173,7 @@ def _rules(tree: Component, run: Workload, called: str, tokens: int | None, cost
         sizes |= {"all parameters, those of every expert among them": total}
     if n.every > n.without_embeddings and (tables := _tables(tree)):
         sizes |= {"parameters without the input embeddings": n.every - tables}
-    attention = _attention(tree, training=run.training, times=Fraction(over, value_of(run.target.tokens)))
+    attention = _attention(tree, masked, training=run.training, times=Fraction(over, value_of(run.target.tokens)))
     for place, (what, size) in enumerate(sizes.items()):
         rare = cost + (0.75 if not place else 1.0)
         for times, why in ((factor, ""), (8, " (full recomputation)")) if run.training else ((factor, ""),):
@@ -168,9 +202,9 @@ def _with_attention(
         yield Start(f"{name}_attention", words, words, state, command, cost + BESIDE, FLOPS, deep=2)
 
 
-def _attention(tree: Component, *, training: bool, times: Fraction) -> Cells:
+def _attention(tree: Component, masked: Collection[str], *, training: bool, times: Fraction) -> Cells:
     """The products of attention alone, of ``times`` runs."""
-    all_cells = cells_of(tree, training=training)
+    all_cells = cells_of(tree, masked, training=training)
     return {cell: int(size * times) for cell, size in all_cells.items() if cell.part == ATTENTION}
 
 
@@ -180,14 +214,16 @@ def _tables(tree: Component) -> int:
     return sum(value_of(node.copies * node.component.each(params)) for node in tables)
 
 
-def of_parts(tree: Component, run: Workload, called: str, cost: float) -> Iterator[Start[FlopCell]]:
+def of_parts(
+    tree: Component, masked: Collection[str], run: Workload, called: str, cost: float
+) -> Iterator[Start[FlopCell]]:
     """Yield each stack, layer and sub-layer by itself, and all of its copies together."""
     seen: set[int] = set()
     for node in tree.walk():
         path = node.path.partition(".")[2]
         if not path or node.component.kind not in PARTS:
             continue
-        one = cells_of(node.component._replace(copies=1), training=run.training)
+        one = cells_of(node.component._replace(copies=1), masked, training=run.training, path=node.path)
         copies = value_of(node.times.run)
         for times, which, rare in ((1, "one", PART), (copies, f"all {copies:,} x", ALL)):
             total = sum(one.values()) * times
@@ -232,9 +268,7 @@ def _pairs(workload: Workload) -> Iterator[CountingStep[FlopCell]]:
         def change(state: S, name: str = name) -> S | None:
             length = value_of(workload.target.length)
             ratio = Fraction(1, 2) if name == "causal-half" else Fraction(length + 1, 2 * length)
-            if not any(cell.part == ATTENTION for cell in state.cells):
-                return None
-            return state.changed(lambda cell, size: int(size * ratio) if cell.part == ATTENTION else size)
+            return state.changed(lambda cell, size: int(size * ratio) if cell.masked else size)
 
         yield CountingStep(name.replace("-", "_"), words, 1.0, change, "pairs", f"--attention {name}")
 

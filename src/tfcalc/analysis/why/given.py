@@ -103,11 +103,18 @@ def read(text: str) -> WrittenNumber:
 
     >>> read("117M").readings[0][:3]
     (Fraction(116500000, 1), Fraction(117500000, 1), 3)
+    >>> read("does HF say 8.03B?").text
+    '8.03B'
     >>> read("124,439,808").readings[0].takes(Fraction(124439808)), read("12.6 GiB").unit
     (True, 'bytes')
     """
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
     found = _scaled((match[4] or "").strip()) if match else None
+    inside = [] if found else _inside(text)
+    if len(inside) == 1:
+        return read(inside[0])
+    if inside:
+        raise UsageError(f"{quoted(text)} has {len(inside)} numbers", f"ask about one of them: {inside[0]}")
     if match is None or found is None:
         raise UsageError(f"{quoted(text)} is not a number", REMEDY)
     scale, unit = found
@@ -119,6 +126,24 @@ def read(text: str) -> WrittenNumber:
         raise UsageError(f"{quoted(text)} is not a number from 1 to {float(LARGEST):.0e}", REMEDY)
     digits = (whole + decimals).lstrip("0")
     return WrittenNumber(text.strip(), value, scale, unit, tuple(_readings(value, last, digits, bool(decimals))))
+
+
+_WORD = re.compile(r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MBT]|million|billion|trillion)\b)?(?![\w-])")
+
+
+def _inside(text: str) -> list[str]:
+    """The numbers in a sentence that begins with a word; what has a hyphen is a name."""
+    sentence = text.strip()[:LONGEST_SENTENCE]
+    words = [found[0].rstrip(".,") for found in _WORD.finditer(sentence)] if sentence[:1].isalpha() else []
+    return [word for word in words if _is_number(word)]
+
+
+def _is_number(word: str) -> bool:
+    match = _NUMBER.fullmatch(word)
+    return match is not None and _scaled((match[4] or "").strip()) is not None
+
+
+LONGEST_SENTENCE = 500
 
 
 def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> list[NumberReading]:

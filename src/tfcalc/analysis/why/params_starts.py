@@ -21,6 +21,7 @@ from tfcalc.analysis.why.tensors import (
 )
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
+from tfcalc.core.measure import major_params, params
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError
 from tfcalc.workload import Workload
@@ -42,10 +43,50 @@ def starts(model: Model, tree: Component, known: Facts, called: str) -> Iterator
     vocabulary = known.vocab_size
     cells = cells_of(tree, vocabulary)
     command = f"tfcalc params {called}".strip()
-    yield Start("total", "parameters", "", State(stored(cells)), command)
+    yield Start("total", "parameters", "", State(stored(cells)), command, composed=composition(tree))
+    yield from _rounded_layer(tree, known, command)
     yield from _rounded_experts(cells, command)
     yield from _classes(model, vocabulary)
     yield from _rules(cells, known, command)
+
+
+MOST_TERMS = 6
+"""Of a sum that fits a line."""
+
+
+def composition(tree: Component) -> str:
+    """The parameters as layers, tables and what else there is; equal ones together, empty where these are too many.
+
+    >>> from tfcalc.zoo.transformer import Transformer
+    >>> composition(Transformer(kind="decoder", vocab_size=100).tree(Workload(seq_len=1)))
+    '6 x 3,152,384 + 2 x 51,200 + 1,024'
+    """
+    found: dict[int, int] = {}
+
+    def add_up(part: Component, times: int) -> None:
+        times *= value_of(part.copies)
+        size = value_of(part._replace(copies=1).total(params))
+        whole = part.kind == "layer" or not any(inner.kind == "layer" or inner.parts for inner in part.parts)
+        if whole and size:
+            found[size] = found.get(size, 0) + times
+        elif size:
+            for inner in part.parts:
+                add_up(inner, times)
+
+    add_up(tree, 1)
+    terms = sorted(found.items(), key=lambda term: -term[0] * term[1])
+    if len(terms) > MOST_TERMS or len(terms) < 2:
+        return ""
+    return " + ".join(f"{times:,} x {size:,}" if times > 1 else f"{size:,}" for size, times in terms)
+
+
+def _rounded_layer(tree: Component, known: Facts, command: str) -> Iterator[Start[Cell]]:
+    """Start from 10h² for a layer, whose matrices are 12h²."""
+    h, layers = known.hidden_size, (node.component for node in tree.walk() if node.component.kind == "layer")
+    if h and any(value_of(one._replace(copies=1).total(major_params)) == 12 * h * h for one in layers):
+        words = "10h², which is 12h² of a layer rounded to one figure, without biases and norms"
+        state = State({Cell("layer", layer=True): 10 * h * h})
+        yield Start("rule_10h2", f"10 x {h:,} x {h:,}", words, state, command, RULE, deep=0)
 
 
 def _classes(model: Model, vocabulary: int | None) -> Iterator[Start[Cell]]:

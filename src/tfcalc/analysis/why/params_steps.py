@@ -187,6 +187,10 @@ def _small() -> Iterator[CountingStep[Cell]]:
     minor = (BIAS, NORM)
     words = "without biases and norms, as rules of thumb count"
     yield CountingStep("no_minor", words, 1.25, drop(lambda cell: cell.role in minor), "small", "--approx")
+    words = "without all biases, those of norms too, whose weights are counted (bias=False in nanoGPT)"
+    yield CountingStep("no_bias", words, 1.25, drop(lambda cell: cell.role == BIAS or cell.shift), "small")
+    words = "without the biases of matrices; norms are counted"
+    yield CountingStep("no_matrix_bias", words, 1.5, drop(lambda cell: cell.role == BIAS), "small")
 
 
 def _stacks(cells: Cells) -> Iterator[CountingStep[Cell]]:

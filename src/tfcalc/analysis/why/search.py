@@ -90,6 +90,8 @@ class Start(NamedTuple, Generic[C]):
     """At most this number of steps from here."""
     is_part: bool = False
     """Whether it is one part of the model by itself."""
+    composed: str = ""
+    """What the number is the sum or the product of, where that is said: ``32 x 218,112,000 + 4,096``."""
 
 
 class Taken(NamedTuple):

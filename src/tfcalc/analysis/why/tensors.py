@@ -12,6 +12,7 @@ from tfcalc.core.traced import value_of
 TOKENS, TYPES, POSITIONS, HEAD = "token embedding", "token types", "positions", "output head"
 NORM, BIAS, ROUTER, BUFFER, TIED = "norm", "bias", "router", "buffer", "tied"
 SHARED, ROUTED = "shared expert", "routed expert"
+SHIFT = "β"
 STACKS = ("encoder", "decoder", "tower")
 ATTENTION, CROSS, FFN = "attention", "cross-attention", "ffn"
 
@@ -36,6 +37,8 @@ class Cell(NamedTuple):
     frozen: bool = False
     after: str = ""
     """The place of a norm outside of layers: behind embeddings, or the last layer."""
+    shift: bool = False
+    """Whether it is the shift of a norm, which PyTorch calls its bias."""
 
 
 Cells = dict[Cell, int]
@@ -111,7 +114,8 @@ def _cell(weight: Weight, part: Component, place: TensorPlace, vocabulary: int |
         weight.frozen,
     )
     if kind == "norm":
-        return cell._replace(role=NORM, after=place.table or ("" if place.layer else "layers"))
+        after = place.table or ("" if place.layer else "layers")
+        return cell._replace(role=NORM, after=after, shift=weight.name.startswith(SHIFT))
     if kind == "position":
         return cell._replace(role=POSITIONS)
     if kind == "embedding":

@@ -62,7 +62,10 @@ def starts(model: Model, tree: Component, cells: Cells, called: str) -> Iterator
     total = sum(cells.values())
     of_own = NUMBERS[own].bits if own in NUMBERS else 0
     exact: State[Cell] = State({Cell("bytes"): weights_bytes(model, tree)})
-    yield Start("own_bytes", f"bytes of the weights in {own}", "", exact, command, 0.0, BYTES_UNIT, deep=2)
+    plain = of_own and exact.value * 8 == total * of_own
+    said = f"{total:,} parameters x {_plain(Fraction(of_own, 8))} bytes" if plain else ""
+    what = f"bytes of the weights in {own}"
+    yield Start("own_bytes", what, "", exact, command, 0.0, BYTES_UNIT, deep=2, composed=said)
     for held in (*FORMATS, *ADAM):
         cost = 0.0 if held.each * 8 == of_own else held.cost
         asked = f"{command} {held.flags}" if held.flags else f"{command} --train"

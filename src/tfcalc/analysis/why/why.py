@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.common import check_arguments
 from tfcalc.analysis.facts import facts
-from tfcalc.analysis.why import cache, flops, params_starts, params_steps, weights
+from tfcalc.analysis.six_nd import counted
+from tfcalc.analysis.why import cache, flops, params_starts, params_steps, presets, weights
 from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
 from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, corrected, read
 from tfcalc.analysis.why.search import SearchSpace, matches, nearest
@@ -15,6 +16,7 @@ from tfcalc.analysis.why.tensors import cells_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import one_of
 from tfcalc.model import asked_run, default_run
+from tfcalc.units import in_full
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -150,6 +152,7 @@ def why(
     *,
     tokens: int | None = None,
     called: str = "",
+    listed: Iterable[presets.PresetSize] = (),
 ) -> Why:
     """Name the conventions that give a number: what was left out, counted again, halved, or written in another unit.
 
@@ -162,6 +165,7 @@ def why(
         workload: sequences, their lengths in tokens, and phase; by default usual lengths are tried. Of FLOPs and cache.
         tokens: those of a whole training run. Of FLOPs.
         called: how commands name the model; by default by its own name.
+        listed: models to look among, if none is named and the classic Transformer has no such number.
 
     Returns:
         The answer: ``reasons``, the simplest and nearest first, each with its exact value in parameters, FLOPs or
@@ -206,12 +210,27 @@ def why(
         tried += quantities
         if of is not None or given.unit or (MEMORY not in quantities):
             looked += [question for one in here.values() for question in one]
+    heading = model.summary
+    if model == Transformer() and not called:
+        named = presets.starts(given, of, listed)
+        if found := matches(given, [SearchSpace(named, [])]):
+            return Why(
+                given=given.text,
+                heading=presets.HEADING,
+                reasons=reasons(given, found),
+                nearest=(),
+                notes=(),
+                model=model.described(),
+                of=(given.unit or PARAMS,),
+                ways=len(found),
+            )
+        looked, heading = [SearchSpace(named, []), *looked], presets.HEADING if named else heading
     close = tuple(reason(given, one, "") for one in nearest(given, looked)[:SHOWN])
     nothing = (NO_CACHE,) if of == CACHE and not any(question.starts for question in looked) else ()
-    notes = (*nothing, *_notes(given, model))
+    notes = (*nothing, *_notes(given, model), *_as_a_run(given, of, asked))
     return Why(
         given=given.text,
-        heading=model.summary,
+        heading=heading,
         reasons=(),
         nearest=close,
         notes=notes,
@@ -219,6 +238,30 @@ def why(
         of=tuple(tried),
         ways=0,
     )
+
+
+FEW = 10**6
+"""Tokens: nobody trains on fewer."""
+
+
+def _as_a_run(given: WrittenNumber, of: str | None, asked: WhyInput) -> Iterator[str]:
+    """Propose the training run that a large number may be of, by 6ND, if that has a round number of tokens."""
+    if given.unit not in ("", FLOPS) or of not in (None, FLOPS) or asked.tokens is not None or not asked.called:
+        return
+    n = counted(asked.tree()).every
+    about = given.value / (6 * n) if n else 0
+    for figures in (1, 2, 3) if about >= FEW else ():
+        scale = 10 ** (len(str(int(about))) - figures)
+        tokens = round(about / scale) * scale
+        found = matches(given, [_flops(asked._replace(tokens=tokens))])
+        if found:
+            said = in_full(tokens, "B")
+            cause = reason(given, found[0].combination, "").cause
+            yield (
+                f"as the FLOPs of training on {said} tokens it is {cause}: "
+                f"tfcalc why {given.text} {asked.called} --train --tokens {said}"
+            )
+            return
 
 
 def _notes(given: WrittenNumber, model: Model) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.check import check
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.formula import GENERAL, LETTERS, TARGET, aimed, letters_of, refuse_idle_on_part
+from tfcalc.cli.commands.meant import as_meant
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
@@ -19,14 +21,16 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 NEGATIVE = 1
-FORMULA = Option("formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h'", argument=True)
+FORMULA = Option(
+    "formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h', 44.14M, 6ND", argument=True
+)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
 APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True)
 
 
 def answer(settings: Settings) -> FormulaCheck:
     """Return whether a formula is right, and what differs."""
-    settings = aimed(settings)
+    settings = as_meant(aimed(settings))
     if not settings.get("formula"):
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
     if settings.get("of") == "time":
@@ -52,6 +56,7 @@ def _checked(settings: Settings) -> FormulaCheck:
         letters=letters_of(settings.get("letters")),
         training=asked.training,
         serving=asked.serving,
+        tokens=settings.get("tokens"),
     )
 
 
@@ -72,6 +77,7 @@ COMMAND = Command(
         *MODEL_OPTIONS,
         *RUN,
         *PLANS,
+        TOKENS,
         *COUNT,
         *DTYPE,
         *SHOW,
@@ -83,6 +89,7 @@ COMMAND = Command(
         "tfcalc check mha '4d² + 4d' --letters h=d",
         "tfcalc check layer '(2ad + 2gd + 3f + 2)h' llama-3-8b",
         "tfcalc check mha 1,050,624",
+        "tfcalc check core 168.4MiB --of memory",
         "tfcalc check core 'O(n(lh² + l²h))' --of time",
     ),
     code=_code,

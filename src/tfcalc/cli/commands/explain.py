@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.answers.explain import COUNTS, explain_part
-from tfcalc.answers.question import QUANTITIES, number_path
+from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
+from tfcalc.cli.commands.meant import as_meant, better, is_peak
 from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
 from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
@@ -24,12 +26,18 @@ if TYPE_CHECKING:
 def answer(settings: Settings) -> Answered:
     """Return how one number is computed: that of a part, or any number of an answer."""
     settings = aimed(settings)
+    if is_peak(settings):
+        settings = settings.with_values(target=f"memory.{HEADLINES['peak'].key}")
     if (asked := number_path(str(settings.get("target")), settings.get("of", ""))) is not None:
         return _number(settings, *asked)
+    settings = as_meant(settings)
     settings.refuse((option.name for option in NUMBERS_ONLY), "on a part", {}, "name a number, such as total_flops")
     refuse_batch(settings)
-    refuse_idle_on_part(settings, _explained, OF_PART)
-    return _explained(settings)
+    try:
+        refuse_idle_on_part(settings, _explained, OF_PART)
+        return _explained(settings)
+    except UsageError as error:
+        raise better(error, settings) from None
 
 
 def _explained(settings: Settings) -> Answered:

@@ -12,6 +12,7 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.formula import formula
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.meant import as_meant, is_meant
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM, refuse_idle_on
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
@@ -53,7 +54,7 @@ def answer(settings: Settings) -> Formula | Formulas:
     """The closed form, with its legend; without a target those of all parts."""
     if not settings.get("target"):
         return _summary(settings)
-    settings = aimed(settings)
+    settings = as_meant(aimed(settings))
     refuse_batch(settings)
     refuse_idle_on_part(settings, _in_letters, (*OF_FORM, GENERAL, BIG_O))
     return _form(settings)
@@ -174,6 +175,8 @@ def aimed(settings: Settings) -> Settings:
     target, behind = settings.get("target"), settings.get("model")
     if not target:
         raise UsageError("no target given", f"known: {', '.join(TARGETS)}, or a path of the tree")
+    if behind and not is_known(behind) and is_meant(f"{target} {behind}"):  # two words without quotes
+        return settings.without("model").with_values(target=f"{target} {behind}")
     turned = target not in TARGETS and is_known(target) and (settings.model_name is None or behind in TARGETS)
     return settings.with_values(target=behind or "complete", model=target) if turned else settings
 

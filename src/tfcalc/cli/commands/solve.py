@@ -13,9 +13,8 @@ from tfcalc.cli.idle import refuse_idle
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
-from tfcalc.expressions import read_conditions
 from tfcalc.printable import quoted
-from tfcalc.solving.conditions import meaning
+from tfcalc.solving.conditions import meaning, names_in, refuse_measured
 from tfcalc.solving.solve import one_size, solve
 
 if TYPE_CHECKING:
@@ -54,14 +53,19 @@ def answer(settings: Settings) -> Solved:
     if not any(sign in text for sign in "=<>≤≥") and is_known(text):
         raise UsageError(f"{quoted(text)} is a model, and no condition", "name the condition first")
     if not sought:
+        refuse_measured(names_in(text))
+    if not sought:
         raise UsageError("no size to solve for", "add --for seq, or another size")
     sought = one_size(str(sought))
     _refuse_given(settings, sought)
-    if not settings.get("serve") and _of_serving(sought):
-        settings = settings.with_values(serve=True)
-    model, workload = settings.model(), None
     of = settings.get("of")
     counted = _quantities(text, of)
+    if not settings.get("serve") and _of_serving(sought):
+        if "memory" not in counted:
+            what = f"{sought} is a size of serving, whose memory is asked for"
+            raise UsageError(what, f"write 'memory <= 24GiB' or 'kv_cache <= 10GB' --for {sought}, or --for seq")
+        settings = settings.with_values(serve=True)
+    model, workload = settings.model(), None
     run = settings.workload(model)
     if "memory" in counted and not ("flops" in counted and not (run.training or settings.get("serve"))):
         asked = memory_plans(settings, model, run)
@@ -113,8 +117,7 @@ def _refuse_idle(settings: Settings, evaluator: Evaluator, model: Model, run: Wo
 
 def _quantities(text: str, of: str | None) -> set[str]:
     """Quantities that the condition counts; "" for a part that does not say it."""
-    names = {name for each in read_conditions(text) for name in each.names}
-    return {meaning(name, of or "", ()).quantity for name in names}
+    return {meaning(name, of or "", ()).quantity for name in names_in(text)}
 
 
 def _of_serving(sought: str) -> bool:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
 from tfcalc.analysis.why.given import FLOPS
+from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
+from tfcalc.catalog import sizes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.idle import refuse_idle_in_flops
@@ -42,12 +44,14 @@ def answer(settings: Settings) -> Answered:
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
     workload = settings.workload(model) if typed else None
     called = _called(settings)
-    found = why(number, model, of, workload, tokens=settings.get("tokens"), called=called)
+    listed = () if called else [PresetSize(*one) for one in sizes()]
+    found = why(number, model, of, workload, tokens=settings.get("tokens"), called=called, listed=listed)
     _refuse_idle(settings, found.of)
     if FLOPS in found.of:
         refuse_idle_in_flops(settings, model)
     if not found.found and not called:
-        return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {number} gpt2 asks about GPT-2"))
+        given = found.given.replace(" ", "")
+        return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {given} gpt2 asks about GPT-2"))
     return found
 
 

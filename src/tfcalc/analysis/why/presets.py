@@ -1,0 +1,68 @@
+"""Presets as starts, for a number of which nobody says what model it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+from tfcalc.analysis.why.given import BYTES_UNIT, PARAMS, WrittenNumber
+from tfcalc.analysis.why.search import Start, State
+from tfcalc.analysis.why.tensors import Cell
+from tfcalc.analysis.why.weights import FORMATS
+
+HEADING = "no model was named: looked for among the presets"
+NAMED = 3
+"""Presets of one size that are named."""
+OWN = 0.0
+"""What it costs to take the weights in the checkpoint's own number format."""
+
+
+class PresetSize(NamedTuple):
+    """A model as it is listed: its parameters, and the number format of its checkpoint."""
+
+    name: str
+    params: int
+    dtype: str
+
+
+def starts(given: WrittenNumber, of: str | None, listed: Iterable[PresetSize]) -> list[Start[Cell]]:
+    """The sizes of all presets, in the unit of the number; nothing where they have none of it."""
+    if of in (None, PARAMS) and given.unit in ("", PARAMS):
+        return list(_params(listed))
+    return list(_bytes(listed)) if of in (None, "memory") and given.unit == BYTES_UNIT else []
+
+
+def _sizes(listed: Iterable[PresetSize]) -> Iterator[tuple[int, list[PresetSize]]]:
+    """The presets by their size."""
+    found: dict[int, list[PresetSize]] = {}
+    for preset in listed:
+        found.setdefault(preset.params, []).append(preset)
+    yield from found.items()
+
+
+def _params(listed: Iterable[PresetSize]) -> Iterator[Start[Cell]]:
+    for size, presets in _sizes(listed):
+        words = f"parameters of {_names(presets)}"
+        yield Start(
+            f"of_{presets[0].name}", words, words, State({Cell("all"): size}), f"tfcalc params {presets[0].name}"
+        )
+
+
+def _bytes(listed: Iterable[PresetSize]) -> Iterator[Start[Cell]]:
+    for size, presets in _sizes(listed):
+        for held in FORMATS:
+            own = [preset for preset in presets if preset.dtype == held.name]
+            first, *_ = named = own or presets
+            words = f"weights of {_names(named)}, {held.words}"
+            what = f"{size:,} parameters x {float(held.each):g} bytes"
+            state = State({Cell("all"): size}, Fraction(held.each))
+            command = f"tfcalc memory {first.name}" + ("" if own else f" {held.flags}")
+            cost = OWN if own else held.cost
+            yield Start(f"{held.name}_of_{first.name}", what, words, state, command, cost, BYTES_UNIT)
+
+
+def _names(presets: list[PresetSize]) -> str:
+    """Name the first few of one size."""
+    names = [preset.name for preset in presets]
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")

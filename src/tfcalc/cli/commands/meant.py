@@ -1,0 +1,112 @@
+"""Names of what ``explain``, ``check`` and ``formula`` open, as people call it, where that is no part of a model."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.targets import OTHER_NAMES, letters
+from tfcalc.analysis.why import given
+from tfcalc.cli.commands.plans import imply_mode
+from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.cli.settings import Settings
+
+
+class Term(NamedTuple):
+    """A term of memory by its own name, and the mode that has it where none was typed: ``train``, ``serve`` or rest."""
+
+    name: str
+    mode: str
+
+
+TERMS = {
+    **dict.fromkeys(("cache", "kv", "kvcache", "keyvaluecache"), Term("cache", "serve")),
+    **dict.fromkeys(
+        ("activations", "activationmemory", "savedactivations", "savedtensors"), Term("activations", "train")
+    ),
+    **dict.fromkeys(("gradients", "grads"), Term("gradients", "train")),
+    **dict.fromkeys(
+        ("optimizer", "optimizerstates", "optimizerstate", "adam", "adamw", "moments"), Term("optimizer", "train")
+    ),
+    **dict.fromkeys(("masterweights", "masters"), Term("master weights", "train")),
+    **dict.fromkeys(("temporary", "temporarybuffers"), Term("temporary", "train")),
+    **dict.fromkeys(("weights", "modelweights"), Term("weights", "rest")),
+}
+"""Terms of memory in small letters without spaces."""
+WHOLE = ("total", "whole", "wholemodel", "everything", "all")
+PEAK = ("peak", "peakmemory", "memorypeak", "peakbytes")
+
+IN_OTHERS = {
+    **dict.fromkeys(("6nd", "2nd", "nd", "ruleofthumb"), "tfcalc flops{} --train --compare-conventions"),
+    **dict.fromkeys(
+        ("mfu", "utilisation", "utilization", "modelflopsutilization", "hfu"),
+        "tfcalc flops{} --mfu --tokens-per-second 9500 --gpu h100",
+    ),
+    **dict.fromkeys(("softmax", "scores", "attentionscores", "scale"), "tfcalc explain sdpa{} --of flops --count all"),
+    **dict.fromkeys(("qkt", "qk", "pv", "attentionproducts"), "tfcalc explain sdpa{} --of flops"),
+    **dict.fromkeys(("rope", "rotary", "rotaryembedding"), "tfcalc explain attention{} --of flops --count all"),
+    **dict.fromkeys(("kvcachepertoken", "kvpertoken"), "tfcalc explain overview.kv_cache_bytes_per_token{}"),
+    **dict.fromkeys(("params", "parameters"), "tfcalc explain complete{}"),
+    **dict.fromkeys(("flops", "flop"), "tfcalc explain complete{} --of flops"),
+    **dict.fromkeys(("memory", "bytes"), "tfcalc explain complete{} --of memory"),
+    **dict.fromkeys(("relu", "gelu", "silu", "activation"), "tfcalc explain ffn{} --of flops --count all"),
+}
+"""Commands that show what has no parameters, or is no part, in small letters without spaces; ``{}`` is the model."""
+
+FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|.*[²³^*·+].*")
+"""A formula, and no name of a part: it begins with a number, or has a power or a sign."""
+
+
+def is_meant(words: str) -> bool:
+    """Return True if these words are the name of a part, or of a term, or of what another command shows."""
+    called = letters(words)
+    return called in TERMS or called in IN_OTHERS or called in OTHER_NAMES or called in PEAK
+
+
+def as_meant(settings: Settings) -> Settings:
+    """The settings with a term of memory by its own name, and of memory; others as they are."""
+    called = letters(str(settings.get("target")))
+    if called in WHOLE:
+        return settings.with_values(target="complete")
+    term = TERMS.get(called)
+    if term is None or settings.get("of", "memory") != "memory":
+        return settings
+    settings = settings.with_values(of="memory")
+    imply_mode(settings)
+    if not (settings.get("serve") or settings.get("phase") == "train"):
+        if term.mode == "rest":
+            return settings.with_values(target="complete")
+        settings = settings.with_values(serve=True) if term.mode == "serve" else settings.with_values(phase="train")
+    return settings.with_values(target=term.name)
+
+
+def is_peak(settings: Settings) -> bool:
+    """Return True if the peak of memory is meant. Raises UsageError where neither training nor serving is asked."""
+    if letters(str(settings.get("target"))) not in PEAK or settings.get("of", "memory") != "memory":
+        return False
+    imply_mode(settings)
+    if not (settings.get("serve") or settings.get("phase") == "train"):
+        raise UsageError("the peak of memory is that of training or of serving", "add --train or --serve")
+    return True
+
+
+def better(error: UsageError, settings: Settings) -> UsageError:
+    """Return the error of a target that is not known, with the command that shows it where one does."""
+    target, model = str(settings.get("target")), f" {settings.model_name}" if settings.model_name else ""
+    if not error.message.startswith((f"target {target!r} is not known", f"target {target!r} is a quantity")):
+        return error
+    if shown := IN_OTHERS.get(letters(target)):
+        return UsageError(error.message, f"{shown.format(model)} shows it")
+    try:
+        number = given.read(target).text
+    except UsageError:
+        if not FORMULA.fullmatch(target):
+            return error
+        what = f"{quoted(target)} is a formula, and no part of a model"
+        return UsageError(what, f"tfcalc check complete '{target}'{model} says what it is of")
+    return UsageError(
+        f"{quoted(target)} is a number, and no part of a model", f"tfcalc why {number}{model} explains it"
+    )
