@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
-from tfcalc.answers.memory_base import Memory, card_assumptions, card_line
+from tfcalc.answers.memory_base import GRAPHS, Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run
 from tfcalc.plans import Training, training_preset
 from tfcalc.report import Footer
@@ -65,6 +66,7 @@ SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from
 TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
 CODE = {
     "AMD": "ROCm, as on CUDA",
+    APPLE: "Metal (no such machine was compared)",
     **dict.fromkeys(("Google", "AWS", "Intel"), "as on CUDA (no such card was compared)"),
 }
 """Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
@@ -327,9 +329,12 @@ class Fit:
         if self.on_card:
             footer, bands = footer.counting(FRAGMENTS), card_assumptions()
         code = CODE.get(self.budget.vendor, "CUDA")
+        assumes = [code if word == "CUDA" else word for word in footer.assumes]
+        if not self.budget.of_gpu:
+            footer, assumes = footer.counting(GRAPHS), [*assumes, *([] if code in assumes else [code])]
         return Footer(
             (
-                *(code if word == "CUDA" else word for word in footer.assumes),
+                *assumes,
                 *self.budget.assumes,
                 f"margin {self.margin} %",
             ),
@@ -699,8 +704,7 @@ class _Training(Case["Training"]):
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
         """Figures that a card shows of the training step; of TPUs and others than GPUs nothing is known."""
-        of_gpu = self.budget.vendor in ("", *TOOLS)
-        return self.memory.on_card if self.room < self.budget.bytes and of_gpu else None
+        return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
 
     def roomy(self, run: Workload, plan: Training) -> bool:
         """Return whether PyTorch's cache would be within the card even if it were as large as published ones."""
@@ -765,6 +769,8 @@ class _Serving(Case["Serving"]):
     def paged(self) -> PagedCache | None:
         from tfcalc.serving.paging import paged_cache
 
+        if not self.budget.of_gpu:
+            return None
         left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
         return paged_cache(self.model, self.run, self.plan, left)
 

@@ -210,6 +210,8 @@ def card_line(found: OnCard, units: str, tool: str = "nvidia-smi") -> str:
     return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(names, short, strict=True))} {unit}"
 
 
+GRAPHS = "CUDA graphs"
+"""What is not counted of an engine that serves."""
 FIGURES = ("allocated", "reserved", "nvidia-smi")
 
 

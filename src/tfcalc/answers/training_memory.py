@@ -23,6 +23,7 @@ from tfcalc.answers.memory_base import (
 )
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
+from tfcalc.backends.sdpa import METAL
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
@@ -603,7 +604,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
     if not plan.megatron:
         yield DEVICES[plan.device]
-    if plan.device == "cuda" and not plan.megatron:
+    if plan.device == "cuda" and not plan.megatron and plan.capability != METAL:
         yield WORKSPACES
     if run.drops and not plan.megatron:
         yield DROPOUT_MASKS
