@@ -280,7 +280,8 @@ class Fit:
             yield VerdictLine("as asked", self.report.answer)
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
-                yield VerdictLine(f"largest {each.of.words}: {each.number}", each.total, flags)
+                tight = TIGHTLY if each.total is not None and self.case.tight(each.total) else ""
+                yield VerdictLine(f"largest {each.of.words}: {each.number}{tight}", each.total, flags)
         for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHTLY if remedy.tight else ""
             yield VerdictLine(remedy.change.name + tight, remedy.total, to_add)
@@ -594,6 +595,10 @@ class Case(Generic[P]):
     def _room(self) -> Room:
         return Room(self.room, self.room * self.margin // 100)
 
+    def tight(self, total: int) -> bool:
+        """Return whether so many bytes fit, but leave less than the margin."""
+        return self._room.tight(total)
+
     def roomy(self, _run: Workload, _plan: P) -> bool:
         """Return whether all that an allocator would reserve, without a limit, is within the budget."""
         return True
@@ -637,8 +642,8 @@ class Case(Generic[P]):
         return remedies(self.ways(), self._with_change(self.peak), self._room, *least, status=status)
 
     def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
-        """Return the remarks on the model at its largest sizes that the report does not have already."""
-        runs = [self._at(each.of.name, each.value) for each in largest if each.value]
+        """Return the remarks on the model at its largest sizes that neither the report nor their rows have already."""
+        runs = [self._at(each.of.name, each.value) for each in largest if each.value and not each.beyond]
         return {remark for run in runs for remark in self.model.remarks(run)} - set(self.memory.notes)
 
     def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
@@ -772,7 +777,8 @@ class _Serving(Case["Serving"]):
         if not self.budget.of_gpu:
             return None
         left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
-        return paged_cache(self.model, self.run, self.plan, left)
+        temporary, card = self.memory.temporary_bytes, self.budget.memory
+        return paged_cache(self.model, self.run, self.plan, left, card=card, temporary=temporary)
 
     def ways(self) -> Options:
         return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)
