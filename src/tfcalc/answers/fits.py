@@ -234,6 +234,8 @@ class Fit:
         """The verdict; what would fit, or how much there could be of it; what it rests on."""
         if self.in_a_line:
             return self._alone()
+        if self.report.over_time:
+            return self._beside_phases()
         footer, told, notes = self._footer(), list(self._told()), tuple(self._notes())
         above_and_below = (self.verdict, self.subtitle, *notes, *footer.lines())
         room = LINES - BESIDE_ROWS - sum(-(-len(line) // WIDE) for line in above_and_below)
@@ -274,6 +276,13 @@ class Fit:
             )
         )
 
+    def _beside_phases(self) -> Sheet:
+        """Return the verdict without what would fit, for the phases of a step."""
+        footer = self._footer()._asdict()
+        return Sheet(
+            self.verdict, (), (), self.report.total_bytes, self.subtitle, notes=tuple(self._on_card()), **footer
+        )
+
     def _told(self) -> Iterator[VerdictLine]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
@@ -290,14 +299,17 @@ class Fit:
         """A row's peak, and what it leaves."""
         return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
 
-    def _notes(self) -> Iterator[str]:
+    def _on_card(self) -> Iterator[str]:
         if self.budget.others:
             yield f"The card: {self.budget.others}"
         if self.on_card:
             yield card_line(self.on_card, self._units, TOOLS.get(self.budget.vendor, TOOLS["NVIDIA"]))
-            if self.fits and self.on_card.reserved.bytes > self.budget.bytes:
-                wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
-                yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self._on_card()
+        if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
+            wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
+            yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:

@@ -63,8 +63,8 @@ WIDE = 30
 
 
 def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
-    """A row for each phase, with its memory as a stacked bar; everything else is as in the ``sheet`` of the terms."""
-    phases, on_card = memory.timeline, memory.on_card
+    """A row for each phase, with its memory as a stacked bar; all else is as in the ``sheet`` of terms or a verdict."""
+    phases, on_card = memory.timeline, None if memory.judge else memory.on_card
     footer = memory.footer.counting(CONTEXT, FRAGMENTS) if on_card else memory.footer
     shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in phases)]
     marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
@@ -86,11 +86,14 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
         ],
         notes=[
             f"{marks}; states: weights, optimizer, buffers",
+            *(sheet.notes if memory.judge else ()),
             *(card_lines(on_card, memory.by.units) if on_card else ()),
             *memory.notes[1:],
         ],
-        not_counted=footer.not_counted,
-        assumptions=(*footer.assumptions, *(card_assumptions() if on_card else ())),
+        not_counted=sheet.not_counted if memory.judge else footer.not_counted,
+        assumptions=sheet.assumptions
+        if memory.judge
+        else (*footer.assumptions, *(card_assumptions() if on_card else ())),
         see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
         legend={},
         depths=(),
