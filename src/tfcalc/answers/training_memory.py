@@ -68,11 +68,12 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
     footer = memory.footer.counting(CONTEXT, FRAGMENTS) if on_card else memory.footer
     shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in phases)]
     marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
+    told = f"{marks}; states: weights, optimizer, buffers"
     return sheet._replace(
         columns=[
             Column("phase", numeric=False),
             Column("memory"),
-            Column("over the step", numeric=False, spare=1),
+            Column("over the step", numeric=False, spare=1, explained=[told]),
             *(Column(HEADINGS[place], spare=2) for place in shown),
         ],
         rows=[
@@ -85,7 +86,6 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
             for phase in phases
         ],
         notes=[
-            f"{marks}; states: weights, optimizer, buffers",
             *(sheet.notes if memory.judge else ()),
             *(card_lines(on_card, memory.by.units) if on_card else ()),
             *memory.notes[1:],
