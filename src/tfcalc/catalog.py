@@ -401,13 +401,32 @@ def is_known(name: str) -> bool:
     return _preset_of(name) is not None or is_path(name) or is_id(name)
 
 
+URL = r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(.+)"
+"""Address of a page on the Hub."""
+INSIDE = ("tree", "blob", "resolve", "raw", "discussions", "commits", "commit", "edit")
+"""What follows a repository's name in the address of a page inside it."""
+
+
+def id_of_url(text: str) -> str | None:
+    """Return the repository that the address of a page on the Hub is of; None for any other text.
+
+    >>> id_of_url("https://huggingface.co/Qwen/Qwen3-8B/blob/main/config.json"), id_of_url("hf.co/gpt2/")
+    ('Qwen/Qwen3-8B', 'gpt2')
+    >>> id_of_url("Qwen/Qwen3-8B"), id_of_url("https://huggingface.co/datasets/a/b")
+    (None, None)
+    """
+    found = re.fullmatch(URL, text.strip(), re.IGNORECASE)
+    if not found:
+        return None
+    owner, *others = re.split(r"[?#]", found[1])[0].strip("/").split("/")
+    if not owner or owner in ("datasets", "spaces", "papers", "docs", "collections"):
+        return None
+    return f"{owner}/{others[0]}" if others and others[0] not in INSIDE else owner
+
+
 def _named_by_url(name: str) -> str:
     """Return the name that the address of a page on the Hub means; other names as they are."""
-    if "." not in name or "/" not in name:
-        return name
-    from tfcalc.hub import id_of_url
-
-    return id_of_url(name) or name
+    return (id_of_url(name) or name) if "." in name and "/" in name else name
 
 
 def is_path(name: str) -> bool:

@@ -23,28 +23,6 @@ def is_id(name: str) -> bool:
     return ID.fullmatch(name) is not None
 
 
-URL = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(.+)", re.IGNORECASE)
-INSIDE = ("tree", "blob", "resolve", "raw", "discussions", "commits", "commit", "edit")
-"""What follows a repository's name in the address of a page inside it."""
-
-
-def id_of_url(text: str) -> str | None:
-    """Return the repository that the address of a page on the Hub is of; None for any other text.
-
-    >>> id_of_url("https://huggingface.co/Qwen/Qwen3-8B/blob/main/config.json"), id_of_url("hf.co/gpt2/")
-    ('Qwen/Qwen3-8B', 'gpt2')
-    >>> id_of_url("Qwen/Qwen3-8B"), id_of_url("https://huggingface.co/datasets/a/b")
-    (None, None)
-    """
-    found = URL.fullmatch(text.strip())
-    if not found:
-        return None
-    owner, *others = re.split(r"[?#]", found[1])[0].strip("/").split("/")
-    if not owner or owner in ("datasets", "spaces", "papers", "docs", "collections"):
-        return None
-    return f"{owner}/{others[0]}" if others and others[0] not in INSIDE else owner
-
-
 def fetch(name: str, *, offline: bool = False) -> dict[str, object]:
     """Return the config.json of a repository: from the local cache, else over the network.
 

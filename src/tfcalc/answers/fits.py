@@ -608,7 +608,7 @@ class Case(Generic[P]):
         return Room(self.room, self.room * self.margin // 100)
 
     def tight(self, total: int) -> bool:
-        """Return whether so many bytes fit, but leave less than the margin."""
+        """Return whether ``total`` bytes fit, but leave less than the margin."""
         return self._room.tight(total)
 
     def roomy(self, _run: Workload, _plan: P) -> bool:

@@ -71,7 +71,7 @@ def specification(chart: Chart) -> dict[str, object]:
 
 
 def _lengths(chart: Chart) -> dict[str, object]:
-    """The places of an axis of lengths, and what stands there: ``8k`` of 8,192, as lengths are typed."""
+    """The ticks of an axis of lengths, and their labels: ``8k`` of 8,192, as lengths are typed."""
     xs, _ = chart.numbers
     places = [round(each) for each in ticks(xs, by_factors=chart.logarithmic[0], doubles=True)]
     return {"values": places, "labelExpr": "datum.value % 1024 == 0 ? datum.value / 1024 + 'k' : datum.value"}

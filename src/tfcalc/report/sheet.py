@@ -118,7 +118,7 @@ class Column(NamedTuple):
 
     Those that ``folds`` marks are wrapped between words. The ``spare`` are left out, the highest number first, before a
     table is wider than the terminal. A ``formula`` column is there where all formulas are short, or with --formulas.
-    The lines that it is ``explained`` by stand below the table as long as the column is there.
+    The lines that it is ``explained`` by follow the table, unless the column is left out.
     """
 
     heading: str

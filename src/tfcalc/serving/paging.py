@@ -313,8 +313,8 @@ def paged_cache(
 ) -> PagedCache | None:
     """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page.
 
-    On a ``card`` of so many bytes an engine also takes what nobody counts, and its profile run samples: what that takes
-    beyond the ``temporary`` buffers of a step is not left for the cache.
+    On a ``card``, of which the bytes are given, an engine also takes what nobody counts, and its profile run samples:
+    what that takes beyond the ``temporary`` buffers of a step is not left for the cache.
     """
     if plan.cache != PAGED or budget < 0:
         return None
