@@ -131,3 +131,27 @@ def test_the_heading_says_which_config_was_used(tfcalc: Program) -> None:
 def test_no_name_breaks_the_search(name: str) -> None:
     with pytest.raises(UnknownModel):
         catalog.preset(name)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://huggingface.co/Qwen/Qwen3-8B", "qwen3-8b"),
+        ("https://huggingface.co/Qwen/Qwen3-8B/blob/main/config.json", "qwen3-8b"),
+        ("huggingface.co/meta-llama/Meta-Llama-3-8B/tree/main", "llama-3-8b"),
+        ("https://hf.co/gpt2?library=transformers", "gpt2"),
+    ],
+)
+def test_the_address_of_a_page_names_its_model(address: str, name: str) -> None:
+    from tfcalc.catalog import load
+
+    assert load(address, offline=True).summary == load(name).summary
+
+
+@pytest.mark.parametrize("address", ["https://github.com/a/b", "https://huggingface.co/datasets/a/b"])
+def test_the_address_of_anything_else_is_no_model(address: str) -> None:
+    from tfcalc.catalog import load
+    from tfcalc.errors import TfcalcError
+
+    with pytest.raises(TfcalcError, match="is not known"):
+        load(address, offline=True)

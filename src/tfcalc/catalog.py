@@ -334,7 +334,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     Args:
         name: a preset (``tfcalc models`` lists them), the path of a config.json or of a directory with one, ``-`` for
             standard input, a path at a git revision (``HEAD~1:configs/model.json``), or the id of a repository on the
-            Hub.
+            Hub, or the address of its page there.
         treat_as: read its config as this ``model_type``, whatever it says.
         offline: never reach the network; only an id that is not in the local cache needs it.
 
@@ -348,6 +348,7 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     >>> load("transformer-base").d_model
     512
     """
+    name = _named_by_url(name)
     if _preset_of(name):
         return preset(name).model(treat_as=treat_as)
     path = is_path(name)
@@ -358,6 +359,7 @@ def config_of(name: str, *, offline: bool = False) -> dict[str, object]:
     """Return the fields of a model's config.json, even of an unsupported family. Raises as :func:`load`."""
     from tfcalc.hub import fetch, is_id
 
+    name = _named_by_url(name)
     if _preset_of(name) and (config := preset(name).config):
         return config
     if found := revision(name):
@@ -400,7 +402,36 @@ def is_known(name: str) -> bool:
     """Return whether ``name`` looks like a model's for :func:`load`: a preset, a path, or an id of the Hub."""
     from tfcalc.hub import is_id
 
+    name = _named_by_url(name)
     return _preset_of(name) is not None or is_path(name) or is_id(name)
+
+
+URL = r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(.+)"
+"""Address of a page on the Hub."""
+INSIDE = ("tree", "blob", "resolve", "raw", "discussions", "commits", "commit", "edit")
+"""What follows a repository's name in the address of a page inside it."""
+
+
+def id_of_url(text: str) -> str | None:
+    """Return the repository that the address of a page on the Hub is of; None for any other text.
+
+    >>> id_of_url("https://huggingface.co/Qwen/Qwen3-8B/blob/main/config.json"), id_of_url("hf.co/gpt2/")
+    ('Qwen/Qwen3-8B', 'gpt2')
+    >>> id_of_url("Qwen/Qwen3-8B"), id_of_url("https://huggingface.co/datasets/a/b")
+    (None, None)
+    """
+    found = re.fullmatch(URL, text.strip(), re.IGNORECASE)
+    if not found:
+        return None
+    owner, *others = re.split(r"[?#]", found[1])[0].strip("/").split("/")
+    if not owner or owner in ("datasets", "spaces", "papers", "docs", "collections"):
+        return None
+    return f"{owner}/{others[0]}" if others and others[0] not in INSIDE else owner
+
+
+def _named_by_url(name: str) -> str:
+    """Return the name that the address of a page on the Hub means; other names as they are."""
+    return (id_of_url(name) or name) if "." in name and "/" in name else name
 
 
 def is_path(name: str) -> bool:
@@ -409,11 +440,17 @@ def is_path(name: str) -> bool:
 
 
 def revision(name: str) -> tuple[str, str] | None:
-    """Split ``HEAD~1:configs/model.json`` into revision and path; None for other names, and for an existing file."""
+    """Split ``HEAD~1:configs/model.json`` into revision and path; None for other names, and for an existing file.
+
+    A word alone is the path of a folder that is here, ``main:chat``, or at HEAD; any other may be a tag: ``llama3:8b``.
+    """
     from tfcalc.revisions import at_ref
 
-    found = at_ref(name) if ":" in name else None
-    return None if found is None or os.path.exists(name) else found
+    if ":" not in name or os.path.exists(name):
+        return None
+    ref, path = name.split(":", 1)
+    bare = ref.startswith(("HEAD", "@")) or (ref != "" and os.path.isdir(path))
+    return at_ref(name, bare=bare)
 
 
 def _at_revision(ref: str, path: str) -> dict[str, object]:

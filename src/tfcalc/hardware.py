@@ -1,7 +1,8 @@
 """Accelerators: dense peaks, memory, bandwidth and links from hardware.csv, each with its source and status.
 
 Peaks with sparsity (twice the dense ones) are not in the table, as no transformer reaches them. Memory is the vendor's
-figure, and the driver's if known: "80 GB" are 79.1 GiB, not 80·10⁹ bytes.
+figure, and the driver's if known: "80 GB" are 79.1 GiB, not 80·10⁹ bytes. A row with several sizes of memory stands for
+as many machines, each with its size in its name: Apple sells a chip with each of them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -26,6 +28,15 @@ recalled."""
 
 CONTEXT = 2**29
 """Bytes of the CUDA context and libraries of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
+
+APPLE = "Apple"
+UNIFIED_SHARES = ((32 * 2**30, Fraction(2, 3)), (2**60, Fraction(3, 4)))
+"""Share of unified memory up to this size that Metal lets a GPU take (``recommendedMaxWorkingSetSize``).
+
+Source: logs of llama.cpp: 21,845 MiB of 32 GiB (ollama issue 434), 27,648 of 36, 49,152 of 64 and 73,728 of 96
+(llama.cpp issue 3213), 147,456 of 192. macOS 26 allows more: 107.5 of 128 GiB (github.com/antirez/ds4/pull/893).
+"""
+MORE_UNIFIED = "macOS 26 allows about 80 %, and sudo sysctl iogpu.wired_limit_mb sets it"
 
 TERA, GIGA = 10**12, 10**9
 MOST_GPUS = 10**6
@@ -50,6 +61,7 @@ IDLE = (
     "tensor",
     "core",
     "gpu",
+    "apple",
 )
 """Words of a name that do not distinguish accelerators: makers, product lines, and machines."""
 
@@ -71,7 +83,7 @@ class Accelerator(NamedTuple):
         bandwidth: bytes per second of its memory.
         link: bytes per second, in one direction, to the others of its domain.
         domain: number of accelerators that are linked directly.
-        capability: CUDA compute capability, from NVIDIA's list of CUDA GPUs.
+        capability: CUDA compute capability, from NVIDIA's list of CUDA GPUs; ``mps`` where PyTorch computes by Metal.
         vendor: who makes it.
     """
 
@@ -97,11 +109,18 @@ class Accelerator(NamedTuple):
         """Return the memory for a process: the driver's figure, or else the vendor's, less the ``context``.
 
         Without a driver's figure GB are taken as 10⁹ bytes, which is on the safe side, as memory is sold in powers of
-        two.
+        two. Of unified memory it is what Metal lets a GPU take.
 
         >>> named("h200")[0].usable().bytes == parse_bytes("139.72 GiB") - 2**29
         True
+        >>> named("m2-max-96")[0].usable().bytes == 73728 * 2**20
+        True
         """
+        if self.vendor == APPLE:
+            has = parse_bytes(self.memory)
+            share = next(share for most, share in UNIFIED_SHARES if has <= most)
+            part = f"Metal lets a GPU take {short_bytes(int(has * share))} of {self.memory} by default"
+            return Usable(int(has * share), (f"{self.name}: {part} ({MORE_UNIFIED})",))
         amount = self.memory_reported or self.memory
         said = (
             f"its driver reports {amount}"
@@ -137,7 +156,16 @@ class Accelerator(NamedTuple):
 def accelerators() -> tuple[Accelerator, ...]:
     """Return all accelerators, in the order of the table."""
     with TABLE.open(encoding="utf-8", newline="") as file:
-        return tuple(_accelerator(row) for row in csv.DictReader(file))
+        return tuple(_accelerator(each) for row in csv.DictReader(file) for each in _machines(row))
+
+
+def _machines(row: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The machines of a row: one for each of its sizes of memory, as in ``36/96 GiB``."""
+    sizes, unit = row["memory"].split(" ")
+    if "/" not in sizes:
+        yield row
+    else:
+        yield from ({**row, "name": f"{row['name']}-{size}", "memory": f"{size} {unit}"} for size in sizes.split("/"))
 
 
 def _accelerator(row: dict[str, str]) -> Accelerator:
@@ -185,6 +213,8 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
 
     >>> [gpu.name for gpu in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
+    >>> [gpu.name for gpu in named("4060 ti")], [gpu.name for gpu in named("m3 pro")]
+    (['RTX-4060-Ti-8', 'RTX-4060-Ti-16'], ['M3-Pro-18', 'M3-Pro-36'])
     """
     if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
         return [Accelerator("a card", {}, short_memory(name))]
@@ -192,10 +222,11 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
     of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
     for spelling, ends in product((name, of_memory), (_beginnings, _endings)):
         asked = "".join(_words(spelling))
-        matches = [gpu for gpu in known if re.search(r"\d", asked) and asked in ends(_words(gpu.name))]
+        matches = [gpu for gpu in known if re.search(r"\d", asked) and asked in ends(gpu)]
+        whole = [gpu for gpu in matches if asked in _endings(gpu)]
         if matches:
-            return _of_memory(matches, spelling)
-    hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu.name) for gpu in known)))
+            return _of_memory(sorted(whole or matches, key=_memory), spelling)
+    hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu) for gpu in known)))
     raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
 
 
@@ -215,12 +246,17 @@ def _of_memory(matches: list[Accelerator], name: str) -> list[Accelerator]:
     amount = re.search(r"(?<!\d)(\d+) ?gi?b", name.lower(), re.ASCII)
     if not amount:
         return matches
-    asked, known = float(amount[1]), {gpu.name: float(gpu.memory.split()[0]) for gpu in matches}
-    distance = {name: abs(asked - memory) / memory for name, memory in known.items()}
+    asked = float(amount[1])
+    distance = {gpu.name: abs(asked - _memory(gpu)) / _memory(gpu) for gpu in matches}
     if min(distance.values()) > SAME_MEMORY:
         has = ", ".join(f"{gpu.name} ({gpu.memory})" for gpu in matches)
         raise UsageError(f"no accelerator {quoted(name)} is known", f"known: {has}")
     return sorted(matches, key=lambda gpu: distance[gpu.name])
+
+
+def _memory(gpu: Accelerator) -> float:
+    """Return the number of the vendor's amount: 80 of ``80 GB``."""
+    return float(gpu.memory.split()[0])
 
 
 def looks_sparse(peak: float, precision: str) -> Accelerator | None:
@@ -229,7 +265,7 @@ def looks_sparse(peak: float, precision: str) -> Accelerator | None:
     >>> looks_sparse(1979e12, "bf16").name, looks_sparse(1979e12, "fp8")
     ('H100-SXM', None)
     """
-    known = [gpu for gpu in accelerators() if precision in gpu.peaks]
+    known = [gpu for gpu in accelerators() if precision in gpu.peaks and gpu.vendor != APPLE]
     if any(_nearly_equal(peak, gpu.peaks[precision]) for gpu in known):
         return None
     return next((gpu for gpu in known if _nearly_equal(peak, SPARSITY * gpu.peaks[precision])), None)
@@ -245,16 +281,30 @@ def _words(name: str) -> list[str]:
     return [word for word in words if word not in IDLE and not re.fullmatch(r"\d*gi?b|hbm\w*", word)]
 
 
-def _beginnings(words: list[str]) -> set[str]:
+def _model(gpu: Accelerator) -> list[str]:
+    """Return the words of a name without its memory: ``rtx``, ``4060``, ``ti`` of ``RTX-4060-Ti-16``."""
+    *words, last = _words(gpu.name)
+    return words if words and last == gpu.memory.split()[0] else [*words, last]
+
+
+def _beginnings(gpu: Accelerator) -> set[str]:
+    words = _words(gpu.name)
     return {"".join(words[:count]) for count in range(1, len(words) + 1)}
 
 
-def _endings(words: list[str]) -> set[str]:
-    """Return the ends of a name that are long enough to be unambiguous: ``4090`` of ``rtx``, ``4090``."""
-    return {end for count in range(len(words)) if len(end := "".join(words[count:])) > 3}
+def _endings(gpu: Accelerator) -> set[str]:
+    """Return the ends of a name that are long enough to be unambiguous, with its memory and without.
+
+    ``4090`` of ``RTX-4090``; ``4060ti16`` and ``4060ti`` of ``RTX-4060-Ti-16``. The whole is one, however short.
+    """
+    names = (_words(gpu.name), _model(gpu))
+    ends = {end for words in names for count in range(len(words)) if len(end := "".join(words[count:])) > 3}
+    return ends | {"".join(words) for words in names}
 
 
-def _base_name(name: str) -> str:
-    """Return the name without its variant: ``H100`` of ``H100-SXM``."""
-    first = name.split("-")[0]
-    return first if re.search(r"\d", first) else name
+def _base_name(gpu: Accelerator) -> str:
+    """Return the name without its variant: ``H100`` of ``H100-SXM``, ``M3-Max`` of ``M3-Max-64``."""
+    if gpu.vendor == APPLE:
+        return gpu.name.rpartition("-")[0]
+    first = gpu.name.split("-")[0]
+    return first if re.search(r"\d", first) else gpu.name

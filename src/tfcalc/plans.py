@@ -88,7 +88,9 @@ class Training(Described):
         default="cuda",
         known=("cuda", "recorded"),
     )
-    capability: str = text("compute capability of the GPU that it runs on, as in 9.0, which sizes cuBLAS's workspaces")
+    capability: str = text(
+        "compute capability of the GPU that it runs on, as in 9.0, which sizes cuBLAS's workspaces; mps of Apple's"
+    )
     loop: str = choice(
         "when logits are freed: before backward, as by transformers' Trainer, or when the next step's take their "
         "place, as by the loop of tutorials, out = model(**batch); out.loss.backward()",

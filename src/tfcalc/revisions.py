@@ -57,10 +57,11 @@ class GitError(Exception):
     """Message of git when a command failed."""
 
 
-def at_ref(text: str) -> tuple[str, str] | None:
+def at_ref(text: str, *, bare: bool = False) -> tuple[str, str] | None:
     r"""Split git's ``REF:PATH`` into revision and path; None for any other text, whatever files exist.
 
-    A path ends in ``.json`` or has a slash: ``llama3:8b`` is no revision, nor is a drive of Windows.
+    A path ends in ``.json`` or has a slash, unless it may be a ``bare`` word: ``llama3:8b`` is no revision, nor is a
+    drive of Windows.
 
     >>> at_ref("HEAD~1:configs/model.json"), at_ref("origin/main:./chat")
     (('HEAD~1', 'configs/model.json'), ('origin/main', './chat'))
@@ -71,7 +72,7 @@ def at_ref(text: str) -> tuple[str, str] | None:
     if not match or re.fullmatch("[A-Za-z]", match[1]) or " -" in text:  # " -": a model with options
         return None
     ref, path = match.groups()
-    return (ref, path) if path.endswith(".json") or "/" in path or path == "." else None
+    return (ref, path) if bare or path.endswith(".json") or "/" in path or path == "." else None
 
 
 def show(ref: str, path: str, folder: Path) -> str | None:

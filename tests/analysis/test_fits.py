@@ -347,9 +347,27 @@ def test_a_paged_cache_has_the_tokens_and_the_concurrency_of_vllms_log() -> None
     asked = memory(model, serving=plan)
     beside = asked.answer - int(asked.totals["kv_cache_bytes"])
     found = fits(model, beside + 5691 * 2**21, serving=plan)
-    assert found.paged == (8192, 2**21, 5691, 5691 * 16, 11.12)
+    assert found.paged == (8192, 2**21, *(5691, 5691 * 16, 11.12) * 2)
     assert "maximum concurrency for 8,192 tokens per request 11.12x" in found.sheet().assumptions[-1]
     assert fits(model, beside - 1, serving=plan).paged is None
+
+
+LOGGED = {
+    "vLLM 0.19": ("llama-3.1-8b", "rtx-4090", 8192, 2048, 2588),
+    "vllm#10517": ("llama-3.1-8b", "rtx-3090", 20000, 20000, 1952),
+    "vllm#10517, longer": ("llama-3.1-8b", "rtx-3090", 29000, 29000, 1478),
+    "vllm PR #10511: 53.29 GiB": ("llama-3-8b", "h100", 8192, 8192, int(53.29 * 2**30) >> 21),
+}
+"""Blocks of 2 MiB in logs of servers (tests/oracle/README.md): model, card, context, and tokens of a step."""
+
+
+def test_a_paged_cache_on_a_card_is_a_range_that_holds_what_engines_log() -> None:
+    for where, (name, card, context, batched, blocks) in LOGGED.items():
+        paged = fits(load(name), gpu=card, serving=Serving(context=context, batched=batched)).paged
+        assert paged is not None
+        assert paged.blocks_low <= blocks <= paged.blocks, where
+        assert paged.blocks_low > paged.blocks / 3, where
+        assert f"{paged.tokens_low:,} to {paged.tokens:,} tokens" in paged.in_words
 
 
 @pytest.mark.parametrize(("name", "cache"), [("llama-3-8b", "dynamic"), ("deepseek-v4-flash", "paged")])

@@ -228,4 +228,4 @@ def test_adapters_of_layers_that_share_a_block_are_no_experts() -> None:
     zamba, longcat = (tfcalc.from_config({"model_type": name}) for name in ("zamba2", "longcat_flash"))
     assert facts(zamba, zamba.tree(Workload())).experts is None
     of_longcat = facts(longcat, longcat.tree(Workload()))
-    assert (of_longcat.experts, of_longcat.active_experts) == (512 + 256, 12)
+    assert (of_longcat.experts, of_longcat.active_experts) == (512, 12)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Program
 from tfcalc import UsageError, Workload, flops, load
 from tfcalc.answers.flops_of_run import flops_of_run
 from tfcalc.answers.utilisation import Machines, utilisation
@@ -49,3 +50,22 @@ def test_a_decoded_tokens_source_stands_in_the_answer() -> None:
 
 def test_more_tokens_than_positions_are_counted_and_said() -> None:
     assert flops(load("gpt2"), Workload(seq_len=2048)).notes[0].startswith("2,048 tokens exceed its 1,024")
+
+
+def test_a_length_beyond_what_a_model_was_made_for_is_said_wherever_it_is_counted(tfcalc: Program) -> None:
+    """Llama 3 was made for 8,192 tokens (max_position_embeddings of its config)."""
+    for words in (
+        "flops llama-3-8b --seq 4096k",
+        "memory llama-3-8b --serve --context 64k",
+        "memory llama-3-8b --train --seq 16k",
+        "llama-3-8b --seq 16k",
+    ):
+        assert "tokens exceed the 8,192 that it was made for" in tfcalc(*words.split()).stdout, words
+    assert "exceed" not in tfcalc("flops", "llama-3-8b", "--seq", "8k").stdout
+
+
+def test_the_largest_that_leaves_less_than_the_margin_is_tight(tfcalc: Program) -> None:
+    """55 requests leave 0.3 of 71.2 GiB, and 5 % are 3.6."""
+    said = tfcalc("memory", "llama-3-8b", "--serve", "--gpu", "h100").stdout
+    assert "largest concurrency: 55 (tight)" in said
+    assert "(tight)" not in tfcalc("memory", "llama-3-8b", "--serve", "--gpu", "h100", "--margin", "0").stdout

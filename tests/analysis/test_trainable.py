@@ -140,7 +140,7 @@ def test_the_keys_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("flops gpt2 --lora 8 --mfu --tokens-per-second 100 --gpu h100", "--lora 8 has no effect with --mfu"),
+        ("flops gpt2 --lora 8 --compare-conventions", "--lora 8 has no effect with --compare-conventions"),
         ("formula complete --model gpt2 --lora 8 --of time", "--lora 8 has no effect on time"),
         ("params gpt2 --lora 8 --approx", "--approx has no effect on trainable parameters"),
     ],

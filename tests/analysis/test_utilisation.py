@@ -202,3 +202,17 @@ def test_a_bar_ends_at_100_per_cent() -> None:
     found = utilisation(Transformer(), 1e12, Machines(1e12), per_gpu=True)
     assert found.model_share > 1000
     assert max(line.count("█") for line in render(found.sheet(), Style(width=200)).splitlines()) == BAR
+
+
+def test_the_mfu_of_adapters_is_that_of_a_step_that_trains_them(tfcalc: Program) -> None:
+    """Frozen weights have no gradients: about 4 FLOPs per weight and token in place of 6. Recomputation is HFU's."""
+    asked = ("flops", "llama-3-8b", "--train", "--lora", "16")
+    step = json.loads(tfcalc(*asked, "--json").stdout)
+    rate = ("--mfu", "--tokens-per-second", "10k", "--gpu", "h100", "--json")
+    found = json.loads(tfcalc(*asked, *rate).stdout)
+    assert found["mfu"] == pytest.approx(step["total_flops"] / step["tokens"] * 10_000 / 989.4e12)
+    assert found["mfu"] == found["hfu"]
+    whole = json.loads(tfcalc("flops", "llama-3-8b", "--train", *rate).stdout)
+    assert 2 / 3 < found["mfu"] / whole["mfu"] < 3 / 4
+    again = json.loads(tfcalc(*asked, *rate, "--checkpointing", "full").stdout)
+    assert again["mfu"] == found["mfu"] < again["hfu"]

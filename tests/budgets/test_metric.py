@@ -54,7 +54,7 @@ def test_no_number_has_two_commands() -> None:
         ("overview.weights_bytes.bf16", "bytes"),
         ("overview.kv_cache_bytes_per_token", "bytes"),
         ("trainable_percent", ""),
-        ("params.trainable_params_percent", ""),
+        ("params.trainable_percent", ""),
         ("tokens", ""),
         ("largest_batch_size", ""),
     ],
@@ -109,3 +109,12 @@ def test_where_a_path_ends_too_soon_the_nearest_keys_are_told(keys: str, told: s
 
 def test_parts_of_one_name_are_told_apart_by_their_place() -> None:
     assert look_up(TREE, ("components", "2", "params")) == 1
+
+
+@pytest.mark.parametrize(
+    ("metric", "meant"),
+    [("memory.peak_byte", "memory.peak_bytes"), ("params.total_param", "params.total_params")],
+)
+def test_a_misspelled_metric_of_a_command_is_answered_with_the_nearest(metric: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=rf"metric '{metric}' is not known; did you mean {meant}\?"):
+        read(metric)

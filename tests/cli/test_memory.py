@@ -158,3 +158,15 @@ def test_a_parameter_without_a_shape_is_trained(tfcalc: Program) -> None:
     """CLIP's scale of its logits; what is kept is held against PyTorch in tests/verify."""
     ran = tfcalc("memory", "clip-vit-base-patch32", "--train", "--batch", "8")
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_phases_of_a_step_stand_beside_the_verdict_on_a_card(tfcalc: Program) -> None:
+    """--timeline with --gpu: the verdict's first line and exit code, and a row for each phase."""
+    asked = ("memory", "gpt2", "--train", "--batch", "64", "--gpu", "rtx-3060")
+    done, verdict = tfcalc(*asked, "--timeline"), tfcalc(*asked)
+    assert done.stdout.splitlines()[0] == verdict.stdout.splitlines()[0]
+    assert (done.returncode, verdict.returncode) == (1, 1)
+    for phase in ("forward", "loss", "backward", "optimizer step"):
+        assert f"\n{phase} " in done.stdout
+    assert "█ states" in done.stdout
+    assert "On the card: allocated" in done.stdout

@@ -107,3 +107,14 @@ def test_where_there_is_no_repository_and_no_git(quick: Quick, tmp_path: Path) -
         4,
         "tfcalc: this folder is in no git repository; run it inside one, or name files\n",
     )
+
+
+@pytest.mark.usefixtures("repository")
+def test_a_folder_at_a_revision_needs_no_slash(quick: Quick, tmp_path: Path) -> None:
+    Repository(tmp_path).commit({"chat/config.json": EARLIER}, "third")
+    (tmp_path / "chat" / "config.json").write_text(LATER, encoding="utf-8")
+    assert quick("params", "HEAD:chat", "-q").stdout == expected(4)
+    assert quick("params", "main:chat", "-q").stdout == expected(4)
+    assert quick("diff", "HEAD:chat", "chat", "--json").returncode == 0
+    assert "HEAD has no file 'none'" in quick("params", "HEAD:none").stderr
+    assert quick("params", "llama3:8b", "-q").stdout == "8030261248\n", "a tag, not a revision"

@@ -315,7 +315,7 @@ def test_variables_that_contradict_each_other(tmp_path: Path, monkeypatch: pytes
         ("train = true", "memory gpt2 --serve -q", None),
         ("gradient_checkpointing = true\ntrain = true\nbatch = 4", "memory gpt2 --serve -q", None),
         ("timeline = true", "memory gpt2", None),
-        ("timeline = true", "memory gpt2 --gpu h100 --train", None),
+        ("timeline = true", "memory gpt2 --gpu h100 --train", "memory gpt2 --gpu h100 --train --timeline"),
         ('[conventions]\ndtype = "bf16"', "memory gpt2 --train -q", None),
         ('attention = "causal"\nlogits = "last"', "memory gpt2 --train -q", None),
         ("compare_conventions = true", "flops gpt2 --train --tokens 1B -q", None),

@@ -178,7 +178,7 @@ def test_axes_are_by_factors_where_numbers_are_far_apart() -> None:
     curve = Curve("", ((1, 10.0), (1000, 20.0)))
     drawn: Any = specification(Chart("t", "seq_len", "bytes", "bytes", True, (curve,)))
     encoding = drawn["layer"][0]["encoding"]
-    assert encoding["x"]["scale"] == {"type": "log"}
+    assert encoding["x"]["scale"] == {"type": "log", "nice": False}
     assert encoding["y"]["scale"] == {"zero": True}
 
 
@@ -310,3 +310,18 @@ def test_what_follows_the_swept_context_is_not_told_of_all_points(quick: Quick) 
     assert "seq_len" not in json.loads(done.stdout)["conventions"]
     alone = quick("sweep", "bert-base-uncased", "--max-len", "100,200", "--of", "flops", "--seq", "64", "--json")
     assert json.loads(alone.stdout)["conventions"]["seq_len"] == 64
+
+
+def test_an_axis_says_its_unit_and_counts_lengths_as_they_are_typed(quick: Quick) -> None:
+    """k of lengths is 1,024, and bytes are told in GiB (2^30 bytes), by the name of the quantity."""
+    curve = Curve("", ((1024, 2.0**30), (8192, 2.0**33)))
+    drawn: Any = specification(Chart("t", "seq_len", "peak memory", "bytes", True, (curve,)))
+    (layer,) = drawn["layer"]
+    x, y = layer["encoding"]["x"]["axis"], layer["encoding"]["y"]
+    assert x["values"] == [2048, 4096, 6144, 8192]
+    assert "1024 + 'k'" in x["labelExpr"]
+    assert (y["field"], y["title"]) == ("GiB", "peak memory, GiB")
+    assert layer["transform"] == [{"calculate": "datum.y / 1073741824", "as": "GiB"}]
+    table = quick("sweep", "gpt2", "--seq", "64,128", "--of", "memory", "--train").stdout
+    assert "seq_len  peak memory" in table
+    assert "peak_bytes" not in table

@@ -67,3 +67,22 @@ def test_every_flag_of_a_remedy_stands_beside_its_value(tfcalc: Program, line: s
 def test_no_line_is_wider_than_the_terminal(tfcalc: Program, line: str, width: str) -> None:
     shown = tfcalc(*line.split(), env={"COLUMNS": width}).stdout
     assert max(map(len, shown.splitlines())) <= int(width)
+
+
+def test_what_explains_a_column_goes_with_it(tfcalc: Program) -> None:
+    """``design`` has no room for what a shape is against at 80 columns, ``--timeline`` none for its bars at 40."""
+    for line, narrow, heading, explained in (
+        ("design --memory 24GB", "80", " against", "against aspect: d_model / layers"),
+        ("memory gpt2 --train --timeline", "40", "over the step", "states: weights, optimizer"),
+    ):
+        wide, less = (tfcalc(*line.split(), env={"COLUMNS": width}).stdout for width in ("160", narrow))
+        assert (heading in wide, explained in wide) == (True, True), line
+        assert (heading in less, explained in less) == (False, False), line
+
+
+@pytest.mark.parametrize("width", ["60", "80"])
+def test_the_short_help_is_as_wide_as_the_terminal(tfcalc: Program, width: str) -> None:
+    shown = tfcalc(env={"COLUMNS": width})
+    lines = (shown.stdout + shown.stderr).splitlines()
+    assert max(map(len, lines)) <= int(width)
+    assert any(line.startswith("  verify ") for line in lines)

@@ -43,6 +43,7 @@ ASKED_OF_EACH = (
 )
 FURTHER = (
     "params mixtral-8x7b --approx",
+    shlex.join(("params", str(ROOT / "tests" / "schemas" / "experts-without-weights.json"))),
     "params gpt2 --max 100M",
     "flops gpt2 --max 2T",
     "params gpt2 --lora 4 --depth 6",

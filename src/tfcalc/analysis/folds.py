@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.core.component import NOTHING, Component, Measure, Node
-from tfcalc.core.number import Num, total
+from tfcalc.core.component import NOTHING, Component, Measure
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.report.report import exact
@@ -22,6 +21,33 @@ TABLES = ("embedding", "position")
 """Kinds of components that are tables of vectors."""
 
 
+class Chosen(NamedTuple):
+    """Components of these ``kinds``, or of all ``but`` some; where ``towers`` count alone, within these.
+
+    Towers are the parts that read images or sounds for a model of text.
+    """
+
+    kinds: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+    towers: bool = False
+
+    def of(self, root: Component, answer: Any = None) -> Component:
+        """Return the tree in which only these have something."""
+        names = {part.name for part in answer.question.model.module().beside_text} if self.towers else set()
+
+        def kept(component: Component, within: bool) -> Component:
+            within = within or component.name in names
+            counts = within and (component.kind in self.kinds or not self.kinds) and component.kind not in self.but
+            own = component.own if counts else NOTHING
+            return component._replace(own=own, parts=tuple(kept(part, within) for part in component.parts))
+
+        return kept(root, not self.towers)
+
+
+OF_TABLES, OF_HEAD = Chosen(TABLES), Chosen(("output",))
+OF_TOWERS = Chosen(but=TABLES, towers=True)
+
+
 class Fold:
     """The sum of a ``measure`` over an answer's tree.
 
@@ -29,16 +55,18 @@ class Fold:
         quantity: what it counts: params, flops or memory.
         measure: what an operation has of it, and which copies count.
         items: the same one by one, for ``explain``: a function of the answer.
-        tables: whether only the tables of tokens and positions count.
+        only: which components count; all, where it is left out.
     """
 
-    def __init__(self, quantity: str, measure: Measure, items: Callable[[Any], Items], *, tables: bool = False) -> None:
-        self.quantity, self.measure, self.items, self.tables = quantity, measure, items, tables
+    def __init__(
+        self, quantity: str, measure: Measure, items: Callable[[Any], Items], *, only: Chosen | None = None
+    ) -> None:
+        self.quantity, self.measure, self.items, self.only = quantity, measure, items, only
 
     def __call__(self, answer: Any) -> int:
         """The number."""
         root: Component = answer.question.node.component
-        return exact(embedded(root, self.measure) if self.tables else root.total(self.measure))
+        return exact((self.only.of(root, answer) if self.only else root).total(self.measure))
 
     def of(self, answer: Any, path: str = "") -> Folded:
         """The items of the whole tree, or of the component at this path."""
@@ -61,29 +89,16 @@ class Folded(NamedTuple):
             raise UsageError(f"{quoted(further[0])} is not in {prefix}, which has no parts", "leave it out")
         fold, answer = self.fold, self.answer
         tree = tree_of(answer.question, fold.quantity, answer.by, fold.items(answer))
-        if fold.tables:
-            tree = tree._replace(node=only_tables(tree.node), twin=only_tables(tree.twin))
+        if fold.only:
+            node = tree.node._replace(component=fold.only.of(tree.node.component, answer))
+            tree = tree._replace(
+                node=node, twin=tree.twin._replace(component=fold.only.of(tree.twin.component, answer))
+            )
         node, twin = tree.node, tree.twin
         if self.path:
             walks = zip(tree.node.walk(), tree.twin.walk(), strict=True)
             node, twin = next(both for both in walks if both[0].path == self.path)
         return laid_out(prefix, fold.quantity, tree, node, twin, fold.measure.counts, together=True)
-
-
-def embedded(component: Component, of: Measure) -> Num:
-    """The measure of the tables: of tokens, of their types, of positions."""
-    own = component.copies * of(component.own) if component.kind in TABLES else 0
-    return own + component.copies * total(embedded(part, of) for part in component.parts)
-
-
-def only_tables(node: Node) -> Node:
-    """Return the tree in which only the tables have something."""
-
-    def kept(component: Component) -> Component:
-        own = component.own if component.kind in TABLES else NOTHING
-        return component._replace(own=own, parts=tuple(map(kept, component.parts)))
-
-    return node._replace(component=kept(node.component))
 
 
 def of_answer(items: Items) -> Callable[[Report], Items]:

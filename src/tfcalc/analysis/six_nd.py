@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tfcalc.analysis.folds import TABLES, embedded
+from tfcalc.analysis.folds import OF_TABLES, TABLES
 from tfcalc.core.component import ACTIVE, Component, Measure, Node
 from tfcalc.core.measure import (
     active_params,
@@ -73,7 +73,7 @@ def counted(root: Component, of: Measure = active_params) -> Counted:
     Counted(every=19939328, without_embeddings=19427328)
     """
     every = exact(root.total(of))
-    return Counted(every, every - exact(embedded(root, of)))
+    return Counted(every, every - exact(OF_TABLES.of(root).total(of)))
 
 
 def sized(root: Component, *, tuned: bool) -> tuple[Size, Size]:

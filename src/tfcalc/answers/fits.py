@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
-from tfcalc.answers.memory_base import Memory, card_assumptions, card_line
+from tfcalc.answers.memory_base import GRAPHS, Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run
 from tfcalc.plans import Training, training_preset
 from tfcalc.report import Footer
@@ -65,6 +66,7 @@ SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from
 TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
 CODE = {
     "AMD": "ROCm, as on CUDA",
+    APPLE: "Metal (no such machine was compared)",
     **dict.fromkeys(("Google", "AWS", "Intel"), "as on CUDA (no such card was compared)"),
 }
 """Tool that tells of a vendor's cards, and whose kernels are assumed to run on them."""
@@ -232,6 +234,8 @@ class Fit:
         """The verdict; what would fit, or how much there could be of it; what it rests on."""
         if self.in_a_line:
             return self._alone()
+        if self.report.over_time:
+            return self._beside_phases()
         footer, told, notes = self._footer(), list(self._told()), tuple(self._notes())
         above_and_below = (self.verdict, self.subtitle, *notes, *footer.lines())
         room = LINES - BESIDE_ROWS - sum(-(-len(line) // WIDE) for line in above_and_below)
@@ -272,13 +276,21 @@ class Fit:
             )
         )
 
+    def _beside_phases(self) -> Sheet:
+        """Return the verdict without what would fit, for the phases of a step."""
+        footer = self._footer()._asdict()
+        return Sheet(
+            self.verdict, (), (), self.report.total_bytes, self.subtitle, notes=tuple(self._on_card()), **footer
+        )
+
     def _told(self) -> Iterator[VerdictLine]:
         """The rows: remedies where it does not fit; else what was asked, and as much as there could be of it."""
         if self.fits:
             yield VerdictLine("as asked", self.report.answer)
             for each in self.largest:
                 flags = (each.flags,) if each.value and each.value != each.of.asked else ()
-                yield VerdictLine(f"largest {each.of.words}: {each.number}", each.total, flags)
+                tight = TIGHTLY if each.total is not None and self.case.tight(each.total) else ""
+                yield VerdictLine(f"largest {each.of.words}: {each.number}{tight}", each.total, flags)
         for remedy, to_add in zip(self.remedies, self.flags, strict=True):
             tight = TIGHTLY if remedy.tight else ""
             yield VerdictLine(remedy.change.name + tight, remedy.total, to_add)
@@ -287,14 +299,17 @@ class Fit:
         """A row's peak, and what it leaves."""
         return (None, None) if line.total is None else (line.total, self.budget.bytes - line.total)
 
-    def _notes(self) -> Iterator[str]:
+    def _on_card(self) -> Iterator[str]:
         if self.budget.others:
             yield f"The card: {self.budget.others}"
         if self.on_card:
             yield card_line(self.on_card, self._units, TOOLS.get(self.budget.vendor, TOOLS["NVIDIA"]))
-            if self.fits and self.on_card.reserved.bytes > self.budget.bytes:
-                wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
-                yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
+
+    def _notes(self) -> Iterator[str]:
+        yield from self._on_card()
+        if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
+            wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
+            yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:
@@ -327,9 +342,12 @@ class Fit:
         if self.on_card:
             footer, bands = footer.counting(FRAGMENTS), card_assumptions()
         code = CODE.get(self.budget.vendor, "CUDA")
+        assumes = [code if word == "CUDA" else word for word in footer.assumes]
+        if not self.budget.of_gpu:
+            footer, assumes = footer.counting(GRAPHS), [*assumes, *([] if code in assumes else [code])]
         return Footer(
             (
-                *(code if word == "CUDA" else word for word in footer.assumes),
+                *assumes,
                 *self.budget.assumes,
                 f"margin {self.margin} %",
             ),
@@ -596,6 +614,10 @@ class Case(Generic[P]):
         """Bytes of a peak above which no run is roomy, whatever an allocator would do."""
         return self.room
 
+    def tight(self, total: int) -> bool:
+        """Return whether ``total`` bytes fit, but leave less than the margin."""
+        return self._room.tight(total)
+
     def roomy(self, _run: Workload, _plan: P) -> bool:
         """Return whether all that an allocator would reserve, without a limit, is within the budget."""
         return True
@@ -639,8 +661,8 @@ class Case(Generic[P]):
         return remedies(self.ways(), self._with_change(self.peak), self._room, *least, status=status)
 
     def remarks_at(self, largest: Sequence[Largest]) -> set[str]:
-        """Return the remarks on the model at its largest sizes that the report does not have already."""
-        runs = [self._at(each.of.name, each.value) for each in largest if each.value]
+        """Return the remarks on the model at its largest sizes that neither the report nor their rows have already."""
+        runs = [self._at(each.of.name, each.value) for each in largest if each.value and not each.beyond]
         return {remark for run in runs for remark in self.model.remarks(run)} - set(self.memory.notes)
 
     def _with_change(self, peak: Callable[[Workload, P], int]) -> Callable[[Change], int | None]:
@@ -706,8 +728,7 @@ class _Training(Case["Training"]):
     @cached_property
     def on_card(self) -> OnCard | None:  # type: ignore[override]  # found when it is read
         """Figures that a card shows of the training step; of TPUs and others than GPUs nothing is known."""
-        of_gpu = self.budget.vendor in ("", *TOOLS)
-        return self.memory.on_card if self.room < self.budget.bytes and of_gpu else None
+        return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
 
     @property
     def roomy_up_to(self) -> int:
@@ -780,8 +801,11 @@ class _Serving(Case["Serving"]):
     def paged(self) -> PagedCache | None:
         from tfcalc.serving.paging import paged_cache
 
+        if not self.budget.of_gpu:
+            return None
         left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
-        return paged_cache(self.model, self.run, self.plan, left)
+        temporary, card = self.memory.temporary_bytes, self.budget.memory
+        return paged_cache(self.model, self.run, self.plan, left, card=card, temporary=temporary)
 
     def ways(self) -> Options:
         return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)

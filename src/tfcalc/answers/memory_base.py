@@ -210,6 +210,8 @@ def card_line(found: OnCard, units: str, tool: str = "nvidia-smi") -> str:
     return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(names, short, strict=True))} {unit}"
 
 
+GRAPHS = "CUDA graphs"
+"""What is not counted of an engine that serves."""
 FIGURES = ("allocated", "reserved", "nvidia-smi")
 
 
@@ -360,13 +362,18 @@ class OtherQuestion(NamedTuple):
 
 
 class PagedRoom(Record):
-    """The room for a paged cache, as vLLM's log has it."""
+    """The room for a paged cache, in the words of vLLM's log: at most, and on a card at least."""
 
     context = integer("tokens of a request", lambda room: room.context)
     block_bytes = integer("bytes of a block", lambda room: room.block_bytes)
     blocks = integer("blocks that there is room for", lambda room: room.blocks)
     tokens = integer("tokens that these hold", lambda room: room.tokens)
     concurrency = number("requests of this context that these hold", lambda room: room.concurrency)
+    blocks_low = integer(
+        "blocks, if an engine takes the most that was logged beside weights and a step", lambda room: room.blocks_low
+    )
+    tokens_low = integer("tokens that these hold", lambda room: room.tokens_low)
+    concurrency_low = number("requests of this context that these hold", lambda room: room.concurrency_low)
 
 
 class Judge(Protocol):
@@ -471,7 +478,7 @@ class Memory(Report):
     )
     paged_cache = record(
         PagedRoom,
-        "the room for a paged cache, as vLLM's log has it",
+        "the room for a paged cache, at most and at least, in the words of vLLM's log",
         lambda memory: memory.judge.paged,
         found("vLLM's arithmetic of blocks, in the memory that is left"),
         when=When(lambda memory: memory.judge is not None and memory.judge.paged is not None),

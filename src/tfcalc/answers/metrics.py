@@ -34,6 +34,18 @@ def _counts(types: Any) -> bool:
     return any(each in NUMBER_TYPES for each in ([types] if isinstance(types, str) else types or ()))
 
 
+def check_key(command: str, key: str) -> None:
+    """Raise UsageError, with the nearest, where no form of a command's answer has this key.
+
+    >>> check_key("memory", "peak_byte")
+    Traceback (most recent call last):
+    tfcalc.errors.UsageError: metric 'memory.peak_byte' is not known; did you mean memory.peak_bytes?
+    """
+    if not any(key in form.keys for form in classes(command)):
+        known = [f"{command}.{number}" for number in numbers(command)]
+        raise UsageError(f"metric {quoted(f'{command}.{key}')} is not known", nearest(f"{command}.{key}", known))
+
+
 def having(key: str) -> str | None:
     """The command whose answer alone has this key; None where there is none.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import Subject, check_arguments, subject
 from tfcalc.analysis.facts import Facts, facts
-from tfcalc.analysis.folds import Fold, of_answer
+from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
@@ -176,7 +176,8 @@ class Overview(Answer):
     total_params = integer("parameters", Fold("params", parameters, of_answer(stored)))
     active_params = integer("parameters used per token", Fold("params", active_parameters, of_answer(stored)))
     embedding_params = integer(
-        "parameters of the tables of tokens and positions", Fold("params", parameters, of_answer(stored), tables=True)
+        "parameters of the tables of tokens and positions",
+        Fold("params", parameters, of_answer(stored), only=OF_TABLES),
     )
     weights_bytes = by_name(
         "integer",

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import Subject, subject
-from tfcalc.analysis.folds import Fold, of_answer
+from tfcalc.analysis.folds import OF_HEAD, OF_TABLES, OF_TOWERS, Fold, of_answer
 from tfcalc.answers.conventions_text import as_json, as_text
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import (
@@ -18,15 +18,17 @@ from tfcalc.core.measure import (
     major,
     major_params,
     matmul_flops,
+    spared_params,
     stored,
     trainable_params,
     trained,
+    unpublished_params,
 )
 from tfcalc.core.measure import params as parameters
 from tfcalc.errors import UsageError
-from tfcalc.report import Entry, Footer, Report
+from tfcalc.report import Entry, Footer, Report, exact
 from tfcalc.report.declared import When, boolean, integer, number, text
-from tfcalc.report.opening import Constant, given, ratio, total
+from tfcalc.report.opening import Constant, found, given, ratio, total
 from tfcalc.report.report import HEADROOM, LIMIT, LIMITED, VERDICT, WITHIN
 
 if TYPE_CHECKING:
@@ -42,7 +44,10 @@ MAJOR = Fold("params", major_params, of_answer(major))
 TRAINED = Fold("params", trainable_params, of_answer(trained))
 WORK = Fold("flops", matmul_flops, lambda _: Passes(forward=True, elementwise=False).items)
 PER_CENT = Constant(100, "per cent")
+SPARSE = When(lambda report: report.some_active)
 APPROXIMATE = When(lambda report: report.approx)
+UNPUBLISHED = When(lambda report: report.unpublished)
+SPARED = When(lambda report: report.spared)
 TUNED = When(lambda report: report.question.tuning)
 
 
@@ -92,12 +97,60 @@ class Params(CountOfParams, in_order=True):
         "active parameters", meaning="parameters used per token"
     )
     embedding_params = integer(
-        "parameters of the tables of tokens and positions", Fold("params", parameters, of_answer(stored), tables=True)
+        "parameters of the tables of tokens and positions",
+        Fold("params", parameters, of_answer(stored), only=OF_TABLES),
     ).compared("embedding", part=True)
     non_embedding_params = integer("all other parameters", total("total_params", less="embedding_params"))
     active_non_embedding_params = integer(
         "parameters used per token but those of the tables of tokens and positions, as most model cards count them",
         total("active_params", less="embedding_params"),
+    )
+    output_params = integer(
+        "parameters of the head that makes logits (0 where it is tied); of mixtures of experts",
+        Fold("params", parameters, of_answer(stored), only=OF_HEAD),
+        when=SPARSE,
+    )
+    tower_params = integer(
+        "parameters of the parts that read images or sounds, but their tables; of mixtures of experts",
+        Fold("params", parameters, of_answer(stored), only=OF_TOWERS),
+        when=SPARSE,
+    )
+    active_text_params = integer(
+        "parameters used per token without tables and what reads images or sounds",
+        total("active_non_embedding_params", less="tower_params"),
+        when=SPARSE,
+    )
+    active_layer_params = integer(
+        "parameters used per token of the layers of text alone: without tables, head and what reads images or sounds",
+        total("active_text_params", less="output_params"),
+        when=SPARSE,
+    )
+    least_active_params = integer(
+        "parameters that each token uses, if as many of its experts as can be are ones without weights",
+        total("active_params", less="spared_params"),
+        when=SPARED,
+    )
+    least_active_non_embedding_params = integer(
+        "those without the tables of tokens and positions",
+        total("least_active_params", less="embedding_params"),
+        when=SPARED,
+    )
+    spared_params = integer(
+        "active parameters that a token may not use",
+        lambda report: report.spared,
+        found("the experts of a token, times what one without weights spares, over all layers"),
+        when=SPARED,
+    )
+    transformers_params = integer(
+        "parameters that transformers 5.23 allocates, where the published weights have fewer",
+        total("total_params", "unpublished_params"),
+        when=UNPUBLISHED,
+    )
+    unpublished_params = integer(
+        "parameters that transformers 5.23 allocates, and the published weights lack; they are not counted",
+        lambda report: report.unpublished,
+        found("tensors of experts that do nothing, over all layers"),
+        when=UNPUBLISHED,
     )
     trainable_params = CountOfParams.trainable_params
     trainable_percent = number(
@@ -135,6 +188,16 @@ class Params(CountOfParams, in_order=True):
         """The model."""
         return self.subject
 
+    @cached_property
+    def unpublished(self) -> int:
+        """Parameters that transformers allocates, and the published weights lack."""
+        return exact(self.question.node.component.total(unpublished_params))
+
+    @cached_property
+    def spared(self) -> int:
+        """Active parameters that a token does not use if it is sent to experts without weights."""
+        return exact(self.question.node.component.total(spared_params))
+
     @property
     def some_active(self) -> bool:
         """Return whether a token goes through some of them only."""
@@ -164,14 +227,30 @@ class Params(CountOfParams, in_order=True):
             apart = (count - self.approx_params) / count
             yield f"Without biases and norms: {self.approx_params:,}, {apart:.2%} off"
         if self.some_active:
-            without = f"{self.active_non_embedding_params:,} without the embedding, as most model cards count"
-            yield f"Active per token: {active:,} ({active / count:.1%}) with all tables, {without}"
+            yield f"Active per token: {active:,} ({active / count:.1%}) in all, {self._active}"
+        if self.spared:
+            least, without = self.least_active_params, self.least_active_non_embedding_params
+            said = f"{least:,} in all, {without:,} without the embedding"
+            yield f"Least active, of a token that is sent to experts without weights: {said}"
+        if self.unpublished:
+            more = f"{self.unpublished:,} more, for experts that have no weights in the published files"
+            yield f"transformers 5.23 would allocate {self.transformers_params:,}: {more}"
         if frozen := count - self.trainable_params:
             yield f"Frozen: {frozen:,}, stored as parameters but not trained"
         if self.buffer_elements:
             yield f"Buffers: {self.buffer_elements:,} more numbers, stored but not parameters"
         if sharing := self._sharing:
             yield sharing[0] if len(sharing) == 1 else f"{sharing[0]}; {len(sharing) - 1} more: --assumptions"
+
+    @property
+    def _active(self) -> str:
+        """Active parameters without what model cards leave out: most the embedding, some images or the head, too."""
+        said = [f"{self.active_non_embedding_params:,} without the embedding, as most model cards count"]
+        said += [f"{self.active_text_params:,} without the encoders of images and sounds, too"] * bool(
+            self.tower_params
+        )
+        said += [f"{self.active_layer_params:,} without the head, too"] * bool(self.output_params)
+        return ", ".join(said)
 
     @cached_property
     def _sharing(self) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
 from tfcalc.answers.memory_base import (
+    GRAPHS,
     PARTS,
     Memory,
     MemoryTerm,
@@ -163,7 +164,7 @@ class ServingMemory(Memory, in_order=True):
                 *assumed_dtype(self._model, self.served.recipe.dtype),
                 *_halved(self._model, self.served.recipe.format.name),
             ),
-            not_counted="CUDA context, CUDA graphs, fragmentation (allow 5-10 %)",
+            not_counted=f"CUDA context, {GRAPHS}, fragmentation (allow 5-10 %)",
             see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
             assumptions=tuple(notes(self.plan, self.served)),
         )

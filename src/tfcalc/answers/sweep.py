@@ -154,7 +154,7 @@ class Swept(Answer):
         return Sheet(
             title=f"{self.words}, {counted}",
             subtitle=self.heading,
-            columns=[Column(name) for name in columns],
+            columns=[Column(self.words if name == table.key else name) for name in columns],
             rows=rows,
             quiet=" ".join("-" if value is None else str(value) for value in columns[table.key]),
             notes=list(self._notes()),
@@ -192,7 +192,7 @@ class Swept(Answer):
         return Chart(
             title=f"{self.heading}: {self.words}",
             x=across,
-            y=table.key,
+            y=self.words,
             unit=table.unit,
             length=table.units[across] == "tokens",
             curves=tuple(Curve(label, tuple(sorted(points))) for label, points in curves.items()),

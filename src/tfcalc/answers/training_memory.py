@@ -23,6 +23,7 @@ from tfcalc.answers.memory_base import (
 )
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
+from tfcalc.backends.sdpa import METAL
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
@@ -62,16 +63,17 @@ WIDE = 30
 
 
 def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
-    """A row for each phase, with its memory as a stacked bar; everything else is as in the ``sheet`` of the terms."""
-    phases, on_card = memory.timeline, memory.on_card
+    """A row for each phase, with its memory as a stacked bar; all else is as in the ``sheet`` of terms or a verdict."""
+    phases, on_card = memory.timeline, None if memory.judge else memory.on_card
     footer = memory.footer.counting(CONTEXT, FRAGMENTS) if on_card else memory.footer
     shown = [place for place, key in enumerate(KEYS) if any(getattr(phase, key) for phase in phases)]
     marks = ", ".join(f"{MARKS[place]} {HEADINGS[place]}" for place in shown)
+    told = f"{marks}; states: weights, optimizer, buffers"
     return sheet._replace(
         columns=[
             Column("phase", numeric=False),
             Column("memory"),
-            Column("over the step", numeric=False, spare=1),
+            Column("over the step", numeric=False, spare=1, explained=[told]),
             *(Column(HEADINGS[place], spare=2) for place in shown),
         ],
         rows=[
@@ -84,12 +86,14 @@ def timeline_sheet(memory: TrainingMemory, sheet: Sheet) -> Sheet:
             for phase in phases
         ],
         notes=[
-            f"{marks}; states: weights, optimizer, buffers",
+            *(sheet.notes if memory.judge else ()),
             *(card_lines(on_card, memory.by.units) if on_card else ()),
             *memory.notes[1:],
         ],
-        not_counted=footer.not_counted,
-        assumptions=(*footer.assumptions, *(card_assumptions() if on_card else ())),
+        not_counted=sheet.not_counted if memory.judge else footer.not_counted,
+        assumptions=sheet.assumptions
+        if memory.judge
+        else (*footer.assumptions, *(card_assumptions() if on_card else ())),
         see_also=[command for command in memory.footer.see_also if not command.startswith(APART)],
         legend={},
         depths=(),
@@ -623,7 +627,7 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
     if not plan.megatron:
         yield DEVICES[plan.device]
-    if plan.device == "cuda" and not plan.megatron:
+    if plan.device == "cuda" and not plan.megatron and plan.capability != METAL:
         yield WORKSPACES
     if run.drops and not plan.megatron:
         yield DROPOUT_MASKS

@@ -25,6 +25,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
     from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 MFU = "model FLOPs (without recomputation) over the peak (arXiv 2204.02311, appendix B)"
 HFU = "executed FLOPs over the peak, with recomputation (of activations, of a fused kernel's scores)"
@@ -103,16 +104,25 @@ class Utilisation(Flops):
     )
     warnings = texts("what is doubtful of the rate or the peak", lambda used: used.doubts, when=UTILISED)
 
-    def __init__(self, question: Subject, by: Conventions, machines: Machines, rate: float, *, per_gpu: bool) -> None:
+    def __init__(
+        self,
+        question: Subject,
+        by: Conventions,
+        machines: Machines,
+        rate: float,
+        *,
+        per_gpu: bool,
+        plan: Training | None = None,
+    ) -> None:
         super().__init__(question, by)
-        self.machines, self.per_gpu = machines, per_gpu
+        self.machines, self.per_gpu, self.plan = machines, per_gpu, plan
         self.rate = Fraction(rate) * (machines.gpus if per_gpu else 1)
 
     @cached_property
     def model_flops_of_token(self) -> Fraction:
         """FLOPs of a token, nothing recomputed, not by a fused kernel either."""
         once = replace(self.run, recompute="none", kernel="math")
-        return Fraction(flops(self.question.model, once, self.by).answer, self.tokens)
+        return Fraction(flops(self.question.model, once, self.by, training=self.plan).answer, self.tokens)
 
     @cached_property
     def hardware_flops_of_token(self) -> Fraction:
@@ -184,10 +194,12 @@ def utilisation(
     conventions: Conventions | None = None,
     *,
     per_gpu: bool = False,
+    training: Training | None = None,
 ) -> Utilisation:
     """MFU and HFU of training ``model`` at ``rate`` tokens per second, of all ``machines`` or of each (``per_gpu``).
 
-    MFU leaves out recomputation, HFU counts all that ``workload`` runs. Raises UsageError for a rate, a peak or
+    MFU leaves out recomputation, HFU counts all that ``workload`` runs. Where ``training`` adapts or freezes modules,
+    both are of the FLOPs of that step: frozen weights have no gradients. Raises UsageError for a rate, a peak or
     a number of GPUs that is not above 0, and InvalidModel as :func:`~tfcalc.flops`.
 
     >>> from tfcalc.zoo.transformer import Transformer
@@ -207,7 +219,8 @@ def utilisation(
     if not workload.training:
         raise UsageError(f"MFU is defined for training, not for phase {workload.phase}", "use phase train")
     by = conventions or Conventions()
-    used = Utilisation(subject(model, workload, by, of=FLOPS), by, machines, rate, per_gpu=per_gpu)
+    question = subject(model, workload, by, training=training, of=FLOPS)
+    used = Utilisation(question, by, machines, rate, per_gpu=per_gpu, plan=training)
     needs_tokens(used.conventions, "MFU from a rate of tokens")
     return used
 

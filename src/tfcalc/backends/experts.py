@@ -109,7 +109,7 @@ def networks(experts: Networks, x: Tensor, sent: Routing, ctx: Context) -> Tenso
 def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> Tensor:
     """Run experts of which some return their input (zero-computation experts), with an equal share of tokens."""
     trace, pairs = x.trace, _pairs(sent)
-    busy = floor_div(pairs * experts.down.count, experts.up.count)
+    busy = floor_div(pairs * experts.count, experts.count + experts.idle)
     places = _places(x, 2 * busy, "places of tokens")
     rows = index(x, places, (busy, x.width))
 
@@ -120,7 +120,7 @@ def some_idle(experts: IdleExperts, x: Tensor, sent: Routing, ctx: Context) -> T
 
     made = mul(_mapped(experts, rows, product, ctx), index(sent.weights, places, (busy, 1)))
     made = added_to_rows(trace.to(made, x.dtype), places, x.rows)
-    if same((experts.up.count,), (experts.down.count,)):
+    if same((experts.idle,), (0,)):
         return made
     places = _places(x, 2 * (pairs - busy), "places of tokens")
     rows = index(x, places, (pairs - busy, x.width))

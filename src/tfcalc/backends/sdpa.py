@@ -24,8 +24,11 @@ def chosen(model: Model, run: Workload, compute: str, capability: str = "") -> s
     of another width than keys (latent attention's); the memory-efficient kernel no shared keys (``enable_gqa``).
     Source: aten's sdp_utils.cpp (``check_tensor_shapes``, ``check_batch_size_and_num_heads_dense``); transformers asks
     for ``enable_gqa`` where there is no mask, as a window that ends within the sequence needs one
-    (``use_gqa_in_sdpa`` in integrations/sdpa_attention.py).
+    (``use_gqa_in_sdpa`` in integrations/sdpa_attention.py). By Metal, what needs gradients is computed by ``math``
+    (aten's attention.cpp: ``_scaled_dot_product_attention_math_for_mps`` is for inference).
     """
+    if capability == METAL:
+        return "math"
     if compute != "fp32" and not capability.startswith(BEFORE_AMPERE):
         return "flash" if _of_one_width(_parts(model, run.replaced(kernel="flash"))) else "efficient"
     parts = _parts(model, run.replaced(attention="causal"))
@@ -35,6 +38,8 @@ def chosen(model: Model, run: Workload, compute: str, capability: str = "") -> s
     return EITHER if len(masked) > 1 else "efficient" if True in masked else "math"
 
 
+METAL = "mps"
+"""Stands for a compute capability where PyTorch computes by Metal."""
 BEFORE_AMPERE = ("3.", "5.", "6.", "7.")
 """Compute capabilities, by their beginnings, of GPUs without bf16 tensor cores and without flash attention."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfcalc.answers.metrics import owner, split
+from tfcalc.answers.metrics import check_key, owner, split
 from tfcalc.errors import UsageError
 from tfcalc.report.paths import nearest_key, reach
 
@@ -45,6 +45,8 @@ def read(metric: str) -> Metric:
     (Metric(command='memory', keys=('peak_bytes',)), Metric(command='params', keys=('total_params',)))
     """
     command, keys = split(metric)
+    if command is not None and len(keys) == 1:
+        check_key(command, keys[0])
     return Metric(command or owner(keys[0]), keys)
 
 

@@ -93,8 +93,16 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
 
 
 def _short_help() -> int:
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {help}" for name, help in COMMANDS.items()]
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    width = max(map(len, COMMANDS)) + 4
+    room = max(get_terminal_size().columns, 2 * width)
+    lines = [
+        line
+        for name, help in COMMANDS.items()
+        for line in wrap(f"  {name:{width - 2}}{help}", room, subsequent_indent=" " * width, break_on_hyphens=False)
+    ]
     usage = "usage: tfcalc MODEL [OPTIONS]          a model at a glance\n       tfcalc COMMAND [MODEL] [OPTIONS]\n"
     for line in (*usage.split("\n"), *lines, "", "tfcalc COMMAND --help shows more"):
         tell(line)

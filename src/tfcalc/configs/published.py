@@ -201,10 +201,12 @@ class HFModel:
         return (self.family.architecture if bare else self.architecture).endswith(WRITING)
 
     def remarks(self, workload: Workload) -> tuple[str, ...]:
-        """Warnings about this model on this workload: fewer positions than tokens."""
-        positions, length = self.positions, workload.target.seen
-        if positions is None or not isinstance(length, int) or length <= positions:
+        """Warnings about this model on this workload: fewer positions than tokens, or a shorter context."""
+        positions, longest, length = self.positions, self.longest, workload.target.seen
+        if not isinstance(longest, int) or not isinstance(length, int) or length <= longest:
             return ()
+        if positions is None:
+            return (f"{length:,} tokens exceed the {longest:,} that it was made for; counted as if it read them",)
         return (f"{length:,} tokens exceed its {positions:,} positions; counted as if it supported them",)
 
     @property

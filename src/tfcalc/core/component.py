@@ -147,7 +147,8 @@ class Cost(NamedTuple):
 
     An operation is ``last`` if no later one of its layer saves anything for backward. :mod:`tfcalc.core.recomputation`
     marks those that run ``again`` in the backward pass. ``limit`` of an attention mask is the largest number of keys
-    that a query sees.
+    that a query sees. ``unpublished`` are tensors that transformers allocates, and the published weights lack;
+    ``spared`` are the active parameters that a token does not use which is sent to experts without weights.
     """
 
     weights: tuple[Weight, ...] = ()
@@ -161,6 +162,8 @@ class Cost(NamedTuple):
     cached: tuple[Cached, ...] = ()
     limit: Num | None = None
     messages: tuple[Message, ...] = ()
+    unpublished: tuple[Weight, ...] = ()
+    spared: Num = 0
 
 
 NOTHING = Cost()

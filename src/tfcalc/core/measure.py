@@ -41,6 +41,18 @@ active_params = Measure(params.of, ACTIVE)
 
 
 @_stored
+def unpublished_params(cost: Cost) -> Num:
+    """Elements that transformers allocates beyond the published weights."""
+    return total(weight.size for weight in cost.unpublished)
+
+
+@_stored
+def spared_params(cost: Cost) -> Num:
+    """Active parameters that a token does not use if it is sent to experts without weights, as far as there are any."""
+    return cost.spared
+
+
+@_stored
 def major_params(cost: Cost) -> Num:
     """Parameters without biases and norms, as rules of thumb count (12h² per encoder layer)."""
     return total(weight.size for weight in cost.weights if weight.tied_to is None and not weight.minor)
@@ -326,15 +338,16 @@ NUMBER = re.compile(r"(^|\.)(expert_)?\d+(?=\.|$)")
 LAYERS = re.compile(r"\[[^][]*\]")
 
 
-def tensors(root: Component, *, buffers: bool = False) -> dict[str, Num]:
+def tensors(root: Component, *, buffers: bool = False, unpublished: bool = False) -> dict[str, Num]:
     """Return the elements of each stored tensor, over all layers: ``{"model.layers.mlp.up_proj": …}``.
 
-    It must equal the same map of a checkpoint (see :func:`plain`), name by name.
+    It must equal the same map of a checkpoint (see :func:`plain`), name by name; with what is ``unpublished``, that of
+    transformers.
     """
     elements: dict[str, Num] = {}
     for node in root.walk():
         own = node.component.own
-        for tensor in own.buffers if buffers else own.weights:
+        for tensor in own.buffers if buffers else (*own.weights, *(own.unpublished if unpublished else ())):
             if tensor.tied_to is None:
                 name = _name(node, tensor)
                 elements[name] = elements.get(name, 0) + node.copies * tensor.size

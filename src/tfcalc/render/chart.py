@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor, log10
+from math import ceil, floor, log2, log10
 from typing import TYPE_CHECKING
 
 from tfcalc.errors import Unavailable
@@ -42,7 +42,7 @@ def render(chart: Chart, style: Style) -> str:
     for mark in chart.marks:
         figure.draw(figure.signal([at_x(mark.x)], [at_y(mark.y)], marker=CROSS))
     for axis, numbers, place, told in (("x", xs, at_x, chart.told_x), ("y", ys, at_y, chart.told_y)):
-        chosen = ticks(numbers, by_factors=place is log10)
+        chosen = ticks(numbers, by_factors=place is log10, doubles=axis == "x" and chart.length)
         figure.ruler(*RULERS[axis]).ticks([place(each) for each in chosen], [told(each) for each in chosen])
     drawn = figure.build().string(not style.color)
     figure.clear()
@@ -54,15 +54,25 @@ def render(chart: Chart, style: Style) -> str:
     return style.text(text.translate(PLAIN) if style.script == "ascii" else text)
 
 
-def ticks(numbers: Sequence[float], *, by_factors: bool) -> list[float]:
+def ticks(numbers: Sequence[float], *, by_factors: bool, doubles: bool = False) -> list[float]:
     """A few places of an axis: of the numbers themselves where there are few, else round ones between the ends.
+
+    Lengths, of which 1k are 1,024, are round as multiples or powers of 2 (``doubles``).
 
     >>> ticks([1024, 2048, 4096], by_factors=True), ticks([0, 95], by_factors=False)
     ([1024, 2048, 4096], [0, 20, 40, 60, 80])
+    >>> ticks([1024, 4096, 10000], by_factors=False, doubles=True)
+    [2048, 4096, 6144, 8192]
     """
     if len(numbers) <= TICKS and by_factors:
         return list(numbers)
     low, high = numbers[0], numbers[-1]
+    if doubles and low > 0 and high >= 2 * low:
+        exponents = range(ceil(log2(low)), floor(log2(high)) + 1)
+        if by_factors:
+            return [2**each for each in exponents[:: ceil(len(exponents) / TICKS)]]
+        size: float = 2 ** ceil(log2(high / TICKS))
+        return [size * place for place in range(ceil(low / size), floor(high / size) + 1)]
     if by_factors:
         step = (high / low) ** (1 / (TICKS - 1))
         return [low * step**place for place in range(TICKS)]

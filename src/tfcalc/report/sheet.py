@@ -118,6 +118,7 @@ class Column(NamedTuple):
 
     Those that ``folds`` marks are wrapped between words. The ``spare`` are left out, the highest number first, before a
     table is wider than the terminal. A ``formula`` column is there where all formulas are short, or with --formulas.
+    The lines that it is ``explained`` by follow the table, unless the column is left out.
     """
 
     heading: str
@@ -125,6 +126,7 @@ class Column(NamedTuple):
     folds: bool = False
     spare: int = 0
     formula: bool = False
+    explained: Sequence[str] = ()
 
 
 class Sheet(NamedTuple):
@@ -183,7 +185,7 @@ class Sheet(NamedTuple):
 
     def below(self, style: Style) -> list[str]:
         """The lines below the table, with the legend in the letters of this style."""
-        lines = list(self.notes)
+        lines = [*(line for column in self.columns for line in column.explained), *self.notes]
         if self.legend:
             lines.append(", ".join(f"{style.formula(symbol(letter))} {what}" for letter, what in self.legend.items()))
         if self.assumes:

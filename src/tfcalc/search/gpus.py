@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import Accelerator, accelerators, named, parse_gpu
+from tfcalc.hardware import APPLE, Accelerator, accelerators, named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.training.measured import allocatable
 from tfcalc.training.states import workspaces
@@ -62,10 +62,18 @@ class Capacity(NamedTuple):
         return f"the budget is {self.stated}{also}"
 
     def serving(self, plan: Serving, utilization: float | None = None) -> Capacity:
-        """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache."""
-        if not self.card or (utilization is None and plan.cache != "paged"):
+        """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache.
+
+        No engine takes a share of unified memory unless asked to: Metal's limit is one already.
+        """
+        if not self.card or (utilization is None and (plan.cache != "paged" or self.vendor == APPLE)):
             return self
         return self.utilized(UTILIZATION if utilization is None else utilization)
+
+    @property
+    def of_gpu(self) -> bool:
+        """Return whether PyTorch's CUDA code runs on it, by CUDA or ROCm, or nothing is known of it."""
+        return self.vendor in ("", "NVIDIA", "AMD")
 
     @property
     def allocatable(self) -> int:
@@ -113,7 +121,9 @@ def of_card(text: str) -> Capacity:
 
 def of_accelerator(found: Accelerator) -> Capacity:
     """Memory that a known GPU leaves to a process."""
-    usable, memory = found.usable(), parse_bytes(found.memory_reported or found.memory)
+    usable = found.usable()
+    unified = found.vendor == APPLE
+    memory = usable.bytes if unified else parse_bytes(found.memory_reported or found.memory)
     return Capacity(
         usable.bytes, _called(found), usable.notes, 1, found.name, memory, (), found.capability, found.vendor
     )
@@ -135,7 +145,12 @@ def _spellings(written: str) -> tuple[str, ...]:
 
 
 COMMON = (
+    "RTX-4060",
+    "RTX-3060",
+    "RTX-4070",
     "T4",
+    "RTX-4080",
+    "RTX-5080",
     "RTX-3090",
     "RTX-4090",
     "L4",

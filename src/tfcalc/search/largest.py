@@ -222,9 +222,13 @@ class Largest:
         if not self.value:
             return "none"
         of_model = self.of.limit == self.value
-        beyond = self.of.longest is not None and self.value > self.of.longest
-        noted = " (the model's limit)" if of_model else f" (made for {self.of.longest:,})" if beyond else ""
+        noted = " (the model's limit)" if of_model else f" (made for {self.of.longest:,})" if self.beyond else ""
         return f"{self.value:,}{noted}"
+
+    @property
+    def beyond(self) -> bool:
+        """Return whether it is more than the model was made for."""
+        return self.of.longest is not None and self.value is not None and self.value > self.of.longest
 
     @property
     def flags(self) -> str:

@@ -128,11 +128,6 @@ class Options:
         """Return the changes in the order of their groups."""
         return tuple(change for group in self for change in changes if change in group.degrees)
 
-    @property
-    def furthest(self) -> tuple[Change, ...]:
-        """The degree of each change that goes furthest."""
-        return tuple(group.degrees[-1] for group in self)
-
     def cost(self, changes: Changes) -> int:
         """Return the cost of the dearest of these changes."""
         return max(group.cost for group in self for change in changes if change in group.degrees)
@@ -403,7 +398,7 @@ class Room(NamedTuple):
 class Remedies(NamedTuple):
     """The ``found`` remedies, the cheapest first, or what comes closest; of as many plans as were ``tried``.
 
-    ``furthest`` are the names of all changes, each by the degree that goes furthest.
+    ``furthest`` are the names of all changes that go with what was asked, each by the degree that goes furthest.
     """
 
     found: tuple[Remedy, ...] = ()
@@ -441,7 +436,7 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
         found = [Remedy(changes, total, "no") for total, changes in sorted(needs, key=lambda each: each[0])[:1]]
     found = list({frozenset(one.names): one for one in found}.values())
     found.sort(key=lambda one: (one.tight, ways.cost(one.changes), len(one.changes)))
-    return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(change.name for change in ways.furthest))
+    return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(search.furthest()))
 
 
 def _enough(found: Sequence[Remedy], of: int = ENOUGH) -> bool:
@@ -481,6 +476,13 @@ class _RemedySearch:
             known = self.tried[names] if names in self.tried else (*self.least, self.need)[0](together(changes))
             self._compatible[names] = known is not None
         return self._compatible[names]
+
+    def furthest(self) -> Iterator[str]:
+        """Names of the changes, each by the degree that goes furthest of those that were not always refused."""
+        compared = {names: total is not None for names, total in self.tried.items()} | self._compatible
+        going = {name for names, together in compared.items() if together for name in names}
+        for group in self.ways:
+            yield from [degree.name for degree in group.degrees if degree.name in going][-1:]
 
     def judged(self, changes: Changes) -> Remedy | None:
         """The changes, if they go together, with the state of the verdict."""

@@ -263,11 +263,26 @@ def pools(tree: Component, engine: Engine, pipeline: int = 1) -> list[CachePool]
     ]
 
 
+LOGIT = 2 + 4 + 4 + 8 + 4 + 4
+"""Bytes of a logit where vLLM's profile run samples: as made, in fp32, sorted, its place, probability, and their sum.
+
+Source: vLLM, ``_dummy_sampler_run`` (v1/worker/gpu_model_runner.py) and ``apply_top_k_top_p`` (v1/sample/ops).
+"""
+SEQUENCES, MORE_SEQUENCES, MORE_FROM = 256, 1024, 70 * 2**30
+"""Requests that the profile run samples for (``max_num_seqs``), and how many on cards of this memory and more."""
+OUTSIDE = int(1.8 * 2**30)
+"""The most that logs show outside of PyTorch and in CUDA graphs together; the least is next to nothing.
+
+Source: threads of vLLM: 1.79 GiB (PR 10511), 1.34 + 0.13 (50722), 0.43 (16570), 0.03 (13882); 0.09 (club-3090#1087).
+"""
+
+
 class PagedCache(NamedTuple):
     """The ``blocks`` that a budget has room for, and what they hold of requests of ``context`` tokens.
 
     Unlike transformers, an engine reserves for a window what all steps under way may need, and gives every layer pages
-    of one size; so ``concurrency`` may be less than the most requests whose caches fit.
+    of one size; so ``concurrency`` may be less than the most requests whose caches fit. On a card an engine takes more
+    than weights and a step: what it logs is from ``blocks_low`` to ``blocks``.
     """
 
     context: int
@@ -275,25 +290,55 @@ class PagedCache(NamedTuple):
     blocks: int
     tokens: int
     concurrency: float
+    blocks_low: int
+    tokens_low: int
+    concurrency_low: float
 
     @property
     def in_words(self) -> str:
         """Size and concurrency in the words of vLLM's log."""
+        size, most = f"{self.tokens:,} tokens", f"{self.concurrency:.2f}x"
+        within = ""
+        if self.blocks_low != self.blocks:
+            size, most = f"{self.tokens_low:,} to {size}", f"{self.concurrency_low:.2f}x to {most}"
+            within = ": the less, the more CUDA graphs, its profile run of the sampler, and memory outside PyTorch take"
         return (
-            f"vLLM's log would say: GPU KV cache size {self.tokens:,} tokens, "
-            f"maximum concurrency for {self.context:,} tokens per request {self.concurrency:.2f}x"
+            f"vLLM's log would say: GPU KV cache size {size}, maximum concurrency for {self.context:,} tokens per "
+            f"request {most}{within}"
         )
 
 
-def paged_cache(model: Model, run: Workload, plan: Serving, budget: int) -> PagedCache | None:
-    """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page."""
+def paged_cache(
+    model: Model, run: Workload, plan: Serving, budget: int, *, card: int = 0, temporary: int = 0
+) -> PagedCache | None:
+    """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page.
+
+    On a ``card``, of which the bytes are given, an engine also takes what nobody counts, and its profile run samples:
+    what that takes beyond the ``temporary`` buffers of a step is not left for the cache.
+    """
     if plan.cache != PAGED or budget < 0:
         return None
     requests, engine = at_work(run, plan), Engine(value_of(plan.block), value_of(plan.batched), format=plan.kv)
+    tree = model.tree(requests)
     try:
-        found = pool(layers(model.tree(requests), engine), engine)
+        found = pool(layers(tree, engine), engine)
     except InvalidModel:
         return None
-    blocks, context = found.blocks(budget), value_of(requests.size("cached"))
+    sampled = LOGIT * (SEQUENCES if card < MORE_FROM else MORE_SEQUENCES) * _vocabulary(tree)
+    taken = max(0, sampled - temporary) + OUTSIDE if card else 0
+    context = value_of(requests.size("cached"))
+    held = [found.blocks(max(0, budget - each)) for each in (0, taken)]
+    (blocks, tokens, most), low = ((each, *_logged(found, each, context)) for each in held)
+    return PagedCache(context, found.block_bytes, blocks, tokens, most, *low)
+
+
+def _logged(found: CachePool, blocks: int, context: int) -> tuple[int, float]:
+    """The tokens that blocks hold, and how many requests."""
     held = found.requests(blocks, context)
-    return PagedCache(context, found.block_bytes, blocks, int(held * context), round(float(held), 2))
+    return int(held * context), round(float(held), 2)
+
+
+def _vocabulary(tree: Component) -> int:
+    """Width of the logits; 0 where there are none."""
+    heads = (node.component for node in tree.walk() if node.component.kind == "output")
+    return max((value_of(weight.shape[-1]) for head in heads for weight in head.own.weights if weight.shape), default=0)

@@ -6,12 +6,14 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from tfcalc.backends.program import Code, compilable
+from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
 from tfcalc.core.component import Component
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
+from tfcalc.plans import EXPANDABLE
 from tfcalc.serving.weight_formats import PLAIN, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
@@ -43,6 +45,8 @@ def trained(tree: Component, plan: Training) -> Component:
 def check_plan(plan: Training) -> None:
     """Raise InvalidModel where something that is asked for has no effect beside the rest, or does not go with it."""
     check_gpus(plan)
+    if plan.capability == METAL:
+        check_metal(plan)
     if plan.data_parallel == 1:
         if plan.zero != "0":
             fact = f"--zero {plan.zero} {_alone(plan)} has no effect"
@@ -71,6 +75,25 @@ def check_plan(plan: Training) -> None:
         raise InvalidModel("--gradient-as-bucket-view has no effect without DDP's buckets", "leave it out")
     if plan.lora is not None and plan.zero == "3" and plan.lora_dtype not in (AUTO, precision(plan.precision).stored):
         raise InvalidModel(f"--lora-dtype {plan.lora_dtype} with --zero 3 is not supported", "leave one of them out")
+
+
+def check_metal(plan: Training) -> None:
+    """Raise InvalidModel where Apple's GPUs do not run something, or it is not known what it takes there."""
+    alone = {
+        f"--gpus {plan.size('gpus')}": plan.size("gpus") != 1,
+        f"--backend {plan.backend}": plan.megatron or plan.backend == "fused",
+        f"--base-weights {plan.base_weights} (QLoRA)": numerics(precision(plan.precision), plan).packed,
+        f"--optimizer {plan.optimizer}": "bit" in optimizer(plan.optimizer).name,
+        f"--loss {plan.loss}": plan.loss == "fused",
+        f"--alloc-conf {plan.alloc_conf}": plan.alloc_conf == EXPANDABLE,
+        "--compile": plan.compile,
+        "--device recorded": plan.device == "recorded",
+    }
+    if refused := next((flag for flag, asked in alone.items() if asked), None):
+        raise InvalidModel(f"{refused} on Apple's GPUs is not supported", "leave it out")
+    shared = {f"--offload {plan.offload}": plan.offload != "none", "--offload-activations": plan.offload_activations}
+    if idle := next((flag for flag, asked in shared.items() if asked), None):
+        raise InvalidModel(f"{idle} has no effect on Apple's GPUs, which share the host's memory", "leave it out")
 
 
 def check_gpus(plan: Training, card: str = "") -> None:
@@ -189,6 +212,10 @@ def code_of(plan: Training) -> Code:
 
 def check_code(model: Model, run: Workload, plan: Training) -> None:
     """Raise InvalidModel for a kernel, a loss, or compiled layers, where they have no effect or nobody knows it."""
+    if plan.capability == METAL and run.fused:
+        raise InvalidModel(
+            f"--attention-kernel {run.kernel} on Apple's GPUs is not supported in training", "use math or eager"
+        )
     if plan.backend == "fused" and not run.fused:
         raise InvalidModel(
             f"--attention-kernel {run.kernel} has no effect with --backend fused, which has a fused kernel",

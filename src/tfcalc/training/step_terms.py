@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tfcalc.backends.sdpa import METAL
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, bytes_of
 from tfcalc.core.number import Num
@@ -249,7 +250,7 @@ def bytes_in(tree: Component) -> int:
 
 def beside_of(buffers: Component, plan: Training, made: Sequence[Found]) -> Overheads:
     """Overheads beside the states, where the model returns what it has ``made``. Raises InvalidModel."""
-    blas = workspaces(plan.capability) if plan.device == "cuda" else NOTHING
+    blas = workspaces(plan.capability) if plan.device == "cuda" and plan.capability != METAL else NOTHING
     if plan.loop == TRAINER:
         return Overheads(buffers, blas)
     if not made:

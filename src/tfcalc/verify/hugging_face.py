@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tfcalc.core.measure import plain, tensors
+from tfcalc.core.measure import plain, tensors, unpublished_params
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.printable import quoted
 from tfcalc.report import exact
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from tfcalc.configs.published import HFModel
+    from tfcalc.core.component import Component
 
 MOST_LAYERS = 2_000
 """More are not built, one by one, for the sake of counting them."""
@@ -33,7 +34,8 @@ def verify_config(model: HFModel) -> VerifiedParams:
             raise UsageError(f"{path} {model.reading.sizes[path]} is too much to build", f"at most {MOST_LAYERS}")
     built = build(model.config, model.architecture)
     theirs = parameters(built)
-    ours = {name: exact(size) for name, size in tensors(model.tree(Workload())).items()}
+    root = model.tree(Workload())
+    ours = {name: exact(size) for name, size in tensors(root, unpublished=True).items()}
     import transformers
 
     return VerifiedParams(
@@ -45,8 +47,14 @@ def verify_config(model: HFModel) -> VerifiedParams:
         "unique parameters after tie_weights()",
         rows=side_by_side(ours, theirs),
         model=model.described(),
-        notes=model.assumptions,
+        notes=(*_unpublished(root), *model.assumptions),
     )
+
+
+def _unpublished(root: Component) -> Iterator[str]:
+    """Say what transformers allocates, and the published weights lack, so that no other answer counts it."""
+    if more := exact(root.total(unpublished_params)):
+        yield f"{more:,} of these are allocated by transformers alone: the published weights lack them (see params)"
 
 
 def count(data: Mapping[str, object]) -> tuple[str, dict[str, int]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tfcalc.configs import tops
 from tfcalc.configs.config import Config
 from tfcalc.configs.family import family
-from tfcalc.core.number import Num, ceil_div
+from tfcalc.core.component import Cost, Weight
+from tfcalc.core.number import Num, ceil_div, minimum
 from tfcalc.nn.basic import Linear, Norm, buffer
 from tfcalc.nn.feed_forward import GatedFeedForward
 from tfcalc.nn.latent import LatentAttention
@@ -51,16 +52,24 @@ class OfSome(Replicated, Linear):
 
 
 class IdleExperts(Experts):
-    """Experts, and some that hand on what they read, of which the first map is stored all the same.
+    """Experts, and some ``idle`` ones that hand on what they read, and have no weights.
 
     A token is counted as going through as many experts as are chosen, none of them idle; what is saved is that of
-    tokens that are spread evenly over all.
+    tokens that are spread evenly over all. transformers 5.23 allocates the first map of the idle ones all the same; the
+    published weights do not have it.
 
     Source: LongCat-Flash (arXiv 2509.01322), section 2.1; transformers' LongcatFlashExperts.
     """
 
     up: OfSome
     down: OfSome
+    idle: Num = 0
+
+    def own_params(self) -> Cost:
+        """The first map of the idle experts, which is not published, and what a token spares that is sent to them."""
+        h, f = self.up.fan_in, self.down.fan_in
+        spared = minimum(self.chosen, self.idle) * (self.up.fan_out + f) * h
+        return Cost(unpublished=(Weight("1", (self.idle, self.up.fan_out, h), key=self.up.name),), spared=spared)
 
     @property
     def copies(self) -> Num:
@@ -191,10 +200,11 @@ def gated_norm(c: Config, name: str) -> GatedNorm:
 
 
 def with_idle(c: Config) -> Mixture:
-    """Experts, and some that do nothing, of which transformers stores the first matrix all the same."""
+    """Experts, and some that do nothing."""
     h, f = c.size("hidden_size"), c.size("expert_ffn_hidden_size")
     real, chosen = c.size("n_routed_experts"), c.size("moe_topk")
-    every = real + (0 if c.get("zero_expert_num") is None else c.size("zero_expert_num", least=0))
+    idle = 0 if c.get("zero_expert_num") is None else c.size("zero_expert_num", least=0)
+    every = real + idle
     router = Router(
         "router.classifier",
         h,
@@ -205,9 +215,9 @@ def with_idle(c: Config) -> Mixture:
         scales=True,
         code=RouterCode(logits="copies", result="logits"),
     )
-    up = OfSome(FUSED[0], h, 2 * f, "1", count=every, chosen=chosen)
+    up = OfSome(FUSED[0], h, 2 * f, "1", count=real, chosen=chosen)
     down = OfSome(FUSED[1], f, h, "2", count=real, chosen=chosen)
-    many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen)
+    many = IdleExperts("experts", None, up, down, c.word("hidden_act"), count=real, chosen=chosen, idle=idle)
     return Mixture("mlp", router, many, stored=(buffer("router.e_score_correction_bias", every),))
 
 

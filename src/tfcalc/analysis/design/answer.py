@@ -215,7 +215,7 @@ class Designed(Design):
             Column("parameters"),
             Column({"flops": "FLOPs", "memory": "memory"}.get(self.of, "")),
             Column("off by"),
-            Column("against", numeric=False, folds=True, spare=1),
+            Column("against", numeric=False, folds=True, spare=1, explained=self._broken()),
         ]
         rows: list[list[Cell]] = [
             [
@@ -241,7 +241,7 @@ class Designed(Design):
             columns=columns,
             rows=rows,
             quiet=self.answer,
-            notes=[self.answer, *self._about_training(), *self._about_vocabulary(), *self._broken()],
+            notes=[self.answer, *self._about_training(), *self._about_vocabulary()],
             see_also=("--multiple-of", "--aspect", "--json", "--assumptions"),
             assumptions=[f"{each.name}: {each.rule} ({each.source})" for each in PRACTICES],
         ).without(idle)

@@ -59,7 +59,8 @@ def answer(settings: Settings) -> Answered:
     if asked:
         _only(settings, (DEPTH,), f"with {asked[0].flags[0]}")
     if asked and asked[0] is not TOKENS:
-        _only(settings, (*TUNING, MAX), f"with {asked[0].flags[0]}")
+        tuned = asked[0] is MFU
+        _only(settings, (*(() if tuned else TUNING), MAX), f"with {asked[0].flags[0]}")
     match asked:
         case [option] if option is TOKENS:
             return within(_run(settings), settings)
@@ -118,7 +119,8 @@ def _utilisation(settings: Settings) -> Answered:
     settings.refuse(("convolutions",), "with --mfu, which counts what runs", {})
     model, run = _asked(settings)
     by_gpu = settings.get("per_gpu", False)
-    return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu)
+    plan = settings.tuning()
+    return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu, training=plan)
 
 
 def _machines(settings: Settings) -> Machines:

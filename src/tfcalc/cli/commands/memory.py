@@ -62,7 +62,8 @@ def _asked_of(settings: Settings) -> Memory:
         model, question = _room(settings)
         found = memory_within(model, **question)
         if found.judge is not None:
-            found.judge.in_a_line = bool(settings.get("budget"))
+            found.over_time = bool(settings.get("timeline"))
+            found.judge.in_a_line = bool(settings.get("budget")) and not found.over_time
             found.judge.strict = bool(settings.get("strict"))
         return found
     settings.refuse(("margin", "strict", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
@@ -79,7 +80,7 @@ def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
 
     if settings.get("budget") and settings.get("gpu"):
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
-    settings.refuse(("timeline", "depth"), "with --budget or --gpu", {})
+    settings.refuse(("depth",), "with --budget or --gpu", {})
     if settings.get("budget") or not settings.get("serve"):
         settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, question = _question(settings)
