@@ -1,0 +1,107 @@
+"""``tfcalc train``: does it fit, how long does it take, what does it cost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import Quick
+
+LORA = ("train", "llama-3-8b", "--lora", "16", "--tokens", "100M", "--gpu")
+
+
+def test_the_first_line_has_hours_and_money(quick: Quick) -> None:
+    """Verdict, hours with a band, GPU hours, dollars."""
+    line = quick(*LORA, "h100").stdout.splitlines()[0]
+    assert line.startswith("FITS: 100M tokens in ")
+    assert " hours (" in line
+    assert line.endswith(" USD")
+
+
+def test_hours_follow_from_the_step(quick: Quick) -> None:
+    """100M tokens in steps of 4,096; dollars at a price that was given."""
+    run = json.loads(quick(*LORA, "h100", "--price", "2", "--json").stdout)["run"]
+    assert run["tokens_per_step"] == 4096
+    hours = 10**8 / 4096 * run["step_seconds"] / 3600
+    assert run["hours"] == pytest.approx(hours)
+    assert run["cost"] == pytest.approx(2 * hours)
+    assert run["floor_hours"] < run["hours_low"] < run["hours"] < run["hours_high"]
+
+
+def test_the_floor_by_hand(quick: Quick) -> None:
+    """GPT-2: 6 FLOPs for each of its 123,653,376 matrix weights and each token (its tables of tokens are the head's, of
+    positions add nothing), and 12 n h l for visible pairs, about half of all; a dense peak of 312 TFLOP/s.
+    """
+    words = ("train", "gpt2", "--tokens", "10B", "--gpu", "a100-80", "--seq", "1024", "--checkpointing", "none")
+    run = json.loads(quick(*words, "--precision", "bf16", "--json").stdout)["run"]
+    matrices = 12 * 12 * 768**2 + 50257 * 768
+    pairs = 12 * 12 * 768 * (1024 + 1) / 2
+    assert run["floor_hours"] == pytest.approx(10**10 * (6 * matrices + pairs) / 312e12 / 3600, rel=1e-6)
+
+
+def test_the_cheapest_change_is_taken(quick: Quick) -> None:
+    """What does not fit as asked is timed with the change that ``memory`` lists first; its exit code is 1."""
+    words = ("llama-3-8b", "--train", "--gpu", "rtx-4090", "--json")
+    first = json.loads(quick("memory", *words).stdout)["remedies"][0]["flags"]
+    found = quick("train", "llama-3-8b", "--tokens", "1B", "--gpu", "rtx-4090", "--json")
+    assert found.returncode == 1
+    run = json.loads(found.stdout)["run"]
+    assert run["change"] == " ".join(first)
+    assert run["status"] == "no"
+
+
+def test_a_card_without_rates_has_a_floor_alone(quick: Quick) -> None:
+    """No estimate where no run is known; --mfu says hours."""
+    words = ("train", "gpt2", "--tokens", "10B", "--gpu", "rtx-4090", "--precision", "bf16")
+    run = json.loads(quick(*words, "--json").stdout)["run"]
+    assert "hours" not in run
+    assert "No run on RTX-4090 is known" in quick(*words).stdout
+    at = json.loads(quick(*words, "--mfu", "40%", "--json").stdout)["run"]
+    assert at["hours"] == pytest.approx(run["floor_hours"] / 0.4)
+    assert at["mfu"] == pytest.approx(0.4)
+
+
+def test_a_rate_goes_both_ways(quick: Quick) -> None:
+    """Tokens per second say the hours and the MFU; so do the seconds of a step."""
+    rate = json.loads(quick(*LORA, "h100", "--tokens-per-second", "5000", "--json").stdout)["run"]
+    assert rate["hours"] == pytest.approx(10**8 / 5000 / 3600)
+    step = json.loads(quick(*LORA, "h100", "--step-time", str(4096 / 5000), "--json").stdout)["run"]
+    assert step["hours"] == pytest.approx(rate["hours"])
+    assert step["mfu"] == pytest.approx(rate["mfu"])
+    assert "hours_low" not in rate
+
+
+def test_a_table_over_cards(quick: Quick) -> None:
+    """Each card on which it fits, as asked or changed; those with a price first, the cheapest first."""
+    found = json.loads(quick("train", "gpt2", "--tokens", "1B", "--precision", "bf16", "--json").stdout)
+    costs = [one["cost"] for one in found["runs"] if "cost" in one]
+    assert costs == sorted(costs)
+    assert len(costs) >= 3
+    assert {"H100-SXM", "RTX-4090", "T4"} - {one["gpu"] for one in found["runs"]} <= {"T4"}
+
+
+def test_several_gpus(quick: Quick) -> None:
+    """Eight GPUs take eight times the tokens of a step."""
+    words = ("train", "llama-3-8b", "--fsdp", "--tokens", "1B", "--json")
+    run = json.loads(quick(*words, "--gpu", "8xh100").stdout)["run"]
+    assert run["tokens_per_step"] == 8 * 4096
+    assert run["gpu_hours"] == pytest.approx(8 * run["hours"])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("llama-3-8b --gpu h100", "add --tokens 100M"),
+        ("llama-3-8b --tokens 1M --gpu h100 --mfu half", "write 40% or 0.4"),
+        ("llama-3-8b --tokens 1M --gpu h100 --mfu 140%", "write 40% or 0.4"),
+        ("llama-3-8b --tokens 1M --gpu h100 --mfu 40% --step-time 2", "give one of them"),
+        ("llama-3-8b --tokens 1M --gpu h1000", "h1000"),
+        ("llama-3-8b --tokens 1M --serve", "serve"),
+    ],
+)
+def test_what_cannot_be_answered_is_said_in_a_line(quick: Quick, words: str, told: str) -> None:
+    """Fact, value and remedy; exit 2."""
+    found = quick("train", *words.split())
+    assert found.returncode == 2
+    assert told in found.stderr
