@@ -20,6 +20,10 @@ PAPERS = ("--checkpointing", "selective", "--no-dropout")
 """What stood for today's attention while Megatron-LM was that of 2022."""
 
 
+PEFT_DORA = 24_532_484_096
+"""``max_memory_reserved`` of peft's run of the row ``peft-mm-lora-r32`` with ``use_dora`` (method_comparison)."""
+
+
 def off(row: dict[str, Any]) -> float:
     found = answer(row)
     assert found is not None, row["command"]
@@ -42,3 +46,8 @@ def test_megatron_of_today_is_within_a_few_per_cent_on_b200(name: str) -> None:
     row = ROWS[name]
     words = [word for word in row["command"] if word not in PAPERS]
     assert off({**row, "command": [*(word for word in words if word != "none"), "--checkpointing", "none"]}) <= 0.04
+
+
+def test_what_dora_reserves_is_that_of_pefts_run() -> None:
+    row = ROWS["peft-mm-lora-r32"]
+    assert off({**row, "command": [*row["command"], "--dora"], "expected": PEFT_DORA}) <= 0.04

@@ -100,7 +100,8 @@ def test_the_options_are_those_of_training_memory() -> None:
         (params, Training(optimizer="sgd", lora=8), "--optimizer sgd has no effect on parameters; leave it out"),
         (flops, Training(gpus=2), "--gpus 2 has no effect on FLOPs"),
         (flops, Training(freeze="transformer.h"), "--freeze transformer.h has no effect without --train; add --train"),
-        (flops, Training(lora=8, dora=True), "FLOPs of DoRA are not supported"),
+        (flops, Training(lora=8, dora=True, lora_dropout="0.1"), "--lora-dropout 0.1 has no effect without --train"),
+        (flops, Training(lora=8, lora_dropout="0.1"), "--lora-dropout 0.1 has no effect on FLOPs; leave it out"),
     ],
 )
 def test_what_has_no_effect_is_refused(command: Any, plan: Training, said: str) -> None:

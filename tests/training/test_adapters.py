@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import Transformer, Workload, load
+from tfcalc import Training, Transformer, Workload, load, memory
+from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held, frozen_params, matmul_backward_flops, matmul_flops, params
 from tfcalc.core.polynomial import symbols
+from tfcalc.defaults import resolve_training
 from tfcalc.errors import InvalidModel
 from tfcalc.model import with_symbols
 from tfcalc.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.training.optimizers import optimizer
+from tfcalc.training.plan_checks import numerics, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import tensor_count
 from tfcalc.training.states import model_states
@@ -24,12 +27,14 @@ from tfcalc.training.states import model_states
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 ADAPTERS = recorded("memory/adapters.jsonl")
 FLOPS = recorded("memory/adapter-flops.jsonl")
+DORA = recorded("memory/dora.jsonl")
 TRAIN = Workload(phase="train", seq_len=16)
 
 
 def adapter(row: dict[str, Any]) -> Adapter:
     targets = row["targets"]
-    return Adapter(row["rank"], (targets,) if isinstance(targets, str) else tuple(targets), row["dora"])
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    return Adapter(row["rank"], names, row["dora"], row.get("dropout", 0) > 0)
 
 
 def named(row: dict[str, Any]) -> str:
@@ -48,7 +53,7 @@ def test_what_is_trained_is_what_peft_trains(row: dict[str, Any]) -> None:
 
 
 def test_the_recorded_rows_are_all_there() -> None:
-    assert (len(ADAPTERS), len(FLOPS)) == (90, 12)
+    assert (len(ADAPTERS), len(FLOPS), len(DORA)) == (90, 16, 17)
 
 
 def test_states_of_what_is_frozen_are_its_weights_alone() -> None:
@@ -68,7 +73,8 @@ def test_a_forward_pass_runs_the_adapters_too() -> None:
 
 
 def ends(row: dict[str, Any]) -> str:
-    return f"{named({'dora': False, **row})}-{'inputs' if row['input_require_grads'] else 'no-inputs'}"
+    dropped = "-dropout" if row.get("dropout") else ""
+    return f"{named({'dora': False, **row})}-{'inputs' if row['input_require_grads'] else 'no-inputs'}{dropped}"
 
 
 @pytest.mark.parametrize("row", FLOPS, ids=ends)
@@ -81,6 +87,37 @@ def test_flops_with_adapters_are_what_pytorch_counts(row: dict[str, Any]) -> Non
         assert backward == row["backward_flops"]
     else:  # nothing is trained below the first adapter: less is run, within the first layer that has one
         assert backward > row["backward_flops"]
+
+
+def dora(row: dict[str, Any]) -> Training:
+    dropout = str(row["dropout"]) if row["dropout"] else ""
+    plan = Training(precision=row["precision"], lora=row["rank"], dora=True, lora_dtype=row["lora_dtype"])
+    return plan.replaced(lora_dropout=dropout, optimizer="none")
+
+
+def test_what_dora_saves_is_what_peft_saves() -> None:
+    """Of a model's every map: the result that is scaled, that of the adapters, and with dropout W once more."""
+    for row in DORA:
+        run = Workload(phase="train", recompute="none", batch_size=row["batch"], seq_len=row["seq"], kernel="eager")
+        model = HFModel(row["config"])
+        run, plan = resolve_training(model, run, dora(row))
+        ours = program(model, run, numerics(precision(plan.precision), plan), "auto")
+        loss = ours(trained(model.tree(run), plan))
+        assert loss.node is not None
+        assert ours.tape.tracker.saved == row["saved_bytes"], row
+
+
+def test_peaks_of_steps_with_dora_are_those_of_peft() -> None:
+    """Within 0.1 %: the norms' operands, W in fp32 among them, come and go."""
+    rows = [row for row in DORA if "forward_peak_bytes" in row]
+    assert len(rows) == 8
+    for row in rows:
+        run = Workload(phase="train", recompute="none", batch_size=row["batch"], seq_len=row["seq"], kernel="eager")
+        plan = dora(row).replaced(device="recorded")
+        timeline = memory(HFModel(row["config"]), run, training=plan).more["timeline"]
+        found = {phase["phase"]: phase["peak_bytes"] for phase in timeline}
+        assert max(found["forward"], found["loss"]) == pytest.approx(row["forward_peak_bytes"], rel=1e-3)
+        assert found["backward"] == pytest.approx(row["backward_peak_bytes"], rel=1e-3)
 
 
 def test_frozen_matrices_have_one_product_less_in_backward() -> None:

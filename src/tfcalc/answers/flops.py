@@ -303,9 +303,11 @@ def flops(
 
 
 def check_tuning(tuning: Tuning, run: Workload) -> None:
-    """Raise UsageError for what is not counted of training a part, or changes no FLOPs of this run."""
-    if tuning.plan.dora:
-        raise UsageError("FLOPs of DoRA are not supported: its norms of weights are not counted", "leave out --dora")
+    """Raise UsageError for what changes no FLOPs of this run."""
+    if tuning.plan.lora_dropout and not run.drops:
+        fact = f"--lora-dropout {tuning.plan.lora_dropout} has no effect"
+        hint = "leave one out" if run.training else "add --train"
+        raise UsageError(f"{fact} {'with --no-dropout' if run.training else 'without --train'}", hint)
     if tuning.plan.freeze and not run.training:
         raise UsageError(f"--freeze {tuning.plan.freeze} has no effect without --train", "add --train")
 

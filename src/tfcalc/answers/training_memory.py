@@ -33,7 +33,7 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.training.adapters import ALL_LINEAR
+from tfcalc.training.adapters import ALL_LINEAR, drops
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import known_error, loops, placement_of, trained_in
@@ -127,6 +127,10 @@ DEVICES = {
 DROPOUT_MASKS = (
     "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
     "the activations, 4 bytes in fp32)"
+)
+DORA = (
+    "DoRA as peft's DoraLinearLayer: each forward pass computes the norms of W + s A B in the adapters' format without "
+    "a gradient, and saves the results of W and of the adapters, which it scales"
 )
 WORKSPACES = (
     "cuBLAS's workspaces: PyTorch allocates one for forward and one for backward, of 8,519,680 bytes each, and of 32 "
@@ -530,8 +534,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
     if plan.lora is not None and plan.lora_targets == ALL_LINEAR and _has_experts(model):
         yield "Adapters: all-linear leaves out the experts, fused tensors (as in peft); --lora-targets names modules"
-    if plan.dora:
-        yield "Not counted: what DoRA saves beside LoRA, two results of each adapted matrix (peft's runs: 10 % more)"
+    if plan.dora and drops(plan.lora_dropout) and backend_for(model, plan.backend).dora_computes_again:
+        yield "Dropout with DoRA: peft runs each adapted matrix twice, and saves a copy of it (not without dropout)"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
@@ -601,6 +605,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
+        if plan.dora:
+            yield DORA
     if not plan.megatron:
         yield DEVICES[plan.device]
     if plan.device == "cuda" and not plan.megatron:

@@ -58,6 +58,8 @@ def check_plan(plan: Training) -> None:
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
         fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
         raise InvalidModel(fact, "leave one of them out")
+    if plan.megatron and plan.dora:
+        raise InvalidModel(f"--dora with --backend {plan.backend} is not supported", "leave one of them out")
     if plan.megatron:
         for flag, asked in (("--offload-activations", plan.offload_activations), (DEVICE, plan.device == "recorded")):
             if asked:
@@ -219,6 +221,8 @@ def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
         return f"of {_code_named(model, plan)}"
     if precision(plan.precision).autocast:
         return f"with --precision {plan.precision}"
+    if plan.dora:
+        return "with --dora"
     if not run.fused or run.recompute == "selective":
         return f"with attention kernel {run.kernel}, checkpointing {run.recompute}"
     if not compilable(model.module(), drops=run.drops):
