@@ -65,3 +65,15 @@ def test_products_of_8_bit_matrices_keep_what_they_read(keeps_inputs: bool, kept
     y = scaled(x)
     linear(y, trace.given((3, 5), "float32", "W"), packed=True)
     assert tape.tracker.saved == FOUR + kept
+
+
+def test_4_bit_products_kept_what_they_read_in_their_own_format_until_bitsandbytes_0_43() -> None:
+    """``ctx.tensors = (A, B)`` of MatMul4Bit, whose A Linear4bit has brought to the format that it computes in."""
+    saved = {}
+    for old in (False, True):
+        tape = Tape(MemoryTracker())
+        trace = Interpreter(tape, Numerics(autocast="bfloat16", packed=True, keeps_casts=old))
+        x = pointwise("sigmoid", trace.data((2, 3), "x"))
+        linear(x, trace.given((3, 5), "float32", "W"), packed=True)
+        saved[old] = tape.tracker.saved
+    assert saved[True] - saved[False] == 2 * 3 * 2

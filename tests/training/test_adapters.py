@@ -161,3 +161,37 @@ def test_adapters_have_a_closed_form() -> None:
 def test_a_bad_adapter_is_refused_with_its_value(asked: Adapter, said: str) -> None:
     with pytest.raises(InvalidModel, match=said):
         adapted(load("llama-2-7b").tree(TRAIN), asked)
+
+
+def test_a_quantized_head_is_stored_like_the_other_matrices() -> None:
+    model, run = load("llama-3-8b"), Workload(phase="train", seq_len=16)
+    plan = Training(lora=8, base_weights="nf4")
+    less = (
+        memory(model, run, training=plan).weights_bytes
+        - memory(model, run, training=plan.replaced(quantize_head=True)).weights_bytes
+    )
+    numbers = 128_256 * 4_096
+    assert less == 2 * numbers - (numbers // 2 + 4 * numbers // 64 + 64)  # 4 bits, an fp32 scale of 64, a table of 16
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Training(lora=8, bitsandbytes="0.43"), "--bitsandbytes 0.43 has no effect without weights in its 4 bits"),
+        (Training(lora=8, base_weights="int8", bitsandbytes="0.43"), "no effect without weights in its 4 bits"),
+        (Training(lora=8, quantize_head=True), "--quantize-head has no effect without quantized weights"),
+        (Training(lora=8, base_weights="q8_0", quantize_head=True), "no effect on q8_0, which quantizes it"),
+        (Training(lora=8, base_weights="nf4", quantize_head=True, loss="fused"), "--loss fused is not supported"),
+        (Training(lora=8, dora=True, backend="megatron"), "--dora with --backend megatron is not supported"),
+        (Training(lora=8, dora=True, precision="bf16", compile=True), "--compile with --dora is not supported"),
+    ],
+)
+def test_what_is_said_of_adapters_without_effect_is_refused(plan: Training, said: str) -> None:
+    with pytest.raises(InvalidModel, match=said):
+        memory(load("llama-3-8b"), TRAIN, training=plan)
+
+
+def test_a_tied_head_is_not_quantized() -> None:
+    plan = Training(lora=8, base_weights="nf4", quantize_head=True)
+    with pytest.raises(InvalidModel, match="its output head is tied to the embedding"):
+        memory(load("llama-3.2-3b"), TRAIN, training=plan)

@@ -28,7 +28,7 @@ from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
-from tfcalc.plans import training_preset
+from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
@@ -36,7 +36,7 @@ from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.adapters import ALL_LINEAR, drops
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
-from tfcalc.training.plan_checks import known_error, loops, placement_of, trained_in
+from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
@@ -118,6 +118,7 @@ LOSSES = {
     "linear": "logits and loss in 8 chunks",
     "checkpointed": "logits and loss of 256 tokens at a time",
     "fused": "fused loss",
+    "litgpt": "loss of chunks of 128 tokens in the model's format",
 }
 """By the words of ``--loss``."""
 DEVICES = {
@@ -234,6 +235,8 @@ class TrainingMemory(Memory, in_order=True):
             "lora_dtype",
             "lora_dropout",
             "base_weights",
+            "quantize_head",
+            "bitsandbytes",
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
         *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
@@ -491,6 +494,8 @@ def _on_host(step: Step, plan: Training, units: str) -> Iterator[str]:
         yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
 
 
+VERSIONS = {BITSANDBYTES: " or later", BITSANDBYTES_OLD: ", which saves the inputs of 4-bit products"}
+"""What is said of bitsandbytes' versions."""
 STATES = {"master": "master weights", "optimizer": "optimizer states"}
 """What states are called, where it is not the name of their field."""
 
@@ -524,7 +529,12 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
     """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
     if plan.lora is None:
         return ()
-    return (f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",)
+    of_4_bits = plan.base_weights.startswith(OF_BITSANDBYTES) and plan.backend != "torchtune"
+    return (
+        f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",
+        *([f"bitsandbytes {plan.bitsandbytes}{VERSIONS[plan.bitsandbytes]}"] if of_4_bits else []),
+        *(["quantized head"] if plan.quantize_head else []),
+    )
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:

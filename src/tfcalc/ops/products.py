@@ -23,17 +23,19 @@ def linear(
 
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, frozen) is dequantized for each product in
     forward and backward, and the dequantized copy is not saved; nor is x, unless the library saves it all the same
-    (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` does, and ``MatMul4Bit`` did before
-    0.43.2; since 0.50 its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not
-    1), there is no backward.
+    (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` saves x as it is given, and
+    ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``); since 0.50 its forward may
+    dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not 1), there is no backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
     unpacked = packed and trace.packed and not weight.needs_gradient
     copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
-    saved_input = [x] if unpacked and trace.keeps_inputs and x.needs_gradient else []
-    x, weight = in_rows(trace.lower(x)), weight if unpacked else trace.lower_weight(weight)
+    given, x = x, in_rows(trace.lower(x))
+    weight = weight if unpacked else trace.lower_weight(weight)
+    kept = ([given] if trace.keeps_inputs else []) + ([x] if trace.keeps_casts else [])
+    saved_input = kept if unpacked and x.needs_gradient else []
     bias = trace.lower_weight(bias) if bias is not None else None
     saves = (*([x] if weight.needs_gradient else saved_input), *([weight] if x.needs_gradient else []))
     return trace.call(
