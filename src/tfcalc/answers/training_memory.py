@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.answers.conventions_text import recomputed
+from tfcalc.answers.conventions_text import experts_without_adapters, recomputed
 from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
@@ -33,7 +33,7 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.training.adapters import ALL_LINEAR, drops
+from tfcalc.training.adapters import drops, listed
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
@@ -542,8 +542,9 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.megatron else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
-    if plan.lora is not None and plan.lora_targets == ALL_LINEAR and _has_experts(model):
-        yield "Adapters: all-linear leaves out the experts, fused tensors (as in peft); --lora-targets names modules"
+    yield from experts_without_adapters(model, plan)
+    if plan.lora is not None and _names_experts(model, plan):
+        yield "Not counted: what adapters beside experts save (peft's target_parameters); their weights are"
     if plan.dora and drops(plan.lora_dropout) and backend_for(model, plan.backend).dora_computes_again:
         yield "Dropout with DoRA: peft runs each adapted matrix twice, and saves a copy of it (not without dropout)"
     if plan.tensor_parallel != 1 and not plan.megatron:
@@ -553,8 +554,11 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     yield from of_text_alone(model)
 
 
-def _has_experts(model: Model) -> bool:
-    return any(getattr(each, "kind", "") == "experts" for each in model.module().all_of())
+def _names_experts(model: Model, plan: Training) -> bool:
+    """Return whether a target is a matrix of the experts, which is no module."""
+    targets = {name.rpartition(".")[2] for name in listed(plan.lora_targets)}
+    mixtures = (each for each in model.module().all_of() if getattr(each, "kind", "") == "experts")
+    return any(part.name in targets for mixture in mixtures for part in mixture.all_of())
 
 
 def _kernel(run: Workload, plan: Training) -> str:
