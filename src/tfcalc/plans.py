@@ -21,9 +21,10 @@ from tfcalc.training.sharding import LAYOUTS, OFFLOADS
 from tfcalc.workload import AUTO, Workload
 
 BACKENDS = ("auto", *backends.BACKENDS)
-LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused")
+LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused", "litgpt")
 STAGES = ("0", "1", "2", "3")
 TRAINER, TUTORIAL = "trainer", "tutorial"
+BITSANDBYTES, BITSANDBYTES_OLD = "0.44", "0.43"
 DEFAULT, EXPANDABLE = "default", "expandable_segments"
 
 
@@ -71,8 +72,8 @@ class Training(Described):
     loss: str = choice(
         "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
         "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), of 256 tokens at a time, whose logits backward "
-        "makes again (checkpointed: TRL's chunked_nll), or by a fused kernel without logits (Liger's); auto: the "
-        "backend's own",
+        "makes again (checkpointed: TRL's chunked_nll), by a fused kernel without logits (Liger's), or of logits in "
+        "chunks of 128 tokens in the model's own format (LitGPT's chunked_cross_entropy); auto: the backend's own",
         "--loss",
         default=AUTO,
         known=LOSSES,
@@ -122,6 +123,18 @@ class Training(Described):
     )
     lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
     base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
+    quantize_head: bool = choice(
+        "store the output head in the format of --base-weights, too, as LitGPT does; transformers leaves it as it was",
+        "--quantize-head/--no-quantize-head",
+        default=False,
+    )
+    bitsandbytes: str = choice(
+        "version that multiplies with 4-bit weights: until 0.43.1 each product saved its input (0.43), later ones do "
+        "not (0.44)",
+        "--bitsandbytes",
+        default=BITSANDBYTES,
+        known=(BITSANDBYTES, BITSANDBYTES_OLD),
+    )
     freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
     zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
     gpus: Num | None = dimension(

@@ -100,7 +100,8 @@ def test_the_options_are_those_of_training_memory() -> None:
         (params, Training(optimizer="sgd", lora=8), "--optimizer sgd has no effect on parameters; leave it out"),
         (flops, Training(gpus=2), "--gpus 2 has no effect on FLOPs"),
         (flops, Training(freeze="transformer.h"), "--freeze transformer.h has no effect without --train; add --train"),
-        (flops, Training(lora=8, dora=True), "FLOPs of DoRA are not supported"),
+        (flops, Training(lora=8, dora=True, lora_dropout="0.1"), "--lora-dropout 0.1 has no effect without --train"),
+        (flops, Training(lora=8, lora_dropout="0.1"), "--lora-dropout 0.1 has no effect on FLOPs; leave it out"),
     ],
 )
 def test_what_has_no_effect_is_refused(command: Any, plan: Training, said: str) -> None:
@@ -148,3 +149,15 @@ def test_the_keys_of_the_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_command_line_refuses_what_has_no_effect(capsys: pytest.CaptureFixture[str], line: str, said: str) -> None:
     assert main(line.split()) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("question", ["params", "flops --train", "memory --train"])
+def test_a_mixture_says_that_its_experts_have_no_adapters(capsys: pytest.CaptureFixture[str], question: str) -> None:
+    """peft's all-linear takes modules, and transformers 5 stores experts as tensors."""
+    command, *more = question.split()
+    told = []
+    for targets in ([], ["--lora-targets", "gate_up_proj"]):
+        main([command, "qwen3-30b-a3b", *more, "--lora", "16", *targets])
+        told.append(" ".join(capsys.readouterr().out.split()))
+    assert ["leaves out the experts" in each for each in told] == [True, False]
+    assert ("what adapters beside experts save" in told[1]) is (command == "memory")

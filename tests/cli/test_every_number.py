@@ -62,6 +62,9 @@ LINES = (
     "flops gpt2 --train --compare-conventions",
     "memory gpt2 --train --seq 64 --gpu 2xh200",
     "overview gpt2",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
+    "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
+    "train gpt2 --tokens 1M --seq 64 --precision bf16",
 )
 
 

@@ -27,7 +27,7 @@ LINES = {
 """,
     ),
     "answers/training_memory.py": (
-        "    def __init__(self",
+        "    def __init__(",
         """
     states_bytes = integer("weights and optimizer states", total("weights_bytes", "optimizer_bytes"), label="States")
     phases_count = integer("phases of a step", lambda memory: len(memory.step.phases), found("counted"), label="Phases")

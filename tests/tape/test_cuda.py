@@ -65,3 +65,25 @@ def test_products_of_8_bit_matrices_keep_what_they_read(keeps_inputs: bool, kept
     y = scaled(x)
     linear(y, trace.given((3, 5), "float32", "W"), packed=True)
     assert tape.tracker.saved == FOUR + kept
+
+
+@pytest.mark.parametrize(("rows", "copies"), [(1, 0), (2, 1)])
+def test_a_single_row_is_multiplied_with_packed_numbers(rows: int, copies: int) -> None:
+    """Of bitsandbytes' ``gemv_4bit``, in inference; more rows have a copy of the matrix."""
+    tape = Tape(MemoryTracker())
+    trace = Interpreter(tape, Numerics(packed=True))
+    with trace.without_gradients():
+        linear(trace.given((rows, 3), "float32", "x"), trace.given((3, 5), "float32", "W"), packed=True)
+    assert tape.tracker.most.total == 4 * (5 * rows + copies * 3 * 5)
+
+
+def test_4_bit_products_kept_what_they_read_in_their_own_format_until_bitsandbytes_0_43() -> None:
+    """``ctx.tensors = (A, B)`` of MatMul4Bit, whose A Linear4bit has brought to the format that it computes in."""
+    saved = {}
+    for old in (False, True):
+        tape = Tape(MemoryTracker())
+        trace = Interpreter(tape, Numerics(autocast="bfloat16", packed=True, keeps_casts=old))
+        x = pointwise("sigmoid", trace.data((2, 3), "x"))
+        linear(x, trace.given((3, 5), "float32", "W"), packed=True)
+        saved[old] = tape.tracker.saved
+    assert saved[True] - saved[False] == 2 * 3 * 2

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from tests.conftest import recorded
-from tfcalc import Transformer, Workload, load
+from tfcalc import Training, Transformer, Workload, load, memory
+from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import bytes_held, frozen_params, matmul_backward_flops, matmul_flops, params
 from tfcalc.core.polynomial import symbols
+from tfcalc.defaults import resolve_training
 from tfcalc.errors import InvalidModel
 from tfcalc.model import with_symbols
 from tfcalc.training.adapters import Adapter, adapted, frozen_where
 from tfcalc.training.optimizers import optimizer
+from tfcalc.training.plan_checks import numerics, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import tensor_count
 from tfcalc.training.states import model_states
@@ -24,12 +27,14 @@ from tfcalc.training.states import model_states
 CONFIGS = json.loads((Path(__file__).parents[1] / "oracle" / "zoo.models.json").read_text(encoding="utf-8"))
 ADAPTERS = recorded("memory/adapters.jsonl")
 FLOPS = recorded("memory/adapter-flops.jsonl")
+DORA = recorded("memory/dora.jsonl")
 TRAIN = Workload(phase="train", seq_len=16)
 
 
 def adapter(row: dict[str, Any]) -> Adapter:
     targets = row["targets"]
-    return Adapter(row["rank"], (targets,) if isinstance(targets, str) else tuple(targets), row["dora"])
+    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    return Adapter(row["rank"], names, row["dora"], row.get("dropout", 0) > 0)
 
 
 def named(row: dict[str, Any]) -> str:
@@ -48,7 +53,7 @@ def test_what_is_trained_is_what_peft_trains(row: dict[str, Any]) -> None:
 
 
 def test_the_recorded_rows_are_all_there() -> None:
-    assert (len(ADAPTERS), len(FLOPS)) == (90, 12)
+    assert (len(ADAPTERS), len(FLOPS), len(DORA)) == (90, 16, 17)
 
 
 def test_states_of_what_is_frozen_are_its_weights_alone() -> None:
@@ -68,7 +73,8 @@ def test_a_forward_pass_runs_the_adapters_too() -> None:
 
 
 def ends(row: dict[str, Any]) -> str:
-    return f"{named({'dora': False, **row})}-{'inputs' if row['input_require_grads'] else 'no-inputs'}"
+    dropped = "-dropout" if row.get("dropout") else ""
+    return f"{named({'dora': False, **row})}-{'inputs' if row['input_require_grads'] else 'no-inputs'}{dropped}"
 
 
 @pytest.mark.parametrize("row", FLOPS, ids=ends)
@@ -81,6 +87,37 @@ def test_flops_with_adapters_are_what_pytorch_counts(row: dict[str, Any]) -> Non
         assert backward == row["backward_flops"]
     else:  # nothing is trained below the first adapter: less is run, within the first layer that has one
         assert backward > row["backward_flops"]
+
+
+def dora(row: dict[str, Any]) -> Training:
+    dropout = str(row["dropout"]) if row["dropout"] else ""
+    plan = Training(precision=row["precision"], lora=row["rank"], dora=True, lora_dtype=row["lora_dtype"])
+    return plan.replaced(lora_dropout=dropout, optimizer="none")
+
+
+def test_what_dora_saves_is_what_peft_saves() -> None:
+    """Of a model's every map: the result that is scaled, that of the adapters, and with dropout W once more."""
+    for row in DORA:
+        run = Workload(phase="train", recompute="none", batch_size=row["batch"], seq_len=row["seq"], kernel="eager")
+        model = HFModel(row["config"])
+        run, plan = resolve_training(model, run, dora(row))
+        ours = program(model, run, numerics(precision(plan.precision), plan), "auto")
+        loss = ours(trained(model.tree(run), plan))
+        assert loss.node is not None
+        assert ours.tape.tracker.saved == row["saved_bytes"], row
+
+
+def test_peaks_of_steps_with_dora_are_those_of_peft() -> None:
+    """Within 0.1 %: the norms' operands, W in fp32 among them, come and go."""
+    rows = [row for row in DORA if "forward_peak_bytes" in row]
+    assert len(rows) == 8
+    for row in rows:
+        run = Workload(phase="train", recompute="none", batch_size=row["batch"], seq_len=row["seq"], kernel="eager")
+        plan = dora(row).replaced(device="recorded")
+        timeline = memory(HFModel(row["config"]), run, training=plan).more["timeline"]
+        found = {phase["phase"]: phase["peak_bytes"] for phase in timeline}
+        assert max(found["forward"], found["loss"]) == pytest.approx(row["forward_peak_bytes"], rel=1e-3)
+        assert found["backward"] == pytest.approx(row["backward_peak_bytes"], rel=1e-3)
 
 
 def test_frozen_matrices_have_one_product_less_in_backward() -> None:
@@ -124,3 +161,37 @@ def test_adapters_have_a_closed_form() -> None:
 def test_a_bad_adapter_is_refused_with_its_value(asked: Adapter, said: str) -> None:
     with pytest.raises(InvalidModel, match=said):
         adapted(load("llama-2-7b").tree(TRAIN), asked)
+
+
+def test_a_quantized_head_is_stored_like_the_other_matrices() -> None:
+    model, run = load("llama-3-8b"), Workload(phase="train", seq_len=16)
+    plan = Training(lora=8, base_weights="nf4")
+    less = (
+        memory(model, run, training=plan).weights_bytes
+        - memory(model, run, training=plan.replaced(quantize_head=True)).weights_bytes
+    )
+    numbers = 128_256 * 4_096
+    assert less == 2 * numbers - (numbers // 2 + 4 * numbers // 64 + 64)  # 4 bits, an fp32 scale of 64, a table of 16
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (Training(lora=8, bitsandbytes="0.43"), "--bitsandbytes 0.43 has no effect without weights in its 4 bits"),
+        (Training(lora=8, base_weights="int8", bitsandbytes="0.43"), "no effect without weights in its 4 bits"),
+        (Training(lora=8, quantize_head=True), "--quantize-head has no effect without quantized weights"),
+        (Training(lora=8, base_weights="q8_0", quantize_head=True), "no effect on q8_0, which quantizes it"),
+        (Training(lora=8, base_weights="nf4", quantize_head=True, loss="fused"), "--loss fused is not supported"),
+        (Training(lora=8, dora=True, backend="megatron"), "--dora with --backend megatron is not supported"),
+        (Training(lora=8, dora=True, precision="bf16", compile=True), "--compile with --dora is not supported"),
+    ],
+)
+def test_what_is_said_of_adapters_without_effect_is_refused(plan: Training, said: str) -> None:
+    with pytest.raises(InvalidModel, match=said):
+        memory(load("llama-3-8b"), TRAIN, training=plan)
+
+
+def test_a_tied_head_is_not_quantized() -> None:
+    plan = Training(lora=8, base_weights="nf4", quantize_head=True)
+    with pytest.raises(InvalidModel, match="its output head is tied to the embedding"):
+        memory(load("llama-3.2-3b"), TRAIN, training=plan)

@@ -27,6 +27,7 @@ CODES = [
     {"backend": "fused", "loss": "logits"},
     {"backend": "transformers", "loss": "fused"},
     {"backend": "transformers", "loss": "checkpointed"},
+    {"backend": "transformers", "loss": "litgpt"},
     {"backend": "transformers", "compile": True},
     {"backend": "torchtune"},
     {"backend": "torchtune", "loss": "chunked"},
@@ -61,6 +62,17 @@ def test_a_loss_keeps_so_many_bytes_more_than_that_of_all_logits(loss: str, comp
     assert kept(loss, compiles=compiles) == kept("logits", compiles=compiles) + more - of_logits
 
 
+def test_litgpts_loss_keeps_logarithms_in_the_models_own_format() -> None:
+    """Of 128 tokens at a time: 2 bytes each rather than 4, as the number of targets, of which each chunk has one."""
+    model, run = HFModel(LLAMA), RUN.replaced(seq_len=300)
+    saved = {}
+    for loss in ("logits", "litgpt"):
+        m = program(model, run, Numerics("bfloat16"), "transformers", loss)
+        assert m(model.tree(run)).node is not None
+        saved[loss] = m.tape.tracker.saved
+    assert saved["litgpt"] == saved["logits"] - 2 * BATCH * 300 * WORDS + 3 * 2 - 4
+
+
 @pytest.mark.parametrize("code", CODES, ids=lambda code: " ".join(map(str, code.values())))
 @pytest.mark.parametrize("length", [64, 61])
 def test_each_is_answered_in_numbers_and_in_formulas(code: dict[str, Any], length: int) -> None:
@@ -91,6 +103,7 @@ def test_a_sweep_has_the_same_numbers(code: dict[str, Any]) -> None:
         (HFModel(dict(CONFIGS["gpt2"])), {"backend": "torchtune"}, {}, "gpt2.*llama"),
         (HFModel(LLAMA), {"loss": "chunked", "backend": "megatron"}, {}, "no effect"),
         (tfcalc.Transformer(), {"loss": "chunked"}, {}, "no effect"),
+        (HFModel(LLAMA), {"loss": "litgpt", "backend": "torchtune"}, {}, "litgpt.*torchtune"),
         (tfcalc.Transformer(), {"compile": True}, {}, "compile"),
     ],
 )

@@ -1,6 +1,7 @@
-"""LoRA beside the linear maps of a torch model, written as peft runs it.
+"""LoRA and DoRA beside the linear maps of a torch model, written as peft runs them.
 
-Source: peft's tuners/lora/layer.py (Linear.forward) and tuners/lora/bnb.py (Linear4bit.forward).
+Source: peft's tuners/lora/layer.py (Linear.forward), bnb.py (Linear4bit.forward), variants.py (DoraLinearVariant) and
+dora.py (DoraLinearLayer), but for a Conv1D's transposed weight, of which the last makes a parameter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch is not typed here
     """
 
     def __init__(
-        self, base: Any, rank: int, dtype: torch.dtype, dropout: float = 0.0, *, quantized: bool = False
+        self,
+        base: Any,
+        rank: int,
+        dtype: torch.dtype,
+        dropout: float = 0.0,
+        *,
+        quantized: bool = False,
+        dora: bool = False,
     ) -> None:
         super().__init__()
         fan_in, fan_out = (base.in_features, base.out_features) if hasattr(base, "in_features") else base.weight.shape
@@ -29,6 +37,25 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch is not typed here
         self.lora_B = nn.Linear(rank, fan_out, bias=False, dtype=dtype, device=base.weight.device)
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.quantized = quantized
+        self.magnitude = nn.Parameter(torch.ones(fan_out, dtype=dtype)) if dora else None
+
+    def by_magnitude(self, x: Any, result: Any) -> Any:
+        """As DoraLinearVariant.forward, and DoraLinearLayer.forward in it."""
+        base = self.base
+        dropped = not isinstance(self.dropout, nn.Identity)
+        eye = torch.eye(self.lora_A.weight.shape[1], dtype=self.lora_A.weight.dtype)
+        x = self.dropout(x)
+        low_rank = self.lora_B(self.lora_A(eye)).T.to(x.dtype)
+        weight = base.weight if hasattr(base, "in_features") else base.weight.T
+        weight = weight.to(x.dtype)
+        norm = torch.linalg.norm(weight + 2.0 * low_rank.detach(), dim=1).to(weight.dtype).detach()
+        ratio = (self.magnitude / norm).view(1, -1)
+        update = self.lora_B(self.lora_A(x))
+        if dropped:
+            result = nn.functional.linear(x, weight)
+        elif base.bias is not None:
+            result = result - base.bias
+        return (ratio - 1) * result + ratio * update * 2.0
 
     def forward(self, x: Any) -> Any:
         """As peft's."""
@@ -39,11 +66,16 @@ class Adapted(nn.Module):  # type: ignore[misc]  # torch is not typed here
             autocast = torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu")
             if not autocast:
                 x = x.to(self.lora_A.weight.dtype)
+            if self.magnitude is not None:
+                result = result + self.by_magnitude(x, result)
+                return result if autocast else result.to(dtype)
             output = self.lora_B(self.lora_A(self.dropout(x))) * 2.0
             if not autocast:
                 output = output.to(dtype)
             return result + output
         x = x.to(self.lora_A.weight.dtype)
+        if self.magnitude is not None:
+            return (result + self.by_magnitude(x, result)).to(dtype)
         result = result + self.lora_B(self.lora_A(self.dropout(x))) * 2.0
         return result.to(dtype)
 
@@ -56,6 +88,7 @@ def adapt(
     dropout: float = 0.0,
     *,
     quantized: bool = False,
+    dora: bool = False,
 ) -> None:
     """Freeze a transformers model, and put adapters beside the maps that ``targets`` end; beside all but the head."""
     from transformers.pytorch_utils import Conv1D
@@ -66,5 +99,5 @@ def adapt(
         named = any(path == target or path.endswith(f".{target}") for target in targets)
         if isinstance(module, nn.Linear | Conv1D) and (named or (not targets and module is not head)):
             parent, _, name = path.rpartition(".")
-            adapted = Adapted(module, rank, dtype, dropout, quantized=quantized)
+            adapted = Adapted(module, rank, dtype, dropout, quantized=quantized, dora=dora)
             setattr(model.get_submodule(parent), name, adapted)

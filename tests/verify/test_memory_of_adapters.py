@@ -52,34 +52,37 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt_neox": SIZES | {"intermediate_size": 176, "architectures": ["GPTNeoXForCausalLM"]},
 }
 TARGETS = {"llama": "q_proj,v_proj,down_proj", "gpt2": "c_attn", "gpt_neox": "query_key_value,dense"}
+HOWS = ["some", "all-linear", "dropout", "quantized", "dora", "dora with dropout", "dora quantized"]
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
-def adapted(name: str, mode: Mode, targets: str, dropout: float, *, quantized: bool, recompute: bool) -> Any:
+def adapted(
+    name: str, mode: Mode, targets: str, dropout: float, *, quantized: bool, recompute: bool, dora: bool = False
+) -> Any:
     """A model with adapters, and what it is given; within ``without_data()``."""
     fields = CONFIGS[name] | {"model_type": name}
     again = "nonreentrant" if recompute else None
     found = step(fields, batch=2, seq=48, recipe=mode.weights, recompute=again)
     names = [] if targets == "all-linear" else targets.split(",")
-    adapt(found.model, 4, names, DTYPES[mode.adapters], dropout, quantized=quantized)
+    adapt(found.model, 4, names, DTYPES[mode.adapters], dropout, quantized=quantized, dora=dora)
     found.model.train()
     return found
 
 
 @pytest.mark.parametrize("mode", MODES, ids="-".join)
-@pytest.mark.parametrize("how", ["some", "all-linear", "dropout", "quantized"])
+@pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_autograd_keeps_is_what_pytorch_keeps(name: str, how: str, mode: Mode) -> None:
     targets = TARGETS[name] if how == "some" else "all-linear"
-    dropout, quantized = 0.05 * (how == "dropout"), how == "quantized"
+    dropout, quantized, dora = 0.05 * how.endswith("dropout"), how.endswith("quantized"), how.startswith("dora")
     if quantized and mode.precision == "bf16-mixed":
         pytest.skip("the plain matrices that stand for packed ones here are cast, and their copies kept")
     with without_data():
-        built, inputs = adapted(name, mode, targets, dropout, quantized=quantized, recompute=False)
+        built, inputs = adapted(name, mode, targets, dropout, quantized=quantized, recompute=False, dora=dora)
         theirs = saved(built, inputs, recipe=mode.recipe)
     model = HFModel(CONFIGS[name] | {"model_type": name})
     run = Workload(phase="train", recompute="none", batch_size=2, seq_len=48, kernel="eager")
-    plan = Training(precision=mode.precision, lora=4, lora_dtype=mode.adapters, lora_targets=targets)
+    plan = Training(precision=mode.precision, lora=4, dora=dora, lora_dtype=mode.adapters, lora_targets=targets)
     plan = plan.replaced(lora_dropout=str(dropout) if dropout else "", base_weights="nf4" if quantized else "")
     run, plan = resolve_training(model, run, plan)
     for every_layer in (True, False):

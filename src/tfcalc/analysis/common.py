@@ -134,10 +134,11 @@ def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | Non
     """Return the tuning of the model's trained part; None where all of it is trained. Raises as :func:`subject`."""
     if training is None:
         return None
-    from tfcalc.training.adapters import tuning_of  # few ask for it
+    from tfcalc.training.adapters import TUNING, tuning_of  # few ask for it
 
     check_plans(training, None)
-    return tuning_of(model, training, of)
+    twice = training.dora and of == FLOPS  # DoRA computes what dropout leaves of a map's input a second time
+    return tuning_of(model, training, of, (*TUNING, "lora_dropout") if twice else TUNING)
 
 
 TRAINING = frozenset({"batch_size", "seq_len", "source_len", "phase", "kernel", "recompute", "dropout"})

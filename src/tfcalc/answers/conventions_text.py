@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
 from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.plans import Training
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
@@ -110,6 +115,13 @@ def as_footer(run: Workload, by: Conventions) -> tuple[str, ...]:
     operations = "matrix products only" if by.count == "matmul" else "all operations"
     again = {"none": ()}.get(run.recompute, (f"checkpointing {run.recompute}",)) if run.training else ()
     return ("multiply-add = 2 FLOPs", operations, pairs, *again)
+
+
+def experts_without_adapters(model: Model, plan: Training) -> Iterator[str]:
+    """Yield that a mixture's experts have no adapters, where all linear layers were to have some."""
+    experts = any(getattr(each, "kind", "") == "experts" for each in model.module().all_of())
+    if plan.lora is not None and plan.lora_targets == "all-linear" and experts:
+        yield "Adapters: all-linear leaves out the experts, fused tensors (as in peft); --lora-targets names modules"
 
 
 def sizes_in_words(run: Workload) -> str:

@@ -10,7 +10,7 @@ from tfcalc.analysis.common import FLOPS, subject
 from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
-from tfcalc.answers.conventions_text import as_footer, as_json, as_text, sizes_in_words
+from tfcalc.answers.conventions_text import as_footer, as_json, as_text, experts_without_adapters, sizes_in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import (
     Passes,
@@ -225,7 +225,9 @@ class Flops(Report):
     def notes(self) -> tuple[str, ...]:
         """Why it is 0, if it is; what should be known of the count."""
         zero = [] if self.answer_of_step else [why_zero(self.question.node.component, "flops", self.run)]
-        return (*zero, *remarks(self.question.model, self.run))
+        model, tuning = self.question.model, self.question.tuning
+        adapters = () if tuning is None else experts_without_adapters(model, tuning.plan)
+        return (*zero, *adapters, *remarks(model, self.run))
 
     @property
     def answer_of_step(self) -> int:
@@ -303,9 +305,11 @@ def flops(
 
 
 def check_tuning(tuning: Tuning, run: Workload) -> None:
-    """Raise UsageError for what is not counted of training a part, or changes no FLOPs of this run."""
-    if tuning.plan.dora:
-        raise UsageError("FLOPs of DoRA are not supported: its norms of weights are not counted", "leave out --dora")
+    """Raise UsageError for what changes no FLOPs of this run."""
+    if tuning.plan.lora_dropout and not run.drops:
+        fact = f"--lora-dropout {tuning.plan.lora_dropout} has no effect"
+        hint = "leave one out" if run.training else "add --train"
+        raise UsageError(f"{fact} {'with --no-dropout' if run.training else 'without --train'}", hint)
     if tuning.plan.freeze and not run.training:
         raise UsageError(f"--freeze {tuning.plan.freeze} has no effect without --train", "add --train")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import Subject, subject
 from tfcalc.analysis.folds import OF_HEAD, OF_TABLES, OF_TOWERS, Fold, of_answer
-from tfcalc.answers.conventions_text import as_json, as_text
+from tfcalc.answers.conventions_text import as_json, as_text, experts_without_adapters
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import (
     Passes,
@@ -323,6 +323,7 @@ class TrainableParams(Params):
         yield f"{shares} || trainable%: {self.trainable_percent:.4f} (as peft prints it)"
         if not self.answer:
             yield "0: all of it is frozen"
+        yield from experts_without_adapters(self.question.model, self._tuning.plan)
 
     @property
     def footer(self) -> Footer:

@@ -102,7 +102,7 @@ def _part(name: str, meaning: str) -> Key[float]:
 
 
 class PartsKeys(Record):
-    """Where the seconds of a step go; their sum is the step."""
+    """Parts of the seconds of a step; their sum is the step."""
 
     products_seconds = _part("products", "matrix products with weights")
     attention_seconds = _part("attention", "attention between its projections")

@@ -25,7 +25,7 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import found
 from tfcalc.serving.caches import PAGED
-from tfcalc.serving.memory import LETTERS, Served, at_work, served
+from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, served
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -249,5 +249,7 @@ def notes(plan: Serving, found: Served) -> Iterator[str]:
     beside = "" if weights == found.recipe.dtype else f", unquantized tensors in {found.recipe.dtype}"
     yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
     if found.peak.temporary is not None:
+        if dequantizes(found.recipe):
+            yield "bitsandbytes until 0.49: each product of more than one row has a dequantized copy of its matrix"
         yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"
     yield f"not counted: {NOT_COUNTED}"

@@ -96,7 +96,7 @@ class RunOnCard:
 
     @property
     def flags(self) -> str:
-        """What to add so that it fits."""
+        """Return what to add so that it fits."""
         return "" if self.remedy is None else " ".join(self.judge.case.flags(self.remedy.change))
 
     @cached_property

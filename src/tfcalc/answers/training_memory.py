@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.common import MEGATRON as MEGATRON_RUN
 from tfcalc.analysis.common import TRAINING, refuse_idle, refuse_idle_source
-from tfcalc.answers.conventions_text import recomputed
+from tfcalc.answers.conventions_text import experts_without_adapters, recomputed
 from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
@@ -29,15 +29,15 @@ from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
-from tfcalc.plans import training_preset
+from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.training.adapters import ALL_LINEAR
+from tfcalc.training.adapters import drops, listed
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
-from tfcalc.training.plan_checks import known_error, loops, placement_of, trained_in
+from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
 from tfcalc.training.precisions import precision
 from tfcalc.training.step_terms import LETTERS, Step, TrainingStep, bytes_in
 from tfcalc.units import short_bytes
@@ -122,6 +122,7 @@ LOSSES = {
     "linear": "logits and loss in 8 chunks",
     "checkpointed": "logits and loss of 256 tokens at a time",
     "fused": "fused loss",
+    "litgpt": "loss of chunks of 128 tokens in the model's format",
 }
 """By the words of ``--loss``."""
 DEVICES = {
@@ -131,6 +132,10 @@ DEVICES = {
 DROPOUT_MASKS = (
     "dropout masks: 1 byte per element, as PyTorch saves them on CUDA (on a CPU: a number per element in the format of "
     "the activations, 4 bytes in fp32)"
+)
+DORA = (
+    "DoRA as peft's DoraLinearLayer: each forward pass computes the norms of W + s A B in the adapters' format without "
+    "a gradient, and saves the results of W and of the adapters, which it scales"
 )
 WORKSPACES = (
     "cuBLAS's workspaces: PyTorch allocates one for forward and one for backward, of 8,519,680 bytes each, and of 32 "
@@ -234,6 +239,8 @@ class TrainingMemory(Memory, in_order=True):
             "lora_dtype",
             "lora_dropout",
             "base_weights",
+            "quantize_head",
+            "bitsandbytes",
         ),
         *("zero", "gpus", "layout", "gradient_as_bucket_view", "offload", "tensor_parallel", "sequence_parallel"),
         *("pipeline_parallel", "virtual_pipeline", "bytes_per_parameter", "total", "micro_batches"),
@@ -511,6 +518,8 @@ def _on_host(step: Step, plan: Training, units: str) -> Iterator[str]:
         yield f"Unified memory: {short_bytes(paged, units)} of optimizer states, on the GPU while there is room"
 
 
+VERSIONS = {BITSANDBYTES: " or later", BITSANDBYTES_OLD: ", which saves the inputs of 4-bit products"}
+"""What is said of bitsandbytes' versions."""
 STATES = {"master": "master weights", "optimizer": "optimizer states"}
 """What states are called, where it is not the name of their field."""
 
@@ -544,7 +553,12 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
     """``fp32 adapters under autocast``: as peft and transformers' Trainer train them."""
     if plan.lora is None:
         return ()
-    return (f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",)
+    of_4_bits = plan.base_weights.startswith(OF_BITSANDBYTES) and plan.backend != "torchtune"
+    return (
+        f"{plan.lora_dtype} adapters{' under autocast' * precision(plan.precision).autocast}",
+        *([f"bitsandbytes {plan.bitsandbytes}{VERSIONS[plan.bitsandbytes]}"] if of_4_bits else []),
+        *(["quantized head"] if plan.quantize_head else []),
+    )
 
 
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
@@ -552,10 +566,11 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     error = 0.0 if plan.megatron else known_error(model)
     if error:
         yield f"Accuracy: activations of this class are within {abs(error):.2%} of PyTorch's (random small models)"
-    if plan.lora is not None and plan.lora_targets == ALL_LINEAR and _has_experts(model):
-        yield "Adapters: all-linear leaves out the experts, fused tensors (as in peft); --lora-targets names modules"
-    if plan.dora:
-        yield "Not counted: what DoRA saves beside LoRA, two results of each adapted matrix (peft's runs: 10 % more)"
+    yield from experts_without_adapters(model, plan)
+    if plan.lora is not None and _names_experts(model, plan):
+        yield "Not counted: what adapters beside experts save (peft's target_parameters); their weights are"
+    if plan.dora and drops(plan.lora_dropout) and backend_for(model, plan.backend).dora_computes_again:
+        yield "Dropout with DoRA: peft runs each adapted matrix twice, and saves a copy of it (not without dropout)"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):
@@ -563,8 +578,11 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
     yield from of_text_alone(model)
 
 
-def _has_experts(model: Model) -> bool:
-    return any(getattr(each, "kind", "") == "experts" for each in model.module().all_of())
+def _names_experts(model: Model, plan: Training) -> bool:
+    """Return whether a target is a matrix of the experts, which is no module."""
+    targets = {name.rpartition(".")[2] for name in listed(plan.lora_targets)}
+    mixtures = (each for each in model.module().all_of() if getattr(each, "kind", "") == "experts")
+    return any(part.name in targets for mixture in mixtures for part in mixture.all_of())
 
 
 def _kernel(run: Workload, plan: Training) -> str:
@@ -625,6 +643,8 @@ def notes(run: Workload, plan: Training) -> Iterator[str]:
         bits = trained_in(plan)
         dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
         yield f"adapters in {plan.lora_dtype} ({bits.in_words}), as peft runs them{dropped}; all else is frozen"
+        if plan.dora:
+            yield DORA
     if not plan.megatron:
         yield DEVICES[plan.device]
     if plan.device == "cuda" and not plan.megatron and plan.capability != METAL:

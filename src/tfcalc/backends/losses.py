@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from tfcalc.core.number import Num, ceil_div, floor_div
@@ -19,6 +20,8 @@ CHUNKS = 8
 """torchtune's ``num_output_chunks``."""
 TOKENS = 256
 """TRL's ``_CHUNKED_LM_HEAD_CHUNK_SIZE``."""
+OF_LITGPT = 128
+"""LitGPT's ``lm_head_chunk_size`` in its fine-tuning scripts."""
 
 
 class LossCode(Protocol):
@@ -54,13 +57,43 @@ def chunked(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: C
     Source: torchtune's TransformerDecoder.chunked_output and CEWithChunkedOutputLoss (torchtune/modules/transformer.py
     and loss/ce_chunked_output_loss.py).
     """
-    logits = [model.logits(tokens, ctx) for tokens in split(x, in_chunks(x.shape[1]), 1)]
+    return _of_chunks(code, model, x, ids, ctx, in_chunks(x.shape[1]))
+
+
+def in_own_format(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Compute all logits in chunks of 128 tokens, which the caller has; each chunk's loss is in their own format.
+
+    Source: LitGPT's GPT.forward with ``lm_head_chunk_size=128`` (litgpt/model.py) and chunked_cross_entropy
+    (litgpt/utils.py).
+    """
+    left = x.shape[1]
+    lengths: list[Num] = []
+    while known(left) is not None and left > OF_LITGPT:  # type: ignore[operator]  # recorded, where sizes are searched
+        lengths.append(OF_LITGPT)
+        left = left - OF_LITGPT
+    return _of_chunks(code, model, x, ids, ctx, [*lengths, left], upcasts=False)
+
+
+def _of_chunks(
+    code: LossCode,
+    model: ModelWithHead,
+    x: Tensor,
+    ids: Tensor,
+    ctx: Context,
+    lengths: Sequence[Num],
+    *,
+    upcasts: bool = True,
+) -> Tensor:
+    """Compute all logits in chunks of these lengths, then the loss of each."""
+    logits = [model.logits(tokens, ctx) for tokens in split(x, lengths, 1)]
     code.begin_loss(x.trace)
     losses = []
     for chunk in logits:
         rows = reshape(chunk, chunk.rows, chunk.width)
         targets = x.trace.new((chunk.rows,), "int64", "labels") if known(x.shape[0]) != 1 else ids
-        losses.append(_loss(code, model, rows, targets))
+        losses.append(_loss(code, model, rows, targets, upcasts=upcasts))
+        if not upcasts:
+            x.trace.returns("logits", chunk)
     del logits, chunk, rows  # before the losses are added: from here on only backward keeps logits live
     return _summed(losses)
 
@@ -106,9 +139,9 @@ def checkpointed(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, c
     return _summed([trace.checkpoint(loss, part(rows, 0, size), targets) for _ in range(whole)])
 
 
-def _loss(code: LossCode, model: ModelWithHead, logits: Tensor, targets: Tensor) -> Tensor:
+def _loss(code: LossCode, model: ModelWithHead, logits: Tensor, targets: Tensor, *, upcasts: bool = True) -> Tensor:
     """Compute the sum of the losses of these rows."""
-    return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets))
+    return cross_entropy(logits, f"{model.output.name}.loss", lambda: code.loss_of(logits, targets, upcasts=upcasts))
 
 
 def _summed(losses: list[Tensor]) -> Tensor:
@@ -182,5 +215,11 @@ def _chunk(rows: Num, vocabulary: Num, width: Num) -> Num:
     return rows if value_of(rows) <= power else power
 
 
-LOSSES = {"chunked": chunked, "linear": linear, "checkpointed": checkpointed, "fused": fused}
+LOSSES = {
+    "chunked": chunked,
+    "linear": linear,
+    "checkpointed": checkpointed,
+    "fused": fused,
+    "litgpt": in_own_format,
+}
 """Losses by their name; the one of all logits at once is the backend's own."""

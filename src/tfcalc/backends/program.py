@@ -31,14 +31,17 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 
-MAPS = (".lora_A", ".lora_B")
+A, B, MAGNITUDE = ".lora_A", ".lora_B", ".lora_magnitude_vector"
 
 
 class TrainedParts(NamedTuple):
-    """Frozen modules of a model, and the adapters beside its linear maps, by path without layer numbers."""
+    """Frozen modules of a model, and the adapters beside its linear maps, by path without layer numbers.
+
+    Adapters are tensors by name: A and B, and with DoRA the magnitudes.
+    """
 
     frozen: frozenset[str]
-    adapters: Mapping[str, tuple[Weight, Weight]]
+    adapters: Mapping[str, Mapping[str, Weight]]
 
 
 def tuned(tree: Component) -> TrainedParts:
@@ -49,11 +52,10 @@ def tuned(tree: Component) -> TrainedParts:
         path, own = plain(node.path), node.component.own
         if own.weights and all(weight.frozen for weight in own.weights):
             frozen.add(path)
-        for name in MAPS:
+        for name in (A, B, MAGNITUDE):
             if node.path.endswith(name):
                 adapters.setdefault(plain(node.path.removesuffix(name)), {})[name] = own.weights[0]
-    both = {path: (maps[MAPS[0]], maps[MAPS[1]]) for path, maps in adapters.items() if len(maps) == 2}
-    return TrainedParts(frozenset(frozen), both)
+    return TrainedParts(frozenset(frozen), {path: maps for path, maps in adapters.items() if {A, B} <= maps.keys()})
 
 
 class AdapterInterpreter(Interpreter):
@@ -62,6 +64,7 @@ class AdapterInterpreter(Interpreter):
     def __init__(self, tape: Tape, numerics: Numerics, *, every_layer: bool) -> None:
         super().__init__(tape, numerics, self._is_trained, every_layer=every_layer)
         self.tuned = TrainedParts(frozenset(), {})
+        self.dora_computes_again = True
 
     def _is_trained(self, path: str) -> bool:
         return not self.tuned.frozen or _module_path(path) not in self.tuned.frozen
@@ -70,7 +73,7 @@ class AdapterInterpreter(Interpreter):
         """``made + (x A) B · α/r``, where x is brought to the adapters' format, and the sum back to that of ``made``.
 
         Beside 4-bit weights autocast brings x to the format of products itself, and what the adapters make is brought
-        back before the sum.
+        back before the sum. DoRA adds another term (:mod:`tfcalc.backends.dora`).
 
         Source: peft's tuners/lora/layer.py (Linear.forward) and tuners/lora/bnb.py (Linear4bit.forward).
         """
@@ -82,11 +85,34 @@ class AdapterInterpreter(Interpreter):
             made = copied(made, made.shape, "clone", made.strides)
         read = x if packed and self.numerics.autocast else self.to(x, dtype)  # a variable has it to the end
         y = dropout(read, "lora_dropout") if self.numerics.drops_adapters else read
-        for weight, name in zip(maps, MAPS, strict=True):
+        if MAGNITUDE in maps:
+            result = add(made, self._by_magnitude(part, y, made, maps))
+            return result if packed and self.numerics.autocast else self.to(result, made.dtype)
+        for name in (A, B):
             with self.tape.inside(part.name + name):
-                y = linear(y, self.weight(weight._replace(frozen=False), dtype=self.numerics.adapters))
+                y = linear(y, self._of_adapter(maps[name]))
         y = scaled(y)
         return add(made, self.to(y, made.dtype)) if packed else self.to(add(made, y), made.dtype)
+
+    def _of_adapter(self, weight: Weight) -> Tensor:
+        """Return a tensor of the adapter that runs."""
+        return self.weight(weight._replace(frozen=False), dtype=self.numerics.adapters)
+
+    def _by_magnitude(self, part: Part, x: Tensor, made: Tensor, maps: Mapping[str, Weight]) -> Tensor:
+        """Return what DoRA adds to the map's own result ``made``, which it reads without its bias.
+
+        With dropout peft has a second product of W, with what is left of x; torchtune has not.
+        """
+        from tfcalc.backends.dora import by_magnitude  # rarely needed
+
+        weight, *bias = (self.weight(each) for each in part.own_params().weights)
+        if self.packed and not weight.needs_gradient:
+            weight = self.new(weight.shape, self.compute, "unpacked weight")
+        with self.tape.inside(part.name + MAGNITUDE):
+            tensors = [self._of_adapter(maps[name]) for name in (A, B, MAGNITUDE)]
+            if self.dora_computes_again and self.numerics.drops_adapters:
+                return by_magnitude(x, None, weight, *tensors)
+            return by_magnitude(x, add(made, bias[0]) if bias else made, weight, *tensors)
 
 
 _module_path = lru_cache(maxsize=4096)(plain)
@@ -104,6 +130,7 @@ class ModuleProgram:
         self.tape = Tape(MemoryTracker(watch=every_layer))
         self.tape.sums_in_place = not numerics.traced
         self.trace = AdapterInterpreter(self.tape, numerics, every_layer=every_layer)
+        self.trace.dora_computes_again = backend.dora_computes_again
         self.cache: ModelCache | None = None
 
     def autocast_ends(self) -> None:

@@ -32,6 +32,7 @@ class Torchtune(Transformers):
     """
 
     name, label = "torchtune", "torchtune's code"
+    dora_computes_again = False  # torchtune/modules/peft/dora.py
 
     @classmethod
     def refuse(cls, model: Model) -> None:

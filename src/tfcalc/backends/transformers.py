@@ -105,6 +105,8 @@ class Transformers:
     experts_by = "grouped_mm"
     """Value of transformers' ``experts_implementation``."""
     loss = "logits"
+    dora_computes_again = True
+    """True if DoRA computes a map's result again of what dropout leaves of its input, as peft does."""
     compiled: Transformers | None = None
     """Backend of the layers, if these and the loss are compiled by torch.compile."""
 

@@ -150,6 +150,11 @@ TUNING = (
         "modules to adapt, as comma-separated name suffixes [default: all-linear]",
     ),
     Option("dora", ("--dora/--no-dora",), "DoRA: LoRA with a trained magnitude per output", switch=True),
+    Option(
+        "lora_dropout",
+        ("--lora-dropout",),
+        "probability of dropout before the adapters; any above 0 costs the same",
+    ),
     Option("freeze", ("--freeze",), "modules not to train, as comma-separated names or patterns"),
 )
 """What is trained of a model: those fields of a plan of training that decide on parameters and FLOPs, too."""

@@ -48,8 +48,8 @@ OTHER_NAMES = {
 
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
-    "--price": "tfcalc does not tell money; flops --tokens N counts the FLOPs of a run",
-    "--cost": "tfcalc does not tell money; flops --tokens N counts the FLOPs of a run",
+    "--price": "train MODEL --tokens N --gpu NAME tells hours and money",
+    "--cost": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--days": "tfcalc does not tell time; flops --tokens N --train counts the FLOPs of a run",
     "--cp": "context parallelism is not supported",
     "--ep": "expert parallelism is not supported",

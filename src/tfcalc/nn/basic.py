@@ -50,7 +50,8 @@ class Linear(Module):
         weight, *bias = self.weights(x.trace)
         if self.turned:
             weight = x.trace.lower(weight)
-        made = linear(x, weight, *bias, letter=self.letter or self.name, packed=self.kind == "linear")
+        packed = self.kind == "linear" or (self.kind == "output" and x.trace.packs_head)
+        made = linear(x, weight, *bias, letter=self.letter or self.name, packed=packed)
         return x.trace.adapted(self, x, made)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, divide, product
+from tfcalc.core.traced import known
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor, Trace, viewed
 
@@ -22,18 +23,21 @@ def linear(
     ====================  =======================================================================
 
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, frozen) is dequantized for each product in
-    forward and backward, and the dequantized copy is not saved; nor is x, unless the library saves it all the same
-    (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` does, and ``MatMul4Bit`` did before
-    0.43.2; since 0.50 its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not
-    1), there is no backward.
+    forward and backward (but for a single row in inference), and the dequantized copy is not saved; nor is x, unless
+    the library saves it all the same (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` saves
+    x as it is given, and ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``); since 0.50
+    its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not 1), there is no
+    backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
-    unpacked = packed and trace.packed and not weight.needs_gradient
+    unpacked = packed and trace.packed and (not weight.needs_gradient if trace.gradients else _unpacks(x))
     copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
-    saved_input = [x] if unpacked and trace.keeps_inputs and x.needs_gradient else []
-    x, weight = in_rows(trace.lower(x)), weight if unpacked else trace.lower_weight(weight)
+    given, x = x, in_rows(trace.lower(x))
+    weight = weight if unpacked else trace.lower_weight(weight)
+    kept = ([given] if trace.keeps_inputs else []) + ([x] if trace.keeps_casts else [])
+    saved_input = kept if unpacked and x.needs_gradient else []
     bias = trace.lower_weight(bias) if bias is not None else None
     saves = (*([x] if weight.needs_gradient else saved_input), *([weight] if x.needs_gradient else []))
     return trace.call(
@@ -49,6 +53,11 @@ def linear(
             kernels=("mm",) if bias is None else ("addmm",),
         )
     )
+
+
+def _unpacks(x: Tensor) -> bool:
+    """Return whether a product in inference dequantizes its matrix: bitsandbytes has a kernel for a single row."""
+    return known(x.rows) is None or x.rows != 1
 
 
 def plus_bias(x: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:

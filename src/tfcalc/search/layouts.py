@@ -175,6 +175,6 @@ def evaluate(
 
 
 def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:
-    """Return the bytes of a device, by the stack's list of what is kept."""
+    """Return the bytes of a device, by the stack's list of what is saved."""
     eager, sharing = rates.eager_attention, rates.sequence_parallel
     return DeviceMemory(work, at, fsdp=stack == "fsdp", sequence_parallel=sharing, eager=eager)

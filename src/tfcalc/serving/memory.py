@@ -226,7 +226,18 @@ def _code_is_known(model: Model) -> TypeGuard[HFModel]:
 
 def _formats(recipe: WeightStorage) -> Numerics:
     compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
-    return Numerics(NUMBERS[compute].torch, packed=recipe.format.name not in PLAIN)
+    return Numerics(NUMBERS[compute].torch, packed=dequantizes(recipe))
+
+
+def dequantizes(recipe: WeightStorage) -> bool:
+    """Return whether each product has a dequantized copy of its matrix, as bitsandbytes' 4 bits until 0.49.
+
+    Kernels of the other formats read packed numbers.
+
+    Source: bitsandbytes' autograd/_functions.py (``MatMul4Bit.forward``; ``matmul_4bit`` takes ``gemv_4bit`` for a
+    single row).
+    """
+    return recipe.format.name.startswith(("nf4", "fp4"))
 
 
 def _paged(requests: Workload, plan: Serving) -> tuple[Workload, Workload]:

@@ -52,6 +52,8 @@ class Numerics(NamedTuple):
         adapters: format of adapters' weights, if it is not that of the weights.
         drops_adapters: adapters apply dropout to their input.
         keeps_inputs: products with quantized matrices save their input, as bitsandbytes does in 8 bits, not in 4.
+        keeps_casts: they save it in the format of the product, as bitsandbytes until 0.43.1 did in 4 bits.
+        packs_head: the output head is quantized, too.
         cuda: peculiarities of CUDA's kernels count, such as those of softmax.
     """
 
@@ -64,6 +66,8 @@ class Numerics(NamedTuple):
     adapters: str = ""
     drops_adapters: bool = False
     keeps_inputs: bool = False
+    keeps_casts: bool = False
+    packs_head: bool = False
     cuda: bool = False
 
     @property
@@ -272,6 +276,7 @@ class Interpreter(Trace):
         self.standing = RowCollapse(tape)
         self.numerics = numerics
         self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
+        self.keeps_casts, self.packs_head = numerics.keeps_casts, numerics.packs_head
         self.trained = trained
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}

@@ -606,6 +606,10 @@ class Trace:
     """True if frozen matrices are quantized, and dequantized for each product."""
     keeps_inputs = False
     """True if products with quantized matrices save their inputs (bitsandbytes' 8-bit)."""
+    keeps_casts = False
+    """True if they save them in the format of the product (bitsandbytes' 4-bit, until 0.43.1)."""
+    packs_head = False
+    """True if the output head is quantized like other matrices."""
 
     def until_layer_ends(self, x: Tensor) -> None:
         """Keep ``x`` live until the layer returns, as a local variable of the library's layer does."""

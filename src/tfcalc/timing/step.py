@@ -273,7 +273,7 @@ class StepTime:
         return np.where(ranks > 1, seconds, 0.0)
 
     def tensor_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
-        """All-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
+        """Seconds of all-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
         one = self.collective(tokens * layer.width * BYTES, at.tp) * self.rates.tensor
         again = 1.5 if self.rates.sequence_parallel else 1
         return PassSeconds(4 * one, 4 * one * again)

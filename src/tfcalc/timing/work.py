@@ -76,11 +76,6 @@ class LayerWork(NamedTuple):
     routed: float
     params: int
 
-    @property
-    def inward(self) -> int:
-        """Columns of the maps whose results a layer keeps for backward: those of the hidden vectors."""
-        return sum(one.columns * one.times for one in self.products if one.inner == self.width)
-
 
 class ModelWork(NamedTuple):
     """Work of a model on sequences of ``length`` tokens.

@@ -7,15 +7,16 @@ from dataclasses import fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.component import Component, Cost
+from tfcalc.core.component import Component, Cost, Elementwise, Weight
 from tfcalc.core.measure import plain
 from tfcalc.core.number import Num, same, total
 from tfcalc.core.polynomial import symbol
 from tfcalc.dimensions import facet
 from tfcalc.errors import InvalidModel, UsageError, nearest
-from tfcalc.nn.basic import Linear, parameter
-from tfcalc.nn.module import counted_on
+from tfcalc.nn.basic import Linear
+from tfcalc.nn.module import Module, counted_on
 from tfcalc.printable import quoted
+from tfcalc.tape.tensor import Call, MatMul, Tensor
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -30,6 +31,8 @@ OF_WEIGHTS = {"weight": 2, "bias": 1}
 class Adapter(NamedTuple):
     """LoRA of this ``rank`` beside the linear maps that ``targets`` name; ``dora`` adds a magnitude to each.
 
+    There may be dropout before the adapters (``drops``), by which DoRA computes a map's own result twice.
+
     A target is a module's name or the end of it (``q_proj``, ``self_attn.q_proj``), without layer numbers; the one
     target ``all-linear`` is all but the output head and the experts of a mixture, which are no modules by themselves.
     """
@@ -37,6 +40,56 @@ class Adapter(NamedTuple):
     rank: Num
     targets: tuple[str, ...] = (ALL_LINEAR,)
     dora: bool = False
+    drops: bool = False
+
+
+class Magnitude(Module):
+    """DoRA's trained magnitude ``m`` of each output of a map W: ``y = m/n · (x W + s (x A) B)``, ``n = ‖W + s A B‖``.
+
+    ====================  =======================================================================
+    parameters            ``o`` for W of i × o
+    forward FLOPs         ``2·i·i·r + 2·i·r·o`` for A B, which is made of an identity matrix; with dropout before the
+                          adapters ``2·t·i·o`` more: x W of what is left of x
+    backward FLOPs        with dropout ``2·t·i·o``, for x's gradient; none through n, which is a constant
+    elementwise FLOPs     ``4·i·o`` for n (scaled, added, squared, summed), and 5 per output, with 8 backward
+    ====================  =======================================================================
+
+    Source: Liu et al. 2024 (DoRA, arXiv 2402.09353), eq. 5 and section 4.3; peft's DoraLinearLayer.forward, which adds
+    ``(m/n − 1) · x W + m/n · s (x A) B`` to x W.
+    """
+
+    kind = "adapter"
+
+    fan_in: Num
+    fan_out: Num
+    rank: Num
+    drops: bool = False
+
+    def own_params(self) -> Cost:
+        """The magnitudes."""
+        return Cost(weights=(Weight(self.name, (self.fan_out,), key=""),))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale what W and the adapters make of each row."""
+        (m,), (i, o, r) = self.weights(x.trace), (self.fan_in, self.fan_out, self.rank)
+        again = MatMul("x W (dropout)", (2, x.rows, i, o), (x, None))
+        call = Call(
+            "dora",
+            (x, m),
+            (*x.shape[:-1], o),
+            x.dtype,
+            products=(
+                MatMul("1 A", (2, i, i, r), (None, None)),
+                MatMul("(1 A) B", (2, i, r, o), (None, None)),
+                *([again] if self.drops else []),
+            ),
+            elementwise=(
+                Elementwise("‖W + s A B‖", i * o, forward=4, backward=0),
+                Elementwise("y + (m/n − 1) x W + m/n s (x A) B", x.rows * o, forward=5, backward=8),
+            ),
+            saves_result=True,
+        )
+        return x.trace.call(call)
 
 
 def adapted(tree: Component, adapter: Adapter) -> Component:
@@ -44,10 +97,10 @@ def adapted(tree: Component, adapter: Adapter) -> Component:
 
     ====================  =======================================================================
     of each target        ``y = x W + (x A) B`` with A of i × r and B of r × o: ``r·(i + o)`` parameters
-    DoRA                  a magnitude per output beside them: ``+ o``
+    DoRA                  a magnitude per output beside them: ``+ o`` (:class:`Magnitude`)
     ====================  =======================================================================
 
-    What norm of W + AB DoRA computes, and in which order, is not counted. Raises InvalidModel where a target is no
+    Raises InvalidModel where a target is no
     linear map of this model.
 
     Source: Hu et al. 2021 (LoRA, arXiv 2106.09685), section 4.1; Liu et al. 2024 (DoRA, arXiv 2402.09353), section 4.1;
@@ -158,6 +211,14 @@ def _with_adapter(part: Component, adapter: Adapter, above: _Place) -> Iterator[
     fan_in, fan_out = part.own.weights[0].shape
     tokens = total(product.rows for product in part.own.products)  # DeBERTa's run on positions, too
     ends = counted_on(Linear("lora_B", adapter.rank, fan_out), (tokens, adapter.rank))
+    last = part.own.last and not adapter.dora  # DoRA saves what B makes
+    beside = [
+        counted_on(Linear("lora_A", fan_in, adapter.rank), (tokens, fan_in)),
+        ends._replace(own=ends.own._replace(last=last)),
+    ]
+    if adapter.dora:
+        magnitude = Magnitude("lora_magnitude_vector", fan_in, fan_out, adapter.rank, adapter.drops)
+        beside.append(counted_on(magnitude, (tokens, fan_in)))
     yield from (
         leaf._replace(
             name=f"{part.name}.{leaf.name}",
@@ -168,11 +229,7 @@ def _with_adapter(part: Component, adapter: Adapter, above: _Place) -> Iterator[
             places=part.places,
             under=part.under,
         )
-        for leaf in (
-            counted_on(Linear("lora_A", fan_in, adapter.rank), (tokens, fan_in)),
-            ends._replace(own=ends.own._replace(last=part.own.last)),
-            *(parameter("lora_magnitude_vector", fan_out).components() if adapter.dora else []),
-        )
+        for leaf in beside
     )
 
 
@@ -264,7 +321,8 @@ class Tuning(NamedTuple):
             return frozen
         everywhere = plan.lora_targets == OF_ADAPTERS["lora_targets"]
         names = "" if everywhere else f" on {', '.join(listed(plan.lora_targets))}"
-        return f"{'DoRA' if plan.dora else 'LoRA'} r={plan.lora}{names}{frozen and f', {frozen}'}"
+        dropped = f", dropout {plan.lora_dropout}" if plan.lora_dropout else ""
+        return f"{'DoRA' if plan.dora else 'LoRA'} r={plan.lora}{names}{dropped}{frozen and f', {frozen}'}"
 
     @property
     def described(self) -> dict[str, object]:
@@ -272,16 +330,16 @@ class Tuning(NamedTuple):
         return {name: getattr(self.plan, name) for name in TUNING}
 
 
-def tuning_of(model: Model, plan: Training | None, of: str) -> Tuning | None:
+def tuning_of(model: Model, plan: Training | None, of: str, counted: tuple[str, ...] = TUNING) -> Tuning | None:
     """Return the plan of what is trained; None where that is all of the model.
 
-    Raises UsageError for a field of the plan that changes nothing ``of`` what is asked for.
+    Raises UsageError for a field of the plan that changes nothing ``of`` what is asked for, as those ``counted`` do.
     """
     if plan is None:
         return None
     for item in fields(plan):
         value, known = getattr(plan, item.name), facet(item)
-        if value != item.default and item.name not in TUNING and known is not None:
+        if value != item.default and item.name not in counted and known is not None:
             raise UsageError(f"{known.flags[0]} {value} has no effect on {of}", "leave it out")
     check_adapters(plan)
     if plan.lora is None and not plan.freeze:
@@ -293,7 +351,7 @@ def tuned(tree: Component, plan: Training) -> Component:
     """The model's tree with adapters beside it, and with what is not trained frozen. Raises InvalidModel."""
     check_adapters(plan)
     if plan.lora is not None:
-        tree = adapted(tree, Adapter(plan.lora, listed(plan.lora_targets), plan.dora))
+        tree = adapted(tree, Adapter(plan.lora, listed(plan.lora_targets), plan.dora, drops(plan.lora_dropout)))
     return frozen_where(tree, *listed(plan.freeze)) if plan.freeze else tree
 
 

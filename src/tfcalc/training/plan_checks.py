@@ -13,8 +13,8 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
-from tfcalc.plans import EXPANDABLE
-from tfcalc.serving.weight_formats import PLAIN, format_named, single
+from tfcalc.plans import BITSANDBYTES_OLD, EXPANDABLE
+from tfcalc.serving.weight_formats import OUTPUT, PLAIN, Format, MixedFormat, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 DEVICE = "--device recorded"
 LLM_INT8 = "int8"
 """bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
+OF_BITSANDBYTES = ("nf4", "fp4")
+"""Its formats of 4 bits, by their beginnings."""
 
 
 def trained(tree: Component, plan: Training) -> Component:
@@ -59,9 +61,12 @@ def check_plan(plan: Training) -> None:
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
     check_in_backward(plan)
+    check_quantized(plan)
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
         fact = f"--offload {plan.offload} has no effect on the states of {plan.optimizer}, which are paged"
         raise InvalidModel(fact, "leave one of them out")
+    if plan.megatron and plan.dora:
+        raise InvalidModel(f"--dora with --backend {plan.backend} is not supported", "leave one of them out")
     if plan.megatron:
         for flag, asked in (("--offload-activations", plan.offload_activations), (DEVICE, plan.device == "recorded")):
             if asked:
@@ -202,7 +207,50 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     if not plan.base_weights:
         return formats
     stored = format_named(plan.base_weights).name
-    return formats._replace(packed=stored not in PLAIN, keeps_inputs=stored == LLM_INT8)
+    return formats._replace(
+        packed=stored not in PLAIN,
+        keeps_inputs=stored == LLM_INT8,
+        keeps_casts=plan.bitsandbytes == BITSANDBYTES_OLD,
+        packs_head=plan.quantize_head,
+    )
+
+
+def base_format(plan: Training) -> Format | MixedFormat:
+    """The format of the frozen weights, which may be that of the output head, too."""
+    found = format_named(plan.base_weights)
+    if plan.quantize_head and isinstance(found, Format):
+        return found._replace(kinds=(*found.kinds, OUTPUT))
+    return found
+
+
+def check_quantized(plan: Training) -> None:
+    """Raise InvalidModel where something is said of quantized weights, and has no effect on those that there are."""
+    found = format_named(plan.base_weights) if plan.base_weights else None
+    if plan.bitsandbytes == BITSANDBYTES_OLD:
+        said = f"--bitsandbytes {plan.bitsandbytes}"
+        if found is None or not found.name.startswith(OF_BITSANDBYTES):
+            raise InvalidModel(f"{said} has no effect without weights in its 4 bits", "add --base-weights nf4")
+        if plan.backend == "torchtune":
+            raise InvalidModel(f"{said} has no effect on torchtune, whose NF4 is torchao's", "leave it out")
+    if plan.quantize_head:
+        if found is None or found.plain:
+            raise InvalidModel("--quantize-head has no effect without quantized weights", "add --base-weights nf4")
+        if not isinstance(found, Format) or OUTPUT in found.kinds:
+            raise InvalidModel(f"--quantize-head has no effect on {found.name}, which quantizes it", "leave it out")
+        if placement_of(plan).by_units:
+            raise InvalidModel(f"--quantize-head with --layout {plan.layout} is not supported", "leave one of them out")
+
+
+def check_head(model: Model, plan: Training) -> None:
+    """Raise InvalidModel where an output head is to be quantized that is tied, or that a loss reads by itself."""
+    if not plan.quantize_head:
+        return
+    heads = [each.output for each in model.module().all_of() if isinstance(each, ModelWithHead)]
+    if not heads or any(head.tied_to is not None for head in heads):
+        fact = f"--quantize-head of {model.summary} is not supported: its output head is tied to the embedding"
+        raise InvalidModel(fact if heads else f"--quantize-head has no effect on {model.summary}", "leave it out")
+    if plan.loss in ("checkpointed", "fused"):
+        raise InvalidModel(f"--quantize-head with --loss {plan.loss} is not supported", "leave one of them out")
 
 
 def code_of(plan: Training) -> Code:
@@ -221,9 +269,12 @@ def check_code(model: Model, run: Workload, plan: Training) -> None:
             f"--attention-kernel {run.kernel} has no effect with --backend fused, which has a fused kernel",
             "leave it out, or take --backend transformers",
         )
+    check_head(model, plan)
     if plan.loss != "auto":
         if not isinstance(model, HFModel) or plan.megatron:
             raise InvalidModel(f"--loss {plan.loss} has no effect on {_code_named(model, plan)}", "leave it out")
+        if plan.loss == "litgpt" and plan.backend == "torchtune":
+            raise InvalidModel("--loss litgpt with --backend torchtune is not supported: its logits are in fp32")
         if not any(isinstance(each, ModelWithHead) for each in model.module().all_of()):
             raise InvalidModel(f"--loss {plan.loss} has no effect on {model.summary}: it has no logits of words")
     if plan.compile:
@@ -246,6 +297,8 @@ def _not_compiled(model: Model, run: Workload, plan: Training) -> str:
         return f"of {_code_named(model, plan)}"
     if precision(plan.precision).autocast:
         return f"with --precision {plan.precision}"
+    if plan.dora:
+        return "with --dora"
     if not run.fused or run.recompute == "selective":
         return f"with attention kernel {run.kernel}, checkpointing {run.recompute}"
     if not compilable(model.module(), drops=run.drops):

@@ -18,12 +18,12 @@ from tfcalc.core.traced import Traced, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.number_formats import INT64
 from tfcalc.plans import TRAINER
-from tfcalc.serving.weight_formats import format_named, single
+from tfcalc.serving.weight_formats import single
 from tfcalc.serving.weights import weights
 from tfcalc.tape.memory_tracker import MemorySnapshot
 from tfcalc.training.adapters import thawed
 from tfcalc.training.optimizers import optimizer
-from tfcalc.training.plan_checks import has_buckets, placement_of, trained_in
+from tfcalc.training.plan_checks import base_format, has_buckets, placement_of, trained_in
 from tfcalc.training.precisions import Precision, precision
 from tfcalc.training.states import (
     NOTHING,
@@ -221,7 +221,7 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
         return made._replace(device=made.device._replace(weights=shared))
     if placement.stage == 3:
         raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
-    stored = weights(thawed(tree), format_named(plan.base_weights), dtype=own.stored)
+    stored = weights(thawed(tree), base_format(plan), dtype=own.stored)
     stored = _adapters_in(stored._replace(name="weights"), by.weights)
     return made._replace(device=made.device._replace(weights=stored))
 
