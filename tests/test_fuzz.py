@@ -23,6 +23,7 @@ def test_its_examples_are_true() -> None:
         assert doctest.testmod(module).failed == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("kinds", "count", "seed"),
     [

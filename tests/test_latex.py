@@ -25,6 +25,7 @@ def otherwise(printed: Iterable[Printed]) -> list[str]:
     return [str(each) for each in printed if each.is_worth != each.number]
 
 
+@pytest.mark.long
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("names", SLICES, ids=[names[0] for names in SLICES])
 def test_formulas_of_every_preset_are_their_numbers(names: list[str]) -> None:
@@ -34,6 +35,7 @@ def test_formulas_of_every_preset_are_their_numbers(names: list[str]) -> None:
         assert otherwise(summary(load(name))) == [], name
 
 
+@pytest.mark.long
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("asked", ASKED)
 def test_every_line_of_some_presets_is_its_number(asked: str) -> None:

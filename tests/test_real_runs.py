@@ -77,6 +77,7 @@ def test_errors_have_a_cause() -> None:
         assert not one.run.slack or one.run.cause, one.run.run
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("group", GROUPS)
 def test_nobody_is_told_that_it_fits_on_a_card_that_is_too_small(group: str) -> None:
     """A card with less than the run took that is predicted lowest, in whole MiB; its context is taken off it."""

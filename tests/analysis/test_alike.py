@@ -37,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 BATCHES, LENGTHS = (1, 2, 7), (1, 3, 64, 65, 127, 128, 200, 250, 256, 1000, 1024)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("config", "run", "plan"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
     config: dict[str, Any], run: dict[str, Any], plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -68,6 +68,7 @@ def pytested(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_the_page_s_tests_pass_until_the_heads_are_doubled(repository: Path) -> None:
     """Those with the fixture from any folder, which finds the file at pytest's root."""
     for name, text in {"pytest.ini": "[pytest]\n", **files("python")}.items():

@@ -111,7 +111,7 @@ def without(words: list[str], flag: str) -> list[str]:
     return [*words[: words.index(flag)], *words[words.index(flag) + 2 :]] if flag in words else words
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("words", list(drawn()), ids=shlex.join)
 def test_every_number_of_random_models_is_opened(words: list[str]) -> None:
     assert check(words)

@@ -14,6 +14,7 @@ from tests.real_runs import answered, compared, run_of
 MACHINE = Machine("Tesla T4", "2.13.0", "13.0", "5.23.0", "driver 580")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.name)
 def test_tfcalc_answers_the_command_of_each_run(setting: Setting) -> None:
     answer, error = answered(tuple(setting.arguments))

@@ -80,6 +80,7 @@ def all_values(model: Transformer, run: Workload) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @given(models_and_runs)
 @examples(15)
 def test_sympy_gives_the_same_closed_forms(case: tuple[Transformer, Workload]) -> None:
