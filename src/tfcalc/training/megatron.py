@@ -16,8 +16,8 @@ from tfcalc.nn.module import Module, counted
 from tfcalc.number_formats import BF16
 from tfcalc.placed.dropout import with_dropout
 from tfcalc.placed.layout import Layout, check_even, check_least
-from tfcalc.placed.modules import FewerGroups, PipelineStage
-from tfcalc.placed.rules import on_device
+from tfcalc.placed.modules import PipelineStage
+from tfcalc.placed.rules import check_saved, on_device
 from tfcalc.plans import TRAINER
 from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
@@ -119,12 +119,8 @@ def saved_on_device(
     one_of("recompute", run.recompute, RECOMPUTED)
     check_least("batch", run.batch_size, 1)
     check_least("sequence length", run.seq_len, 1)
-    stack = ""
-    for each in piece.all_of():
-        if isinstance(each, PipelineStage):
-            stack = each.layers.name
-        if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
-            check_even("key and value heads", each.groups, "tensor", each.devices)
+    check_saved(piece)
+    stack = next((each.layers.name for each in piece.all_of() if isinstance(each, PipelineStage)), "")
     if at.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", at.tp)
     kinds = {node.component.name: node.component.kind for node in tree.walk()}
