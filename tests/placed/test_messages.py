@@ -46,6 +46,140 @@ def test_they_are_those_that_megatron_core_calls(row: dict[str, Any]) -> None:
     assert found == called
 
 
+LATENT = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 3,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("rank", "sequence_parallel", "called"),
+    [
+        (
+            20,
+            True,
+            {
+                ("all-gather", 2560): 12,
+                ("all-gather", 3072): 9,
+                ("all-gather", 4096): 3,
+                ("all-gather", 8192): 27,
+                ("reduce-scatter", 2560): 3,
+                ("reduce-scatter", 3072): 3,
+                ("reduce-scatter", 8192): 17,
+                ("all-reduce", 128): 3,
+            },
+        ),
+        (
+            20,
+            False,
+            {
+                ("all-gather", 2560): 3,
+                ("all-gather", 4096): 3,
+                ("all-reduce", 128): 3,
+                ("all-reduce", 2560): 3,
+                ("all-reduce", 3072): 3,
+                ("all-reduce", 8192): 17,
+            },
+        ),
+        (
+            None,
+            True,
+            {
+                ("all-gather", 3072): 9,
+                ("all-gather", 4096): 3,
+                ("all-gather", 8192): 27,
+                ("reduce-scatter", 3072): 3,
+                ("reduce-scatter", 8192): 17,
+                ("all-reduce", 128): 3,
+            },
+        ),
+    ],
+)
+def test_latent_attentions_are_those_that_megatron_core_calls(
+    rank: int | None, sequence_parallel: bool, called: dict[tuple[str, int], int]
+) -> None:
+    """Megatron-core 0.16.1's GPTModel with MLATransformerConfig and its local spec, recorded as collectives.jsonl was.
+
+    Fake process groups, PyTorch 2.13.0; a stand-in for the attention kernel, which sends nothing.
+    """
+    at = Layout(2, sequence_parallel, shares_latents=True)
+    found = sent(LATENT | {"q_lora_rank": rank}, at)
+    assert {(one.name, one.bytes): one.times for one in found} == called
+
+
+SPARSE = {
+    "model_type": "mixtral",
+    "hidden_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "intermediate_size": 128,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "vocab_size": 256,
+}
+
+
+@pytest.mark.parametrize(
+    ("at", "called"),
+    [
+        (
+            Layout(ep=4, dp=4),
+            {("all-to-all", 4, 32768): (2, 2), ("all-to-all", 4, 512): (1, 1), ("all-gather", 4, 256): (1, 0)},
+        ),
+        (Layout(2, True, ep=4, etp=1, dp=2), {("all-to-all", 4, 16384): (2, 2), ("all-to-all", 4, 256): (1, 1)}),
+        (
+            Layout(2, True, ep=2, etp=2, dp=2),
+            {
+                ("all-to-all", 2, 16384): (2, 2),
+                ("all-to-all", 2, 256): (1, 1),
+                ("all-gather", 2, 32768): (1, 1),
+                ("all-gather", 2, 512): (1, 0),
+                ("reduce-scatter", 2, 32768): (1, 1),
+                ("reduce-scatter", 2, 512): (0, 1),
+            },
+        ),
+        (
+            Layout(4, True),
+            {
+                ("all-gather", 4, 32768): (1, 1),
+                ("all-gather", 4, 512): (1, 0),
+                ("reduce-scatter", 4, 32768): (1, 1),
+                ("reduce-scatter", 4, 512): (0, 1),
+            },
+        ),
+    ],
+)
+def test_experts_are_sent_what_megatron_core_sends(
+    at: Layout, called: dict[tuple[str, int, int], tuple[int, int]]
+) -> None:
+    """Megatron-core's MoELayer on 4 gloo processes (planning/live/moe.py): h 64, 8 experts, k 2, two times 32 tokens.
+
+    The first with Megatron-core 0.19.2; those with tensor parallelism with 0.16.1 and a capacity factor of 1, whose
+    rows are those of a balanced load, and of which nobody is told (256 bytes of the first).
+    """
+    workload = Workload(phase="train", batch_size=2, seq_len=32)
+    (layer,) = (
+        node.component
+        for node in counted(on_device(HFModel(SPARSE).module(), at), workload).walk()
+        if node.component.kind == "moe"
+    )
+    found = {(one.name, one.devices, one.bytes): (one.forward, one.backward) for one in messages(layer, 32)}
+    assert found.items() >= called.items()
+    counts = {("all-gather", at.ep * at.of_an_expert, 8 * 8 * 4): (1, 0)}
+    assert found.items() - called.items() <= counts.items()
+
+
 def test_four_all_reduces_a_layer_half_of_them_forward() -> None:
     """Shoeybi et al. 2019, section 3: "2 all-reduces in the forward path and 2 in the backward path" of a layer."""
     assert [each for each in sent(SMALL, Layout(2)) if each.bytes == 4 * 2 * 16 * 64] == [

@@ -180,11 +180,10 @@ def _latent(attention: LatentAttention, at: Layout) -> Module:
     plain(attention, "whole", "sinks", "sub_norm", "gate", "table", "capped", "key_norm")
     *first, down, up = attention.inward
     what = "columns of queries, keys and values"
-    low = [of_latents(at, each) for each in (*first[:-1], down)]
-    high = [by_columns(at, each, what).as_type(ColumnParallel, at=at) for each in (first[-1], up)]
-    *queries, latent = low
+    *queries, latent = (of_latents(at, each) for each in (*first[:-1], down))
+    to_heads = by_columns(at, first[-1], what).as_type(ColumnParallel, at=at)
     heads = {"heads": at.share(attention.heads, "heads"), "kv_heads": at.share(attention.kv_heads, "heads")}
-    inward = (*queries, high[0], latent, high[1])
+    inward = (*queries, to_heads, latent, by_columns(at, up, what))
     output = by_rows(at, attention.output, "heads")
     return attention.as_type(LatentOnDevice, **heads, inward=inward, output=output, at=at)
 
