@@ -18,6 +18,7 @@ from tfcalc.placed.dropout import with_dropout
 from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import PipelineStage
 from tfcalc.placed.rules import check_saved, on_device
+from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import TRAINER
 from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
@@ -148,9 +149,10 @@ def chunks_in_flight(at: Layout) -> Num:
     >>> chunks_in_flight(Layout(pp=8)), chunks_in_flight(Layout(pp=8, vpp=3)), chunks_in_flight(Layout(pp=8, stage=7))
     (8, 31, 1)
     """
-    if at.vpp == 1:
-        return at.pp - at.stage
-    return at.pp * at.vpp + at.pp - 1 - 2 * at.stage
+    held = schedule_of(at.vpp).held
+    assert held is not None
+    chunks: Num = held(at.stage, at.pp, at.vpp)
+    return chunks
 
 
 def in_flight(saved: Component, stack: str, at: Layout) -> Component:
