@@ -180,6 +180,18 @@ def test_experts_are_sent_what_megatron_core_sends(
     assert found.items() - called.items() <= counts.items()
 
 
+@pytest.mark.parametrize(("cp", "size", "passes"), [(2, 16384, (1, 3)), (4, 8192, (3, 7)), (8, 4096, (7, 15))])
+def test_keys_and_values_go_around_a_ring_as_pytorch_sends_them(cp: int, size: int, passes: tuple[int, int]) -> None:
+    """planning/live/cp.txt: torch's ring attention of two sequences of 64 tokens, 2 heads of keys with a width of 16.
+
+    It was recorded in fp32, in which keys and values are as large as their gradients.
+    """
+    config = SMALL | {"hidden_size": 128, "num_attention_heads": 8, "num_hidden_layers": 1}
+    module = on_device(HFModel(config).module(), Layout(cp=cp))
+    tree = counted(module, Workload(phase="train", batch_size=2, seq_len=64 // cp))
+    assert [one for one in messages(tree, 32) if one.group == "context"] == [Sent("send", cp, size, *passes, "context")]
+
+
 def test_four_all_reduces_a_layer_half_of_them_forward() -> None:
     """Shoeybi et al. 2019, section 3: "2 all-reduces in the forward path and 2 in the backward path" of a layer."""
     assert [each for each in sent(SMALL, Layout(2)) if each.bytes == 4 * 2 * 16 * 64] == [
@@ -213,4 +225,6 @@ def test_each_chunk_hands_on_what_the_next_one_reads(vpp: int, sequence_parallel
     size = 4 * 2 * 16 * 64 // (2 if sequence_parallel else 1)
     for stage in range(4):
         found = [one for one in sent(GPT, Layout(2, sequence_parallel, 4, vpp, stage)) if one.name == "send"]
-        assert found == [Sent("send", 2, size, forward=vpp - (stage == 3), backward=vpp - (stage == 0))]
+        assert found == [
+            Sent("send", 2, size, forward=vpp - (stage == 3), backward=vpp - (stage == 0), group="pipeline")
+        ]

@@ -27,6 +27,8 @@ from tfcalc.tape.tensor import Call, Leaf, Shape, Tensor
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND = "all-reduce", "all-gather", "reduce-scatter", "send"
 ALL_TO_ALL = "all-to-all"
+PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR = "pipeline", "context", "expert", "expert tensor"
+"""Groups of GPUs, by what they share, beside that of tensor parallelism."""
 COLLECTIVE = "collective"
 
 
@@ -101,7 +103,9 @@ def sent_to_experts(x: Tensor, chosen: Num, experts: Num, groups: Num, sharing: 
     Source: Megatron-LM's ``MoEAlltoAllTokenDispatcher``.
     """
     rows = x.rows * chosen
-    counts = Message(ALL_GATHER, groups * sharing, experts * groups * sharing, forward=1, backward=0, bits=INT64.bits)
+    counts = Message(
+        ALL_GATHER, groups * sharing, experts * groups * sharing, forward=1, backward=0, bits=INT64.bits, group=EXPERT
+    )
     messages = [counts] if known(groups * sharing) != 1 else []
     if known(groups) != 1:
         messages += [_exchange(groups, rows * x.width), _exchange(groups, rows, FP32.bits)]
@@ -120,12 +124,28 @@ def sent_back(x: Tensor, chosen: Num, groups: Num, sharing: Num) -> Tensor:
     if known(sharing) != 1:
         elements = rows * sharing * x.width
         messages += [
-            Message(REDUCE_SCATTER, sharing, elements, forward=1, backward=0),
-            Message(ALL_GATHER, sharing, elements, forward=0, backward=1),
+            Message(REDUCE_SCATTER, sharing, elements, forward=1, backward=0, group=EXPERT_TENSOR),
+            Message(ALL_GATHER, sharing, elements, forward=0, backward=1, group=EXPERT_TENSOR),
         ]
     if known(groups) != 1:
         messages.append(_exchange(groups, rows * x.width))
     return x.trace.call(Call("combine", (x,), shape, x.dtype, leaf=_leaf("combine"), messages=tuple(messages)))
+
+
+def passed_around(k: Tensor, v: Tensor, devices: Num) -> Tensor:
+    """Pass keys and values around a ring of GPUs, which share the sequence, and in backward their gradients in fp32.
+
+    Each GPU sends ``c − 1`` times in forward, to all but one; in backward as often, and ``c`` times gradients.
+
+    Source: torch.distributed.tensor.experimental's ``_templated_ring_attention`` and its backward.
+    """
+    elements = k.elements + v.elements
+    messages = (
+        Message(SEND, devices, elements, forward=devices - 1, backward=devices - 1, group=CONTEXT),
+        Message(SEND, devices, elements, forward=0, backward=devices, bits=FP32.bits, group=CONTEXT),
+    )
+    call = Call("ring", (k, v), k.shape, k.dtype, leaf=_leaf("ring"), shares=k.storage, strides=k.strides, passes=True)
+    return k.trace.call(call._replace(messages=messages, kernels=()))
 
 
 def received(x: Tensor) -> Tensor:
@@ -135,7 +155,7 @@ def received(x: Tensor) -> Tensor:
 
 def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
     """Send activations to the next pipeline stage ``forward`` times, and gradients to the one before ``backward``."""
-    message = Message(SEND, 2, x.elements, forward, backward)
+    message = Message(SEND, 2, x.elements, forward, backward, group=PIPELINE)
     call = Call("send", (x,), x.shape, x.dtype, leaf=_leaf("stage"), shares=x.storage, strides=x.strides, passes=True)
     return x.trace.call(call._replace(messages=(message,), kernels=()))
 
@@ -181,13 +201,13 @@ def of_logarithms(logits: Tensor) -> Tensor:
 
 
 def _exchange(devices: Num, elements: Num, bits: int | None = None) -> Message:
-    return Message(ALL_TO_ALL, devices, elements, forward=1, backward=1, bits=bits)
+    return Message(ALL_TO_ALL, devices, elements, forward=1, backward=1, bits=bits, group=EXPERT)
 
 
 def _gathering_rows(devices: Num, elements: Num, bits: int | None = None) -> list[Message]:
     return [
-        Message(ALL_GATHER, devices, elements * devices, forward=1, backward=0, bits=bits),
-        Message(REDUCE_SCATTER, devices, elements * devices, forward=0, backward=1, bits=bits),
+        Message(ALL_GATHER, devices, elements * devices, forward=1, backward=0, bits=bits, group=EXPERT_TENSOR),
+        Message(REDUCE_SCATTER, devices, elements * devices, forward=0, backward=1, bits=bits, group=EXPERT_TENSOR),
     ]
 
 

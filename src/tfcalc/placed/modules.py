@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, Pairs, divide, product
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear
@@ -22,6 +22,7 @@ from tfcalc.ops.collectives import (
     handed_on,
     joined_columns,
     own_share,
+    passed_around,
     received,
     scattered_sum,
     sent_back,
@@ -177,6 +178,36 @@ class ExpertParallel(Mixture):
         for each in self.shared:
             made = add(made, self._opened(x, each(x, ctx)))
         return made
+
+
+class Ring(Attention):
+    """Attention to the keys of a whole sequence, of which each GPU has a share: keys and values go around a ring.
+
+    A sequence is cut into twice as many pieces as there are GPUs, and each has one from its beginning and one from its
+    end, so that all have as many pairs of queries and keys.
+
+    Source: torch.distributed.tensor.experimental's ring attention; Llama 3 (arXiv 2407.21783), section 3.3.2.
+    """
+
+    around: Layout = Layout()
+
+    def pairs(self, ctx: Context) -> Pairs:
+        """Return this GPU's share of the pairs of the whole sequence."""
+        stream, c = ctx.stream, self.around.cp
+        whole = super().pairs(ctx._replace(stream=stream._replace(length=stream.length * c)))
+        return whole._replace(twice=(divide(product(whole.twice), c),), scores=divide(whole.scores, c))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Return the heads' output."""
+        return super().attend(q, passed_around(k, v, self.around.cp), v, ctx, name)
+
+
+class RingOfGroups(Ring, FewerGroups):
+    """A ring of GPUs that share fewer heads of keys."""
+
+
+class RingOfLatents(Ring, LatentOnDevice):
+    """A ring of GPUs with latent attention."""
 
 
 class VocabParallel(Module):

@@ -45,6 +45,9 @@ from tfcalc.placed.modules import (
     GatheredColumns,
     LatentOnDevice,
     PipelineStage,
+    Ring,
+    RingOfGroups,
+    RingOfLatents,
     RowParallel,
     TensorParallel,
     VocabParallel,
@@ -138,9 +141,26 @@ def _attention(attention: Attention, at: Layout) -> Module:
     if groups is not None and groups < (known(at.tp) or 0):
         check_even("tensor", at.tp, "key and value heads", groups)
         fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
-        return TensorParallel(attention.name, FewerGroups(**fields), at)
+        return TensorParallel(attention.name, in_ring(FewerGroups(**fields), at), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
-    return TensorParallel(attention.name, attention.replace(**shared, kv_heads=groups_here), at)
+    return TensorParallel(attention.name, in_ring(attention.replace(**shared, kv_heads=groups_here), at), at)
+
+
+RINGS: dict[type[Attention], type[Ring]] = {
+    Attention: Ring,
+    FewerGroups: RingOfGroups,
+    LatentOnDevice: RingOfLatents,
+}
+
+
+def in_ring(attention: Attention, at: Layout) -> Attention:
+    """Return attention whose keys go around a ring, if GPUs share the sequence."""
+    if known(at.cp) == 1:
+        return attention
+    if type(attention) not in RINGS:
+        raise refused(attention)
+    plain(attention, "window", "chunk")
+    return attention.as_type(RINGS[type(attention)], around=at)
 
 
 @rule(InLayer)
@@ -185,7 +205,7 @@ def _latent(attention: LatentAttention, at: Layout) -> Module:
     heads = {"heads": at.share(attention.heads, "heads"), "kv_heads": at.share(attention.kv_heads, "heads")}
     inward = (*queries, to_heads, latent, by_columns(at, up, what))
     output = by_rows(at, attention.output, "heads")
-    return attention.as_type(LatentOnDevice, **heads, inward=inward, output=output, at=at)
+    return in_ring(attention.as_type(LatentOnDevice, **heads, inward=inward, output=output, at=at), at)
 
 
 def of_latents(at: Layout, linear: Linear) -> Linear:

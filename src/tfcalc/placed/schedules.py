@@ -1,7 +1,7 @@
-"""Schedules of a pipeline: how long its stages wait for each other, and how many micro-batches each keeps at once.
+"""Schedules of a pipeline: how long its stages wait for each other, and how many micro-batches are in flight.
 
 ========================  =========================================================  ===================
-schedule                  time that a stage is idle                                  chunks kept
+schedule                  time that a stage is idle                                  chunks saved
 ========================  =========================================================  ===================
 gpipe                     ``(p − 1)(F + I + W)``                                     ``m``
 1f1b                      ``(p − 1)(F + I + W)``                                     ``p − r``
