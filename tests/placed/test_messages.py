@@ -9,9 +9,18 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
+from tfcalc.core.number import Num
 from tfcalc.nn.module import counted
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.messages import Sent, messages
+from tfcalc.placed.ranks import (
+    OfData,
+    Ranks,
+    SentBits,
+    fully_sharded,
+    optimizer_shared,
+    replicated,
+)
 from tfcalc.placed.rules import on_device
 
 CALLED = {"allreduce_": "all-reduce", "_allgather_base_": "all-gather", "_reduce_scatter_base_": "reduce-scatter"}
@@ -228,3 +237,63 @@ def test_each_chunk_hands_on_what_the_next_one_reads(vpp: int, sequence_parallel
         assert found == [
             Sent("send", 2, size, forward=vpp - (stage == 3), backward=vpp - (stage == 0), group="pipeline")
         ]
+
+
+WHOLE = 98_304
+"""Parameters of the three blocks of planning/live/fsdp.py and ddp.py, 32,768 each."""
+BLOCKS: list[tuple[Num, Num]] = [(WHOLE // 3, 3)]
+FP32_SUMS = SentBits(16, 32)
+
+
+def test_ddp_reduces_all_gradients_at_once() -> None:
+    """planning/live/ddp.txt: 4 gloo processes, 24,576 parameters in fp32."""
+    assert replicated(24_576, 4, SentBits(32, 32)) == [Sent("all-reduce", 4, 98_304, 0, 1, "data")]
+
+
+@pytest.mark.parametrize(
+    ("how", "called"),
+    [
+        ({}, {("all-gather", 4, 65536): 6, ("reduce-scatter", 4, 131072): 3}),
+        ({"reshards": False}, {("all-gather", 4, 65536): 3, ("reduce-scatter", 4, 131072): 3}),
+        (
+            {"replicas": 2},
+            {("all-gather", 4, 65536): 6, ("reduce-scatter", 4, 131072): 3, ("all-reduce", 2, 32768): 3},
+        ),
+    ],
+)
+def test_shards_are_sent_as_pytorch_sends_them(how: dict[str, Any], called: dict[tuple[str, int, int], int]) -> None:
+    """planning/live/fsdp.txt: FSDP2 of three blocks, gathered in bf16 and summed in fp32; 8 GPUs with replicas."""
+    assert {
+        (one.name, one.devices, one.bytes): one.times for one in fully_sharded(BLOCKS, 4, FP32_SUMS, **how)
+    } == called
+
+
+@pytest.mark.parametrize(("dp", "bits", "called"), [(4, 32, 624_640), (4, 16, 312_320), (8, 32, 624_640)])
+def test_a_distributed_optimizer_sends_its_buffer(dp: int, bits: int, called: int) -> None:
+    """planning/live/distopt.txt: Megatron-core's buffer of 156,096 parameters has 156,160 elements."""
+    config = SMALL | {"num_key_value_heads": 4, "tie_word_embeddings": False}
+    (rank,) = Ranks(HFModel(config).module(), Layout(dp=dp), Workload(phase="train", batch_size=2, seq_len=16)).stages
+    assert rank.others == 156_096
+    assert list(OfData(1, SentBits(16, bits)).sent(rank, 1)) == [
+        Sent("reduce-scatter", dp, called, 0, 1, "data"),
+        Sent("all-gather", dp, 312_320, 1, 0, "data"),
+    ]
+    assert list(OfData(0, SentBits(16, 32)).sent(rank, 1)) == [Sent("all-reduce", dp, 624_384, 0, 1, "data")]
+
+
+def test_the_zero_papers_volumes() -> None:
+    """Rajbhandari et al. 2020, section 7: 2Ψ elements without sharding and with stages 1 and 2, 3Ψ with stage 3."""
+    elements, devices, bits = 1_024_000, 1_000, SentBits(16, 16)
+    found = [
+        replicated(elements, devices, bits),
+        optimizer_shared(elements, devices, bits),
+        fully_sharded([(elements, 1)], devices, bits, reshards=False),
+        fully_sharded([(elements, 1)], devices, bits),
+    ]
+    share = elements * 2 * (devices - 1) // devices
+    assert [sum(one.times * one.by_each for one in each) for each in found] == [
+        2 * share,
+        2 * share,
+        2 * share,
+        3 * share,
+    ]

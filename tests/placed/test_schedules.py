@@ -15,7 +15,7 @@ from tests.conftest import recorded
 from tfcalc.core.polynomial import symbol
 from tfcalc.errors import InvalidModel
 from tfcalc.placed.layout import Layout
-from tfcalc.placed.schedules import SCHEDULES, Times, schedule
+from tfcalc.placed.schedules import SCHEDULES, StageTimes, schedule
 from tfcalc.training.megatron import chunks_in_flight
 
 CALLED = {
@@ -37,7 +37,7 @@ def test_they_are_as_long_as_pytorchs_own_tables_on_a_clock() -> None:
     for row in recorded("planning/schedules.jsonl"):
         found = SCHEDULES[CALLED[row["schedule"]]]
         p, m, v = row["pp"], row["micro_batches"], row["chunks"]
-        times = Times(*(Fraction(row[name]) for name in ("forward", "input_gradient", "weight_gradient")))
+        times = StageTimes(*(Fraction(row[name]) for name in ("forward", "input_gradient", "weight_gradient")))
         found.check(p, m, v)
         assert found.bubble(times, p, v).value == Fraction(row["bubble"]), row
         flying = [found.in_flight(stage, p, m, v).value for stage in range(p)]
@@ -67,7 +67,7 @@ def order(name: str, rank: int, p: int, m: int, v: int) -> Iterator[Operation]:
         yield from (("W", *each) for each in backward[len(backward) - late :])
 
 
-def played(name: str, times: Times, p: int, m: int, v: int) -> tuple[Fraction, list[Fraction]]:
+def played(name: str, times: StageTimes, p: int, m: int, v: int) -> tuple[Fraction, list[Fraction]]:
     """How long a stage is idle until all have ended, and the most that each holds, by playing all operations."""
     takes = {"F": times.forward, "I": times.input_gradient, "W": times.weight_gradient}
     takes["B"] = takes["I"] + takes["W"]
@@ -100,12 +100,12 @@ numbers = st.fractions(Fraction(1, 8), 3, max_denominator=8)
 
 @given(
     st.sampled_from(["gpipe", "1f1b", "zb1p", "interleaved", "interleaved-zero-bubble"]),
-    st.builds(Times, numbers, numbers, numbers),
+    st.builds(StageTimes, numbers, numbers, numbers),
     st.integers(1, 8),
     st.integers(1, 3),
     st.integers(2, 4),
 )
-def test_a_clock_says_so(name: str, times: Times, p: int, rounds: int, v: int) -> None:
+def test_a_clock_says_so(name: str, times: StageTimes, p: int, rounds: int, v: int) -> None:
     found, m = SCHEDULES[name], rounds * p
     v = v if found.chunks is None else 1
     found.check(p, m, v)
@@ -118,9 +118,9 @@ def test_the_papers_tables() -> None:
     """DeepSeek-V3, table 2, with B = I + W: ZB1P (PP − 1)(F + B − 2W); DualPipe (PP/2 − 1)(F&B + B − 3W), PP + 1."""
     f, i, w, p = 5, 7, 4, 8
     both, b = f + i + w, i + w
-    assert SCHEDULES["zb1p"].bubble(Times(f, i, w), p).value == (p - 1) * (f + b - 2 * w)
+    assert SCHEDULES["zb1p"].bubble(StageTimes(f, i, w), p).value == (p - 1) * (f + b - 2 * w)
     dual = SCHEDULES["dualpipe"]
-    assert dual.bubble(Times(f, i, w), p).value == Fraction(p - 2, 2) * (both + b - 3 * w)
+    assert dual.bubble(StageTimes(f, i, w), p).value == Fraction(p - 2, 2) * (both + b - 3 * w)
     assert (dual.in_flight(3, p, 16).value, dual.copies) == (p + 1, 2)
 
 
@@ -131,25 +131,25 @@ def test_symbols_and_arrays_give_what_numbers_do() -> None:
     arrays = [np.array([value, value + 2]) for value in values.values()]
     sizes = sympy.symbols(" ".join(values), positive=True)
     for each in SCHEDULES.values():
-        wanted = each.bubble(Times(5, 3, 2), 4, 2).value
-        closed = each.bubble(Times(f, i, w), p, 2)
+        wanted = each.bubble(StageTimes(5, 3, 2), 4, 2).value
+        closed = each.bubble(StageTimes(f, i, w), p, 2)
         assert Fraction(closed.top.at(values), closed.bottom) == wanted
-        found = each.bubble(Times(*arrays[:3]), arrays[3], 2).value
-        assert (found[0], found[1]) == (wanted, each.bubble(Times(7, 5, 4), 6, 2).value)
-        by_sympy = each.bubble(Times(*sizes[:3]), sizes[3], 2).value
+        found = each.bubble(StageTimes(*arrays[:3]), arrays[3], 2).value
+        assert (found[0], found[1]) == (wanted, each.bubble(StageTimes(7, 5, 4), 6, 2).value)
+        by_sympy = each.bubble(StageTimes(*sizes[:3]), sizes[3], 2).value
         assert by_sympy.subs(dict(zip(sizes, values.values(), strict=True))) == wanted
 
 
 def test_what_a_device_keeps_in_training_is_what_its_schedule_holds() -> None:
     for at in (Layout(pp=8, stage=3), Layout(pp=8, vpp=3, stage=2)):
         found = SCHEDULES["1f1b" if at.vpp == 1 else "interleaved"]
-        assert chunks_in_flight(at) == found.chunks_held(at.stage, at.pp, 1000, at.vpp)
+        assert chunks_in_flight(at) == found.chunks_saved(at.stage, at.pp, 1000, at.vpp)
 
 
 @pytest.mark.parametrize(
     ("name", "sizes", "words"),
     [
-        ("interleaved", (4, 6, 2), "micro-batches 6 not divisible by pipeline 4; nearest: 3, 6"),
+        ("interleaved", (4, 6, 2), "micro-batches 6 not divisible by pipeline 4; nearest: 4, 8"),
         ("interleaved", (4, 8, 1), "1 chunk a stage under interleaved; it has 2 or more"),
         ("zb-v", (4, 8, 3), "3 chunks a stage under zb-v; it has 2"),
         ("dualpipev", (4, 7, 2), "micro-batches of dualpipev 7; it is 8 or more"),

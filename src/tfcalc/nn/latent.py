@@ -94,7 +94,7 @@ class LatentAttention(Attention):
         self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None, gate: Tensor | None = None
     ) -> Tensor:
         """The rest, with queries that may have been made of what something else has ``read``, and a ``gate``."""
-        b, l, _ = q.shape
+        b, l = q.shape[:2]
         up = self.inward[-1]
         q = transpose(reshape(q, b, l, self.heads, self.key_dim), 1, 2)
         latent, k_turned = self.latents(x, ctx)

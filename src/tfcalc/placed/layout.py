@@ -242,6 +242,14 @@ def check_even(what: str, whole: Num, by: str, parts: Num) -> None:
         raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", remedy)
 
 
+def check_multiple(what: str, whole: Num, by: str, parts: Num) -> None:
+    """Raise InvalidModel, with the nearest multiples, if a number that may be another is none of what shares it."""
+    size, count = known(whole), known(parts)
+    if size is not None and count is not None and size % count:
+        near = dict.fromkeys((max(size // count, 1) * count, _multiple(count, size)))
+        raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", f"nearest: {', '.join(map(str, near))}")
+
+
 def _divisors(whole: int, near: int) -> list[int]:
     """Return the divisors of ``whole`` next to ``near``: one below and, up to ``MOST_DEVICES``, one above."""
     below = next(number for number in range(min(near, whole), 0, -1) if whole % number == 0)

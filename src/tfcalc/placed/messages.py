@@ -26,7 +26,7 @@ class Sent(NamedTuple):
 
     @property
     def alike(self) -> tuple[str, Num, Num, str]:
-        """What it has in common with those that are told together."""
+        """Key of messages that are listed as one."""
         return self.name, self.devices, self.bytes, self.group
 
     @property

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 from tfcalc.core.number import Num, minimum
 from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.placed.layout import check_even, check_least
+from tfcalc.placed.layout import check_even, check_least, check_multiple
 
 
-class Ratio(NamedTuple):
+class Quotient(NamedTuple):
     """A number that is ``top / bottom``, whatever kinds of number these are."""
 
     top: Any
@@ -45,8 +45,8 @@ class Ratio(NamedTuple):
         return Fraction(self.top, self.bottom) if exact else self.top / self.bottom
 
 
-class Times(NamedTuple):
-    """What a stage takes for a micro-batch: forward, gradients of its input, gradients of its weights."""
+class StageTimes(NamedTuple):
+    """StageTimes of a micro-batch on a stage: forward, gradients of its input, gradients of its weights."""
 
     forward: Any
     input_gradient: Any
@@ -59,7 +59,7 @@ class Times(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """An order of a pipeline's work. ``idle`` and ``held`` are its formulas; it has these numbers of ``chunks``.
+    """An order of a pipeline's work. ``idle`` and ``saved`` are its formulas; it has these numbers of ``chunks``.
 
     ``copies`` of its weights are on each stage. Some orders need a number of micro-batches that stages divide
     (``in_rounds``), or two for each stage (``least``).
@@ -67,39 +67,44 @@ class Schedule(NamedTuple):
 
     name: str
     source: str
-    idle: Callable[[Times, Any, Any], Ratio]
-    held: Callable[[Any, Any, Any], Any] | None
+    idle: Callable[[StageTimes, Any, Any], Quotient]
+    saved: Callable[[Any, Any, Any], Any] | None
     chunks: int | None = 1
     copies: int = 1
     in_rounds: bool = False
     least: int = 1
 
-    def bubble(self, times: Times, stages: Num, chunks: Num = 1) -> Ratio:
+    @property
+    def in_order(self) -> bool:
+        """True if chunks are on stages in their order: not in the shape of a V, and not from both ends."""
+        return self.copies == 1 and self.chunks in (None, 1)
+
+    def bubble(self, times: StageTimes, stages: Num, chunks: Num = 1) -> Quotient:
         """Return how long a stage is idle in a step, from the first forward pass to the last gradient."""
         return self.idle(times, stages, chunks)
 
-    def share(self, times: Times, stages: Num, micro_batches: Num, chunks: Num = 1) -> Ratio:
+    def share(self, times: StageTimes, stages: Num, micro_batches: Num, chunks: Num = 1) -> Quotient:
         """Return the bubble over the time that a stage works.
 
-        >>> SCHEDULES["interleaved"].share(Times(1, 1, 1), 8, 64, 5).value
+        >>> SCHEDULES["interleaved"].share(StageTimes(1, 1, 1), 8, 64, 5).value
         Fraction(7, 320)
         """
         idle = self.bubble(times, stages, chunks)
-        return Ratio(idle.top, idle.bottom * micro_batches * times.whole)
+        return Quotient(idle.top, idle.bottom * micro_batches * times.whole)
 
-    def chunks_held(self, stage: Num, stages: Num, micro_batches: Num, chunks: Num = 1) -> Num:
+    def chunks_saved(self, stage: Num, stages: Num, micro_batches: Num, chunks: Num = 1) -> Num:
         """Return for how many micro-batches a stage keeps what one chunk's backward reads, added up over its chunks."""
         every: Num = micro_batches * chunks
-        held: Num = every if self.held is None else minimum(every, self.held(stage, stages, chunks))
-        return held
+        saved: Num = every if self.saved is None else minimum(every, self.saved(stage, stages, chunks))
+        return saved
 
-    def in_flight(self, stage: Num, stages: Num, micro_batches: Num, chunks: Num = 1) -> Ratio:
+    def in_flight(self, stage: Num, stages: Num, micro_batches: Num, chunks: Num = 1) -> Quotient:
         """Return the micro-batches that a stage holds at once, in those of a whole stage.
 
         >>> [SCHEDULES["interleaved"].in_flight(stage, 4, 8, 2).value for stage in range(4)]
         [Fraction(11, 2), Fraction(9, 2), Fraction(7, 2), Fraction(5, 2)]
         """
-        return Ratio(self.chunks_held(stage, stages, micro_batches, chunks), chunks)
+        return Quotient(self.chunks_saved(stage, stages, micro_batches, chunks), chunks)
 
     def check(self, stages: Num, micro_batches: Num, chunks: Num = 1) -> None:
         """Raise InvalidModel if there is no such order for these numbers."""
@@ -110,7 +115,7 @@ class Schedule(NamedTuple):
         if self.chunks is None and count is not None and count < 2:
             raise InvalidModel(f"{count} chunk a stage under {self.name}", "it has 2 or more")
         if self.in_rounds:
-            check_even("micro-batches", micro_batches, "pipeline", stages)
+            check_multiple("micro-batches", micro_batches, "pipeline", stages)
         least = known(self.least * stages) if self.least > 1 else 1
         if least is not None:
             check_least(f"micro-batches of {self.name}", micro_batches, least)
@@ -135,39 +140,39 @@ def _largest(*numbers: Any) -> Any:
     return reduce(larger, numbers)
 
 
-def _all_waits(times: Times, p: Any, _: Any) -> Ratio:
-    return Ratio((p - 1) * times.whole)
+def _all_waits(times: StageTimes, p: Any, _: Any) -> Quotient:
+    return Quotient((p - 1) * times.whole)
 
 
-def _in_chunks(times: Times, p: Any, v: Any) -> Ratio:
-    return Ratio((p - 1) * times.whole, v)
+def _in_chunks(times: StageTimes, p: Any, v: Any) -> Quotient:
+    return Quotient((p - 1) * times.whole, v)
 
 
-def _filled_by_weights(times: Times, p: Any, v: Any) -> Ratio:
+def _filled_by_weights(times: StageTimes, p: Any, v: Any) -> Quotient:
     f, i, w = times
-    return Ratio((p - 1) * _largest(f + i - w, f, i), v)
+    return Quotient((p - 1) * _largest(f + i - w, f, i), v)
 
 
-def _in_a_v(times: Times, p: Any, _: Any) -> Ratio:
-    """Each term is a longest path, which starts at the first forward pass."""
+def _in_a_v(times: StageTimes, p: Any, _: Any) -> Quotient:
+    """Length of the longest path through the order, which starts at the first forward pass."""
     (f, i, w), n = times, p - 1
     rising = n * (2 * f - i)
     paths = (n * i, 2 * n * (i - w), i + (n - 1) * w, f + (n - 1) * w)
     more = (2 * n * (f - w) - w, 2 * n * (f - w) - f + i, rising - f + i, rising - w)
-    return Ratio(_largest(*paths, *more), 2)
+    return Quotient(_largest(*paths, *more), 2)
 
 
-def _both_ways_in_a_v(times: Times, p: Any, _: Any) -> Ratio:
-    """Each term is a longest path."""
+def _both_ways_in_a_v(times: StageTimes, p: Any, _: Any) -> Quotient:
+    """Length of the longest path through the order."""
     (f, i, w), n = times, p - 1
     paths = (n * f, n * (f + i - w), n * (2 * f - i - w), 2 * n * (f - w), n * (2 * i - w) - f, n * i - f)
-    return Ratio(_largest(*paths), 2)
+    return Quotient(_largest(*paths), 2)
 
 
-def _both_ways(times: Times, p: Any, _: Any) -> Ratio:
+def _both_ways(times: StageTimes, p: Any, _: Any) -> Quotient:
     """A forward and a backward chunk side by side take as long as one after another: F&B = F + B, B = I + W."""
     f, i, w = times
-    return Ratio((p - 2) * (f + 2 * i - w), 2)
+    return Quotient((p - 2) * (f + 2 * i - w), 2)
 
 
 SCHEDULES = {

@@ -149,9 +149,9 @@ def chunks_in_flight(at: Layout) -> Num:
     >>> chunks_in_flight(Layout(pp=8)), chunks_in_flight(Layout(pp=8, vpp=3)), chunks_in_flight(Layout(pp=8, stage=7))
     (8, 31, 1)
     """
-    held = schedule_of(at.vpp).held
-    assert held is not None
-    chunks: Num = held(at.stage, at.pp, at.vpp)
+    saved = schedule_of(at.vpp).saved
+    assert saved is not None
+    chunks: Num = saved(at.stage, at.pp, at.vpp)
     return chunks
 
 

@@ -18,6 +18,7 @@ COMMANDS = {
     "params": "Count parameters, component by component, with formulas.",
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
+    "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
     "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
     "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3). Also: check-budget.",
