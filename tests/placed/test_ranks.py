@@ -13,7 +13,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import matmul_flops
 from tfcalc.placed.ranks import Ranks
 
-LAYERS, H, WORDS = 32, 4096, 128_256
+LAYERS, H = 32, 4096
 SIZES = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "vocab_size": 1024}
 """Of a small Llama, for a check that any layout shares its work."""
 
@@ -79,6 +79,18 @@ def test_copies_of_a_tied_table_sum_up_their_gradients(tfcalc: Program) -> None:
     assert [(one["stage"], one["ranks"], one["bytes"]) for one in tied] == [
         (stage, 2, 4 * 50_304 * 768) for stage in (0, 1)
     ]
+
+
+def test_stage_3_stores_a_share_and_gathers_layers(tfcalc: Program) -> None:
+    """Llama 3 8B on 8 GPUs, two micro-batches: each layer is gathered twice in each, in bf16, and summed in fp32."""
+    layer = 2 * H * H + 2 * H * 1024 + 3 * H * 14_336 + 2 * H
+    found = asked(tfcalc, "llama-3-8b", "--dp", "8", "--zero", "3", "--grad-accum", "2")
+    of_layers = [(one["what"], one["bytes"], one["times"]) for one in found["messages"]][:2]
+    assert of_layers == [("all-gather", 2 * layer, 2 * 2 * LAYERS), ("reduce-scatter", 4 * layer, 2 * LAYERS)]
+    assert found["stages"][0]["weights_bytes"] == 2 * 8_030_261_248 // 8
+    table = tfcalc("ranks", "llama-3-8b", "--dp", "8", "--zero", "3").stdout
+    assert "ZeRO 3 stores its share alone" in table
+    assert "Bubble" not in table
 
 
 @pytest.mark.parametrize(

@@ -255,14 +255,15 @@ class RanksAnswer(Answer):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the bubble, on what is counted, and on what is taken for granted."""
-        bubble = f"Bubble of {self.schedule}: {self.bubble} of the work, {self.bubble_share:.2%}"
+        bubble = (f"Bubble of {self.schedule}: {self.bubble} of the work, {self.bubble_share:.2%}",)
         sizes = f"micro-batch {self.micro_batch:,}, {self.micro_batches:,} of them in a step"
         stated = (
             f"{sizes}; ZeRO {self.zero}, {self.precision}",
             "FLOPs are those of a micro-batch, forward and backward; all bytes and messages of a step, on one GPU",
         )
         shared = ("Experts: as many tokens for each",) if any(stage.expert_params for stage in self.stages) else ()
-        return (bubble, *stated, *shared)
+        sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
+        return (*bubble * (self.layout.pp != 1), *stated, *shared, *sharded * (self.zero == "3"))
 
 
 def ranks(
