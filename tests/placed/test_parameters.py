@@ -120,7 +120,7 @@ def test_each_rank_holds_what_megatron_core_builds_there() -> None:
 
 
 def test_transformer_engines_maps_down_to_latent_vectors_are_whole() -> None:
-    """planning.md, 3.1: 7,569,408 parameters more in each layer of DeepSeek-V3, t = 2."""
+    """By hand: h(q + kv + r)(1 - 1/t) = 7168 (1536 + 512 + 64)/2 parameters more in each layer of DeepSeek-V3."""
     for row in RANKS:
         if row["layout"].get("tp") == 2 and "q_lora_rank" in row["config"]:
             at = layout_of(row)
