@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
     from tfcalc.answers.plot import plot
+    from tfcalc.answers.ranks import ranks
     from tfcalc.answers.shapes import shapes
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tfcalc.core.component import Component
     from tfcalc.errors import InvalidModel, TfcalcError, Unavailable, UsageError
     from tfcalc.exercises import quiz
+    from tfcalc.placed.layout import Layout
     from tfcalc.plans import Serving, Training, training_preset
     from tfcalc.solving.solve import solve
     from tfcalc.workload import Workload
@@ -82,6 +84,8 @@ _HOME = {
     "params": "answers.params",
     "plot": "answers.plot",
     "quiz": "exercises",
+    "Layout": "placed.layout",
+    "ranks": "answers.ranks",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
     "sweep": "arrays.sweep",
@@ -99,6 +103,7 @@ __all__ = [
     "Diff",
     "HFModel",
     "InvalidModel",
+    "Layout",
     "Operand",
     "Overview",
     "Reason",
@@ -128,6 +133,7 @@ __all__ = [
     "params",
     "plot",
     "quiz",
+    "ranks",
     "shapes",
     "solve",
     "sweep",

@@ -39,6 +39,8 @@ LINES = (
     "shapes layer llama-3-8b --seq 4k",
     "shapes layer mixtral-8x7b --count all",
     "shapes attention gpt2 --phase decode --cached 1k",
+    "ranks llama-3-8b --tp 2 --pp 4 --grad-accum 8",
+    "ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
     "sweep --d-model 512,513",
     "sweep gpt2 --of memory --train --seq 8,16 --batch 1..2",
     "sweep llama-3-8b --of cache --context 8k,32k --concurrency 1..2",

@@ -100,6 +100,12 @@ BASES = {
         "layer mixtral-8x7b --of flops",
     ],
     "shapes": ["mha", "layer gpt2", "layer llama-3-8b", "layer mixtral-8x7b", "attention gpt2 --phase decode"],
+    "ranks": [
+        "gpt2",
+        "llama-3-8b --tp 2 --pp 2",
+        "mixtral-8x7b --tp 2 --sequence-parallel --ep 2",
+        "deepseek-v2-lite --dp 2",
+    ],
     "solve": [
         "'params <= 10B' --for layers gpt2",
         "'attention = ffn' --for seq gpt2",

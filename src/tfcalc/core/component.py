@@ -89,7 +89,7 @@ class Message(NamedTuple):
     """A collective operation of ``devices`` GPUs on a tensor of ``elements`` numbers.
 
     ``forward`` and ``backward`` are how many times it runs in these passes. ``bits`` per number, if they differ from
-    the model's.
+    the model's. The ``group`` is what these GPUs share.
     """
 
     name: str
@@ -98,6 +98,7 @@ class Message(NamedTuple):
     forward: Num
     backward: Num
     bits: int | None = None
+    group: str = "tensor"
 
 
 class Held(NamedTuple):

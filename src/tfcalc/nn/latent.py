@@ -94,12 +94,11 @@ class LatentAttention(Attention):
         self, x: Tensor, q: Tensor, ctx: Context, read: Tensor | None = None, gate: Tensor | None = None
     ) -> Tensor:
         """The rest, with queries that may have been made of what something else has ``read``, and a ``gate``."""
-        b, l, _ = x.shape
-        *_, down, up = self.inward
+        b, l = q.shape[:2]
+        up = self.inward[-1]
         q = transpose(reshape(q, b, l, self.heads, self.key_dim), 1, 2)
-        latent, k_turned = split(down(x), [self.kv_rank, self.rope_dim])
-        latent = self.norms[-1](contiguous(latent) if self.copies_latent else latent, ctx)
-        latent = reshape(scaled(latent) if self.scales else latent, b, 1, l, self.kv_rank)
+        latent, k_turned = self.latents(x, ctx)
+        latent = reshape(latent, b, 1, l, self.kv_rank)
         k_turned = reshape(k_turned, b, 1, l, self.rope_dim)
         k_turned = k_turned if self.key_norm is None else self.key_norm(k_turned, ctx)
         if self.rope is not None:
@@ -117,6 +116,16 @@ class LatentAttention(Attention):
         k, v = self._expanded(up(latent), k_turned)
         ctx = self.choosing(x, read, ctx)
         return self.output(self.merge(self.attend(q, k, v, ctx), x, gate))
+
+    def latents(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Return the latent vector that keys and values are made of, normed, and the key part that is rotated."""
+        latent, turned = split(self.inward[-2](x), [self.kv_rank, self.rope_dim])
+        return self.normed(latent, ctx), turned
+
+    def normed(self, latent: Tensor, ctx: Context) -> Tensor:
+        """Return the norm of latent vectors."""
+        latent = self.norms[-1](contiguous(latent) if self.copies_latent else latent, ctx)
+        return scaled(latent) if self.scales else latent
 
     def merge(self, made: Tensor, x: Tensor, gate: Tensor | None) -> Tensor:
         """The heads side by side, times their gate."""

@@ -7,6 +7,7 @@ all-reduce          nothing               ``2(n − 1)/n · S``: all GPUs get th
 nothing             all-reduce            ``2(n − 1)/n · S``
 all-gather          reduce-scatter        ``(n − 1)/n · S``: all GPUs get the shards of all
 reduce-scatter      all-gather            ``(n − 1)/n · S``: each GPU gets its shard of the sum
+all-to-all          all-to-all            ``(n − 1)/n · S``: each GPU has a part for each
 ==================  ====================  =========================================================
 
 Source: Shoeybi et al. 2019 (arXiv 1909.08053), section 3: f and g; Korthikanti et al. 2022 (arXiv 2205.05198), section
@@ -19,11 +20,15 @@ from collections.abc import Callable, Sequence
 
 from tfcalc.core.component import Elementwise, Message
 from tfcalc.core.number import Num, divide, product, total
+from tfcalc.core.traced import known
 from tfcalc.number_formats import FP32, INT64
 from tfcalc.ops.work import CROSS_ENTROPY
 from tfcalc.tape.tensor import Call, Leaf, Shape, Tensor
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND = "all-reduce", "all-gather", "reduce-scatter", "send"
+ALL_TO_ALL = "all-to-all"
+PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR = "pipeline", "context", "expert", "expert tensor"
+"""Groups of GPUs, by what they share, beside that of tensor parallelism."""
 COLLECTIVE = "collective"
 
 
@@ -74,6 +79,75 @@ def gathered_columns(parts: Sequence[Tensor], devices: Num) -> Tensor:
     return parts[0].trace.call(_gathering(parts[0], (*parts[0].shape[:-1], width), devices, "heads", parts))
 
 
+def joined_columns(x: Tensor, devices: Num) -> Tensor:
+    """Gather columns of which each GPU has computed some, for what each does as a whole; backward takes its own.
+
+    Source: Megatron-LM's ``gather_from_tensor_model_parallel_region``.
+    """
+    shape = (*x.shape[:-1], x.width * devices)
+    message = Message(ALL_GATHER, devices, product(shape), forward=1, backward=0)
+    return x.trace.call(Call("all_gather", (x,), shape, x.dtype, leaf=_leaf("columns"), messages=(message,)))
+
+
+def gathered_tokens(x: Tensor, devices: Num) -> Tensor:
+    """Gather tokens that no weight reads; backward reduce-scatters their gradients."""
+    return x.trace.call(_gathering(x, _with_axis(x, 1, x.shape[1] * devices), devices, "tokens"))
+
+
+def sent_to_experts(x: Tensor, chosen: Num, experts: Num, groups: Num, sharing: Num) -> Tensor:
+    """Send each row to its ``chosen`` experts, which ``groups`` of GPUs have; those ``sharing`` them gather the rows.
+
+    The load is balanced: each GPU receives as many rows as it sends. With each goes its weight, in fp32; before them
+    all GPUs tell each other how many rows each of all ``experts`` gets from them.
+
+    Source: Megatron-LM's ``MoEAlltoAllTokenDispatcher``.
+    """
+    rows = x.rows * chosen
+    counts = Message(
+        ALL_GATHER, groups * sharing, experts * groups * sharing, forward=1, backward=0, bits=INT64.bits, group=EXPERT
+    )
+    messages = [counts] if known(groups * sharing) != 1 else []
+    if known(groups) != 1:
+        messages += [_exchange(groups, rows * x.width), _exchange(groups, rows, FP32.bits)]
+    if known(sharing) != 1:
+        messages += _gathering_rows(sharing, rows * x.width)
+        messages += _gathering_rows(sharing, rows, FP32.bits)
+    shape = _with_axis(x, 0, x.shape[0] * sharing)
+    return x.trace.call(Call("dispatch", (x,), shape, x.dtype, leaf=_leaf("dispatch"), messages=tuple(messages)))
+
+
+def sent_back(x: Tensor, chosen: Num, groups: Num, sharing: Num) -> Tensor:
+    """Sum the shares of those that share an expert, and send each row back to where its token is."""
+    shape = _with_axis(x, 0, divide(x.shape[0], sharing))
+    rows = shape[0] * chosen
+    messages: list[Message] = []
+    if known(sharing) != 1:
+        elements = rows * sharing * x.width
+        messages += [
+            Message(REDUCE_SCATTER, sharing, elements, forward=1, backward=0, group=EXPERT_TENSOR),
+            Message(ALL_GATHER, sharing, elements, forward=0, backward=1, group=EXPERT_TENSOR),
+        ]
+    if known(groups) != 1:
+        messages.append(_exchange(groups, rows * x.width))
+    return x.trace.call(Call("combine", (x,), shape, x.dtype, leaf=_leaf("combine"), messages=tuple(messages)))
+
+
+def passed_around(k: Tensor, v: Tensor, devices: Num) -> Tensor:
+    """Pass keys and values around a ring of GPUs, which share the sequence, and in backward their gradients in fp32.
+
+    Each GPU sends ``c − 1`` times in forward, to all but one; in backward as often, and ``c`` times gradients.
+
+    Source: torch.distributed.tensor.experimental's ``_templated_ring_attention`` and its backward.
+    """
+    elements = k.elements + v.elements
+    messages = (
+        Message(SEND, devices, elements, forward=devices - 1, backward=devices - 1, group=CONTEXT),
+        Message(SEND, devices, elements, forward=0, backward=devices, bits=FP32.bits, group=CONTEXT),
+    )
+    call = Call("ring", (k, v), k.shape, k.dtype, leaf=_leaf("ring"), shares=k.storage, strides=k.strides, passes=True)
+    return k.trace.call(call._replace(messages=messages, kernels=()))
+
+
 def received(x: Tensor) -> Tensor:
     """Receive activations of another pipeline stage, in new memory."""
     return x.trace.call(Call("receive", (x,), x.shape, x.dtype, passes=True, kernels=()))
@@ -81,7 +155,7 @@ def received(x: Tensor) -> Tensor:
 
 def handed_on(x: Tensor, forward: Num, backward: Num) -> Tensor:
     """Send activations to the next pipeline stage ``forward`` times, and gradients to the one before ``backward``."""
-    message = Message(SEND, 2, x.elements, forward, backward)
+    message = Message(SEND, 2, x.elements, forward, backward, group=PIPELINE)
     call = Call("send", (x,), x.shape, x.dtype, leaf=_leaf("stage"), shares=x.storage, strides=x.strides, passes=True)
     return x.trace.call(call._replace(messages=(message,), kernels=()))
 
@@ -124,6 +198,17 @@ def of_logarithms(logits: Tensor) -> Tensor:
     log_softmax = trace.call(logarithms)
     labels = trace.new(logits.shape[:-1], INT64.torch, "labels")
     return trace.call(Call("nll_loss", (log_softmax,), (), FP32.torch, saves=(log_softmax, labels)))
+
+
+def _exchange(devices: Num, elements: Num, bits: int | None = None) -> Message:
+    return Message(ALL_TO_ALL, devices, elements, forward=1, backward=1, bits=bits, group=EXPERT)
+
+
+def _gathering_rows(devices: Num, elements: Num, bits: int | None = None) -> list[Message]:
+    return [
+        Message(ALL_GATHER, devices, elements * devices, forward=1, backward=0, bits=bits, group=EXPERT_TENSOR),
+        Message(REDUCE_SCATTER, devices, elements * devices, forward=0, backward=1, bits=bits, group=EXPERT_TENSOR),
+    ]
 
 
 def _gathering(

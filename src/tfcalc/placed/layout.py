@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
+from math import ceil, lcm
 from typing import NamedTuple
 
-from tfcalc.core.number import Num, ceil_div, divide
-from tfcalc.core.traced import known
+from tfcalc.core.number import Num, ceil_div, divide, total
+from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 
 ROWS_AT_A_TIME = 128
@@ -24,8 +25,19 @@ class Layout(NamedTuple):
     in ``vpp`` chunks, which are interleaved with those of the others. A vocabulary table is padded until each GPU has a
     multiple of ``rows`` of it. Backward ``gathers_again`` the other GPUs' tokens; otherwise these are saved.
 
+    ``cp`` GPUs with the same weights share each sequence (context parallelism), and ``dp`` such groups the batch (data
+    parallelism). The same GPUs share the experts: each has those of one of ``ep`` groups, and of each of them a share
+    of ``1/etp`` (as many as ``tp`` where it is not given).
+
+    The first and the last stage may have numbers of layers of their own (``first_layers``, ``last_layers``); or all
+    stages have as many, with the embedding, or the head and its loss, counted as one (``counts_embedding``,
+    ``counts_loss``).
+
+    Maps of attention down to latent vectors are whole on each GPU, as Transformer Engine's are, or shared out and
+    gathered (``shares_latents``), as in the layers that Megatron-core builds without it ("local").
+
     Source: Shoeybi et al. 2019 (arXiv 1909.08053); Narayanan et al. 2021 (arXiv 2104.04473), section 2; Korthikanti et
-    al. 2022 (arXiv 2205.05198).
+    al. 2022 (arXiv 2205.05198); Megatron-core's ``parallel_state``, ``TransformerConfig`` and ``MLASelfAttention``.
     """
 
     tp: Num = 1
@@ -35,6 +47,15 @@ class Layout(NamedTuple):
     stage: Num = 0
     rows: int = ROWS_AT_A_TIME
     gathers_again: bool = True
+    cp: Num = 1
+    dp: Num = 1
+    ep: Num = 1
+    etp: Num | None = None
+    first_layers: Num | None = None
+    last_layers: Num | None = None
+    counts_embedding: bool = False
+    counts_loss: bool = False
+    shares_latents: bool = False
 
     @property
     def first(self) -> bool:
@@ -55,6 +76,77 @@ class Layout(NamedTuple):
     def alone(self) -> bool:
         """True if no other GPU shares its layers."""
         return known(self.tp) == 1
+
+    @property
+    def of_an_expert(self) -> Num:
+        """Number of GPUs that share each expert."""
+        return self.tp if self.etp is None else self.etp
+
+    @property
+    def of_a_stage(self) -> Num:
+        """Number of GPUs of a stage."""
+        return self.tp * self.cp * self.dp
+
+    @property
+    def gpus(self) -> Num:
+        """Number of GPUs."""
+        return self.of_a_stage * self.pp
+
+    @property
+    def copies(self) -> Num:
+        """Number of GPUs with the same weights, but for experts: those of data and of context parallelism."""
+        return self.dp * self.cp
+
+    @property
+    def copies_of_experts(self) -> Num:
+        """Number of GPUs with the same share of the same experts."""
+        number: Num = divide(self.of_a_stage, self.ep * self.of_an_expert)
+        return number
+
+    def layers_of_stage(self, layers: Num) -> Num:
+        """Return how many of these layers are on its stage. Raises InvalidModel if they cannot be shared out.
+
+        >>> [Layout(pp=4, stage=stage, first_layers=7, last_layers=5).layers_of_stage(32) for stage in range(4)]
+        [7, 10, 10, 5]
+        >>> ends = Layout(pp=4, counts_embedding=True, counts_loss=True)
+        >>> [ends._replace(stage=stage).layers_of_stage(30) for stage in range(4)]
+        [7, 8, 8, 7]
+        """
+        if self.first_layers is None and self.last_layers is None:
+            counted = layers + self.counts_embedding + self.counts_loss
+            check_even(_with_ends(self), counted, _chunks(self), self.chunks)
+            here: Num = divide(counted, self.pp)
+            return here - int(self.first and self.counts_embedding) - int(self.last and self.counts_loss)
+        given = [each for each in (self.first_layers, self.last_layers) if each is not None]
+        rest, others = layers - total(given), self.pp - len(given)
+        if known(others) == 0:
+            check_same("layers of all stages", total(given), layers)
+        else:
+            check_least(f"layers {layers:,} less those of the first and the last stage:", rest, 0)
+            check_even("layers between", rest, "pipeline stages", others)
+        at_end = self.first_layers if self.first else self.last_layers if self.last else None
+        own: Num = divide(rest, others) if at_end is None else at_end
+        check_even("layers of a stage", own, "interleave", self.vpp)
+        return own
+
+    def places(self, layers: int) -> list[int]:
+        """Return the places of the layers that are on its stage: those of its chunks, one after another.
+
+        >>> Layout(pp=2, vpp=2, stage=1).places(8)
+        [2, 3, 6, 7]
+        >>> Layout(pp=2, vpp=2, stage=1, counts_embedding=True).places(7)
+        [1, 2, 5, 6]
+        """
+        stages, chunks = value_of(self.pp), value_of(self.vpp)
+        ends = value_of(self.counts_embedding), value_of(self.counts_loss)
+        sizes = [
+            value_of(each.layers_of_stage(layers)) + (ends[0] if each.first else 0) + (ends[1] if each.last else 0)
+            for each in (self._replace(stage=stage) for stage in range(stages))
+        ]
+        stage = value_of(self.stage)
+        size, before, turn = sizes[stage] // chunks, sum(sizes[:stage]) // chunks, sum(sizes) // chunks
+        counted = (chunk * turn + before + place - ends[0] for chunk in range(chunks) for place in range(size))
+        return [place for place in counted if 0 <= place < layers]
 
     def share(self, whole: Num, what: str) -> Num:
         """Return this GPU's share of heads, of a matrix's columns, or of tokens: ``whole / t``. Raises InvalidModel."""
@@ -78,11 +170,61 @@ class Layout(NamedTuple):
             ("pipeline", self.pp, 1),
             ("interleave", self.vpp, 1),
             ("stage", self.stage, 0),
+            ("context", self.cp, 1),
+            ("data", self.dp, 1),
+            ("expert", self.ep, 1),
+            ("expert tensor", self.of_an_expert, 1),
         ):
             check_least(what, number, least)
+        self._check_ends()
+        self._check_experts()
         stage, stages = known(self.stage), known(self.pp)
         if stage is not None and stages is not None and stage >= stages:
             raise InvalidModel(f"stage {stage} of pipeline {stages}", f"stages count from 0 to {stages - 1}")
+
+    def _check_ends(self) -> None:
+        """Raise InvalidModel if the ends of the pipeline are described twice, or there are none."""
+        own = [each for each in (self.first_layers, self.last_layers) if each is not None]
+        if own and (self.counts_embedding or self.counts_loss):
+            fact = "the layers of the first or last stage are given, and the embedding or the loss counted as one"
+            raise InvalidModel(fact, "leave one of them out")
+        if (own or self.counts_embedding or self.counts_loss) and known(self.pp) == 1:
+            raise InvalidModel("a pipeline of one stage has no first and last stage of its own", "take 2 stages")
+        for each in own:
+            check_least("layers of a stage", each, 0)
+
+    def _check_experts(self) -> None:
+        """Raise InvalidModel if the GPUs of a stage cannot share the experts."""
+        there, asked = known(self.of_a_stage), known(self.ep * self.of_an_expert)
+        if known(self.ep) == 1 and self.etp is None:
+            return
+        if there is None or asked is None or there % asked == 0:
+            return
+        group, enough = value_of(self.tp * self.cp), lcm(asked, value_of(self.tp * self.cp))
+        fact = f"expert {self.ep:,} x expert tensor {self.of_an_expert:,} = {asked:,} GPUs do not divide a stage's"
+        counted = f"tensor {self.tp:,} x context {self.cp:,} x data {self.dp:,} = {there:,}"
+        raise InvalidModel(f"{fact} {counted}", f"nearest: data {_multiple(enough // group, value_of(self.dp)):,}")
+
+
+def _multiple(step: int, near: int) -> int:
+    """Return the multiple of ``step`` at ``near`` or above it."""
+    return ceil(near / step) * step
+
+
+def _with_ends(at: Layout) -> str:
+    ends = [word for word, counts in (("the embedding", at.counts_embedding), ("the loss", at.counts_loss)) if counts]
+    return " and ".join(["layers", *ends])
+
+
+def _chunks(at: Layout) -> str:
+    return "pipeline" if at.vpp == 1 else f"pipeline {at.pp} x interleave {at.vpp} ="
+
+
+def check_same(what: str, number: Num, other: Num) -> None:
+    """Raise InvalidModel for two numbers that have to be equal, and are not."""
+    found, wanted = known(number), known(other)
+    if found is not None and wanted is not None and found != wanted:
+        raise InvalidModel(f"{what}: {found:,}, and there are {wanted:,}", f"give {wanted:,} in all")
 
 
 def check_least(what: str, number: Num, least: int) -> None:
@@ -98,6 +240,14 @@ def check_even(what: str, whole: Num, by: str, parts: Num) -> None:
     if size is not None and count is not None and size % count:
         remedy = "nearest: " + ", ".join(map(str, _divisors(size, count)))
         raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", remedy)
+
+
+def check_multiple(what: str, whole: Num, by: str, parts: Num) -> None:
+    """Raise InvalidModel, with the nearest multiples, if a number that may be another is none of what shares it."""
+    size, count = known(whole), known(parts)
+    if size is not None and count is not None and size % count:
+        near = dict.fromkeys((max(size // count, 1) * count, _multiple(count, size)))
+        raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", f"nearest: {', '.join(map(str, near))}")
 
 
 def _divisors(whole: int, near: int) -> list[int]:

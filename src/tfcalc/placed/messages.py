@@ -17,11 +17,17 @@ class Sent(NamedTuple):
     bytes: Num
     forward: Num = 0
     backward: Num = 0
+    group: str = "tensor"
 
     @property
     def times(self) -> Num:
         """Number of times in both passes."""
         return self.forward + self.backward
+
+    @property
+    def alike(self) -> tuple[str, Num, Num, str]:
+        """Key of messages that are listed as one."""
+        return self.name, self.devices, self.bytes, self.group
 
     @property
     def by_each(self) -> Num:
@@ -43,8 +49,9 @@ def messages(tree: Component, bits: int) -> list[Sent]:
     for node in tree.walk():
         for message in node.component.own.messages:
             times, size = node.times.run, divide(message.elements * (message.bits or bits), 8)
-            sent = Sent(message.name, message.devices, size, times * message.forward, times * message.backward)
-            place = next((place for place, known in enumerate(merged) if known[:3] == sent[:3]), None)
+            passes = times * message.forward, times * message.backward
+            sent = Sent(message.name, message.devices, size, *passes, message.group)
+            place = next((place for place, known in enumerate(merged) if known.alike == sent.alike), None)
             if place is None:
                 merged.append(sent)
             else:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfcalc.core.component import Component
-from tfcalc.core.number import Num, divide
+from tfcalc.core.number import Num, Pairs, divide, product
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear
+from tfcalc.nn.latent import LatentAttention
+from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Context, Module
 from tfcalc.nn.stack import Stack
 from tfcalc.ops.collectives import (
@@ -15,15 +18,20 @@ from tfcalc.ops.collectives import (
     cross_entropy_of_shares,
     gathered_columns,
     gathered_sequence,
+    gathered_tokens,
     handed_on,
+    joined_columns,
     own_share,
+    passed_around,
     received,
     scattered_sum,
+    sent_back,
+    sent_to_experts,
     summed_over_all,
 )
 from tfcalc.ops.elementwise import add, dropout, scaled
 from tfcalc.ops.products import linear, plus_bias
-from tfcalc.ops.shapes import split, transpose
+from tfcalc.ops.shapes import reshape, split, transpose
 from tfcalc.placed.layout import Layout
 from tfcalc.tape.tensor import Tensor
 
@@ -97,6 +105,109 @@ class FewerGroups(Attention):
         q, k = self.norm_heads(q, 0, a, ctx), self.norm_heads(k, 1, g, ctx)
         v = x.trace.view(v, (*v.shape[:2], g, d_v), None)
         return transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
+
+
+class ColumnParallel(Linear):
+    """A linear map whose output features are split, and that reads the tokens of all GPUs (ColumnParallelLinear)."""
+
+    at: Layout = Layout()
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Map each row."""
+        return super().forward(entering(x, self.at))
+
+
+class GatheredColumns(ColumnParallel):
+    """One whose output is gathered: each GPU has all of it."""
+
+    def forward(self, x: Tensor, *_: object) -> Tensor:
+        """Map each row, and gather the columns."""
+        made = super().forward(x)
+        return made if self.at.alone else joined_columns(made, self.at.tp)
+
+
+class LatentOnDevice(LatentAttention):
+    """Latent attention whose heads GPUs share; each makes the latent vectors of its tokens, or a share of columns.
+
+    Source: Megatron-LM's ``MLASelfAttention.get_query_key_value_tensors``.
+    """
+
+    at: Layout = Layout()
+
+    def low_rank(self, x: Tensor, ctx: Context) -> Tensor:
+        """Norm this GPU's tokens."""
+        return super().low_rank(self._own(x), ctx)
+
+    def latents(self, x: Tensor, ctx: Context) -> tuple[Tensor, Tensor]:
+        """Return latent vectors of this GPU's tokens, gathered for the map up; and the rotated part of all tokens."""
+        latent, turned = split(self.inward[-2](x), [self.kv_rank, self.rope_dim])
+        latent = self.normed(self._own(latent), ctx)
+        spread = not self.at.alone and self.at.sequence_parallel and not self.at.shares_latents
+        return entering(latent, self.at), gathered_tokens(turned, self.at.tp) if spread else turned
+
+    def _own(self, x: Tensor) -> Tensor:
+        """Return what of these vectors the GPU keeps: of its own tokens alone, if they were made of all."""
+        shares = not self.at.alone and self.at.sequence_parallel and self.at.shares_latents
+        return own_share(x, self.at.tp) if shares else x
+
+
+class ExpertParallel(Mixture):
+    """A mixture whose experts GPUs share: ``experts`` are those of one, of ``count`` in all.
+
+    Each GPU routes its own tokens with the whole router, and has a share of each shared expert.
+
+    Source: Megatron-LM's ``MoELayer``.
+    """
+
+    at: Layout = Layout()
+    count: Num = 1
+
+    def forward(self, x: Tensor, ctx: Context) -> Tensor:
+        """Send tokens to the GPUs that have their experts, and back. Raises InvalidModel."""
+        if not self.at.alone and not self.at.sequence_parallel and ctx.run.training:
+            raise InvalidModel(
+                f"experts under tensor {self.at.tp:,} without sequence parallelism, which Megatron-core does not train",
+                "add --sequence-parallel",
+            )
+        chosen, groups, sharing = self.experts.chosen, self.at.ep, self.at.of_an_expert
+        rows = reshape(x, x.rows, x.width)
+        sent = self.router.route(rows, ctx)
+        made = self.experts.routed(sent_to_experts(rows, chosen, self.count, groups, sharing), sent, ctx)
+        made = reshape(sent_back(made, chosen, groups, sharing), *x.shape)
+        made = scaled(made) if self.scales else made
+        for each in self.shared:
+            made = add(made, self._opened(x, each(x, ctx)))
+        return made
+
+
+class Ring(Attention):
+    """Attention to the keys of a whole sequence, of which each GPU has a share: keys and values go around a ring.
+
+    A sequence is cut into twice as many pieces as there are GPUs, and each has one from its beginning and one from its
+    end, so that all have as many pairs of queries and keys.
+
+    Source: torch.distributed.tensor.experimental's ring attention; Llama 3 (arXiv 2407.21783), section 3.3.2.
+    """
+
+    around: Layout = Layout()
+
+    def pairs(self, ctx: Context) -> Pairs:
+        """Return this GPU's share of the pairs of the whole sequence."""
+        stream, c = ctx.stream, self.around.cp
+        whole = super().pairs(ctx._replace(stream=stream._replace(length=stream.length * c)))
+        return whole._replace(twice=(divide(product(whole.twice), c),), scores=divide(whole.scores, c))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, ctx: Context, name: str = "attend") -> Tensor:
+        """Return the heads' output."""
+        return super().attend(q, passed_around(k, v, self.around.cp), v, ctx, name)
+
+
+class RingOfGroups(Ring, FewerGroups):
+    """A ring of GPUs that share fewer heads of keys."""
+
+
+class RingOfLatents(Ring, LatentOnDevice):
+    """A ring of GPUs with latent attention."""
 
 
 class VocabParallel(Module):

@@ -3,9 +3,12 @@
 ====================  =====================================================================
 Q, K, V, gate, up     ``i × o/t``, their biases ``o/t``
 output, down          ``i/t × o``, their biases whole
+latent vectors        maps up like Q, K, V; maps down whole, or ``i × o/t``
+experts               ``E/ep`` of them, of each ``i × o/etp`` and ``i/etp × o``; the router whole
 embedding, head       ``V/t × h``, padded
 norms, positions      whole
-layers                ``n/p`` of them; embedding on the first stage, final norm and head on the last
+layers                ``n/p`` of them, or as many as the ends of the pipeline leave; embedding on the first stage,
+                      final norm and head on the last
 ====================  =====================================================================
 
 A class without a rule of its own is refused, even if it is derived from one with a rule.
@@ -20,28 +23,46 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tfcalc.core.number import divide
-from tfcalc.core.traced import known, value_of
+from tfcalc.core.traced import known
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention
 from tfcalc.nn.basic import Embedding, Linear, Norm
 from tfcalc.nn.embeddings import BUFFER, Positions, Sines
 from tfcalc.nn.encoder_decoder import Alone
 from tfcalc.nn.feed_forward import FeedForward, GatedFeedForward, InLayer
+from tfcalc.nn.latent import LatentAttention
 from tfcalc.nn.layers import Parallel, PostNorm, PreNorm
+from tfcalc.nn.mixture import CappedExperts, Experts, Mixture, PlainExperts
 from tfcalc.nn.model import Decoder, ModelWithHead
 from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.modules import Device, FewerGroups, PipelineStage, RowParallel, TensorParallel, VocabParallel
+from tfcalc.placed.modules import (
+    ColumnParallel,
+    Device,
+    ExpertParallel,
+    FewerGroups,
+    GatheredColumns,
+    LatentOnDevice,
+    PipelineStage,
+    Ring,
+    RingOfGroups,
+    RingOfLatents,
+    RowParallel,
+    TensorParallel,
+    VocabParallel,
+)
 from tfcalc.zoo.blocks.attention import IndexedAttention
+from tfcalc.zoo.blocks.experts import AllExperts, EveryExpert, LimitedExperts
 from tfcalc.zoo.classic import Core, Layer, Located, Network, OnData
+
+EXPERTS = (Experts, PlainExperts, CappedExperts, LimitedExperts, AllExperts)
+"""Classes of experts whose maps are split as those of a gated network are."""
 
 M = TypeVar("M", bound=Module)
 Rule = Callable[[Any, Layout], Module]
 RULES: dict[type[Module], Rule] = {}
-REMEDY = (
-    "take a decoder without experts, whose layers are attention and a feed-forward network, with a norm before each"
-)
+REMEDY = "take a decoder whose layers are attention and a feed-forward network, with a norm before each"
 
 
 def rule(kind: type[M]) -> Callable[[Callable[[M, Layout], Module]], Rule]:
@@ -69,6 +90,17 @@ def _piece(module: Module, at: Layout) -> Module:
 def refused(module: Module, what: str = "") -> InvalidModel:
     """Return the error for a module without a rule."""
     return InvalidModel(f"no rule splits {what or f'{module.name} ({type(module).__name__})'} over devices", REMEDY)
+
+
+def check_saved(piece: Module) -> None:
+    """Raise InvalidModel for a piece with a module of which nobody has measured what it saves for backward."""
+    for each in piece.all_of():
+        if isinstance(each, ExpertParallel | LatentOnDevice):
+            kind = "experts" if isinstance(each, ExpertParallel) else "latent attention"
+            fact = f"what {each.name} ({kind}) saves on each of several devices is not known"
+            raise InvalidModel(fact, "take a decoder without experts or latent attention")
+        if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
+            check_even("key and value heads", each.groups, "tensor", each.devices)
 
 
 def plain(module: Module, *without: str) -> None:
@@ -109,9 +141,26 @@ def _attention(attention: Attention, at: Layout) -> Module:
     if groups is not None and groups < (known(at.tp) or 0):
         check_even("tensor", at.tp, "key and value heads", groups)
         fields = attention.__dict__ | shared | {"kv_heads": 1, "groups": groups, "devices": at.tp}
-        return TensorParallel(attention.name, FewerGroups(**fields), at)
+        return TensorParallel(attention.name, in_ring(FewerGroups(**fields), at), at)
     groups_here = at.share(attention.kv_heads, "key and value heads")
-    return TensorParallel(attention.name, attention.replace(**shared, kv_heads=groups_here), at)
+    return TensorParallel(attention.name, in_ring(attention.replace(**shared, kv_heads=groups_here), at), at)
+
+
+RINGS: dict[type[Attention], type[Ring]] = {
+    Attention: Ring,
+    FewerGroups: RingOfGroups,
+    LatentOnDevice: RingOfLatents,
+}
+
+
+def in_ring(attention: Attention, at: Layout) -> Attention:
+    """Return attention whose keys go around a ring, if GPUs share the sequence."""
+    if known(at.cp) == 1:
+        return attention
+    if type(attention) not in RINGS:
+        raise refused(attention)
+    plain(attention, "window", "chunk")
+    return attention.as_type(RINGS[type(attention)], around=at)
 
 
 @rule(InLayer)
@@ -145,6 +194,48 @@ def _located(attention: Located, at: Layout) -> Module:
     return _attention(attention, at)
 
 
+@rule(LatentAttention)
+def _latent(attention: LatentAttention, at: Layout) -> Module:
+    """Split the maps that make heads; those down to latent vectors are whole, or shared out and gathered."""
+    plain(attention, "whole", "sinks", "sub_norm", "gate", "table", "capped", "key_norm")
+    *first, down, up = attention.inward
+    what = "columns of queries, keys and values"
+    *queries, latent = (of_latents(at, each) for each in (*first[:-1], down))
+    to_heads = by_columns(at, first[-1], what).as_type(ColumnParallel, at=at)
+    heads = {"heads": at.share(attention.heads, "heads"), "kv_heads": at.share(attention.kv_heads, "heads")}
+    inward = (*queries, to_heads, latent, by_columns(at, up, what))
+    output = by_rows(at, attention.output, "heads")
+    return in_ring(attention.as_type(LatentOnDevice, **heads, inward=inward, output=output, at=at), at)
+
+
+def of_latents(at: Layout, linear: Linear) -> Linear:
+    """Return a map down to latent vectors: whole, or some of its columns, which are then gathered."""
+    if not at.shares_latents:
+        return linear
+    return by_columns(at, linear, "latent vector").as_type(GatheredColumns, at=at)
+
+
+@rule(EveryExpert)
+@rule(Mixture)
+def _mixture(mixture: Mixture, at: Layout) -> Module:
+    """Split the experts over GPUs; the router is whole, and shared experts are split like any feed-forward network."""
+    plain(mixture, "norm")
+    if type(mixture.experts) not in EXPERTS:
+        raise refused(mixture.experts)
+    gate, down, what = mixture.experts.gate, mixture.experts.down, "feed-forward size of an expert"
+    check_even("experts", mixture.experts.count, "expert", at.ep)
+    check_even(what, down.fan_in, "expert tensor", at.of_an_expert)
+    within = at._replace(tp=at.of_an_expert)
+    here = mixture.experts.replace(
+        count=divide(mixture.experts.count, at.ep),
+        gate=None if gate is None else by_columns(within, gate, what),
+        up=by_columns(within, mixture.experts.up, what),
+        down=down.replace(fan_in=within.share(down.fan_in, what)),
+    )
+    shared = tuple(_piece(each, at) for each in mixture.shared)
+    return mixture.as_type(ExpertParallel, experts=here, shared=shared, at=at, count=mixture.experts.count)
+
+
 # --- layers
 
 
@@ -163,21 +254,15 @@ def of_stage(stack: Stack, at: Layout) -> Stack:
     """Return the layers of this stage: those of its chunks, which are ``p`` chunks apart."""
     if type(stack) is not Stack:
         raise refused(stack)
-    called = "pipeline" if at.vpp == 1 else f"pipeline {at.pp} x interleave {at.vpp} ="
-    check_even("layers", stack.count, called, at.chunks)
+    here = at.layers_of_stage(stack.count)
     pieces: dict[int, Module] = {}  # equal layers are one object, and stay one
     for layer in stack.layers:
         if id(layer) not in pieces:
             pieces[id(layer)] = _piece(layer, at)
     layers = [pieces[id(layer)] for layer in stack.layers]
     if len(layers) > 1:
-        stages, chunk = value_of(at.pp), len(layers) // value_of(at.chunks)
-        layers = [
-            layers[(turn * stages + value_of(at.stage)) * chunk + place]
-            for turn in range(value_of(at.vpp))
-            for place in range(chunk)
-        ]
-    return stack.replace(layers=tuple(layers), count=divide(stack.count, at.pp))
+        layers = [layers[place] for place in at.places(len(layers))]
+    return stack.replace(layers=tuple(layers), count=here)
 
 
 # --- whole models

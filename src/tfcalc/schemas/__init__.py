@@ -47,6 +47,7 @@ DECLARED = {
     ),
     "plot": ("answers.plot:PartsOverSize",),
     "quiz": ("exercises:Quiz",),
+    "ranks": ("answers.ranks:RanksAnswer",),
     "shapes": ("answers.shapes:Shapes",),
     "explain": (
         "report.explanation:Explained",

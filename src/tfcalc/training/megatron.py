@@ -16,8 +16,9 @@ from tfcalc.nn.module import Module, counted
 from tfcalc.number_formats import BF16
 from tfcalc.placed.dropout import with_dropout
 from tfcalc.placed.layout import Layout, check_even, check_least
-from tfcalc.placed.modules import FewerGroups, PipelineStage
-from tfcalc.placed.rules import on_device
+from tfcalc.placed.modules import PipelineStage
+from tfcalc.placed.rules import check_saved, on_device
+from tfcalc.placed.schedules import schedule_of
 from tfcalc.plans import TRAINER
 from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
@@ -119,12 +120,8 @@ def saved_on_device(
     one_of("recompute", run.recompute, RECOMPUTED)
     check_least("batch", run.batch_size, 1)
     check_least("sequence length", run.seq_len, 1)
-    stack = ""
-    for each in piece.all_of():
-        if isinstance(each, PipelineStage):
-            stack = each.layers.name
-        if isinstance(each, FewerGroups):  # what it keeps of all devices' heads is not known
-            check_even("key and value heads", each.groups, "tensor", each.devices)
+    check_saved(piece)
+    stack = next((each.layers.name for each in piece.all_of() if isinstance(each, PipelineStage)), "")
     if at.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", at.tp)
     kinds = {node.component.name: node.component.kind for node in tree.walk()}
@@ -152,9 +149,10 @@ def chunks_in_flight(at: Layout) -> Num:
     >>> chunks_in_flight(Layout(pp=8)), chunks_in_flight(Layout(pp=8, vpp=3)), chunks_in_flight(Layout(pp=8, stage=7))
     (8, 31, 1)
     """
-    if at.vpp == 1:
-        return at.pp - at.stage
-    return at.pp * at.vpp + at.pp - 1 - 2 * at.stage
+    saved = schedule_of(at.vpp).saved
+    assert saved is not None
+    chunks: Num = saved(at.stage, at.pp, at.vpp)
+    return chunks
 
 
 def in_flight(saved: Component, stack: str, at: Layout) -> Component:

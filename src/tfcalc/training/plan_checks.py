@@ -341,14 +341,11 @@ def piece_of(model: Model, run: Workload, plan: Training) -> Model:
     if plan.tensor_parallel == 1:
         return model
     from tfcalc.placed.layout import Layout, check_even
-    from tfcalc.placed.modules import FewerGroups
-    from tfcalc.placed.rules import on_device  # of those that ask for it
+    from tfcalc.placed.rules import check_saved, on_device  # of those that ask for it
 
     assert isinstance(model, HFModel)
     piece = on_device(model.module(), Layout(plan.tensor_parallel, plan.sequence_parallel, rows=1, gathers_again=False))
-    for each in piece.all_of():
-        if isinstance(each, FewerGroups):
-            check_even("key and value heads", each.groups, "tensor", each.devices)
+    check_saved(piece)
     if plan.sequence_parallel:
         check_even("sequence length", run.seq_len, "tensor", plan.tensor_parallel)
     return model.run_by(piece)

@@ -1,0 +1,318 @@
+"""Ranks of distributed training: what a GPU of each pipeline stage stores, computes and sends, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.analysis.common import check_arguments, check_plans
+from tfcalc.answers.conventions_text import as_json
+from tfcalc.conventions import Conventions
+from tfcalc.core.measure import flops_of
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
+from tfcalc.model import asked_run
+from tfcalc.nn.model import ModelWithHead
+from tfcalc.placed.layout import Layout
+from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, sent_in_a_step
+from tfcalc.placed.schedules import SCHEDULES, Schedule, StageTimes, schedule, schedule_of
+from tfcalc.plans import Training
+from tfcalc.report.declared import Answer, Record, boolean, integer, number, record, records, shared, text
+from tfcalc.report.opening import count, found, given, ratio
+from tfcalc.report.opening import total as sum_of
+from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short
+from tfcalc.training.precisions import precision
+from tfcalc.training.step_terms import bytes_in, states_of
+from tfcalc.workload import AUTO, Workload
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.placed.messages import Sent
+    from tfcalc.training.states import Placed
+
+PRECISION = "bf16-master-fp32-grads"
+"""Number formats of Megatron-LM: where none is given, as it trains nearly all models."""
+GIVEN = given("given, or its default")
+BY_BOTH = found("by the tree of the stage and the layout")
+STATES = found("the states of the stage's parameters, of experts and of all else over their own GPUs")
+
+
+class LayoutKeys(Record):
+    """The layout: how GPUs share the model, the sequence and the batch."""
+
+    tp = integer("GPUs that share each layer (tensor parallelism)", lambda at: value_of(at.tp), GIVEN)
+    pp = integer("stages of the pipeline", lambda at: value_of(at.pp), GIVEN)
+    vpp = integer("chunks of layers in each stage", lambda at: value_of(at.vpp), GIVEN)
+    cp = integer("GPUs that share each sequence (context parallelism)", lambda at: value_of(at.cp), GIVEN)
+    ep = integer("groups of GPUs that share the experts", lambda at: value_of(at.ep), GIVEN)
+    etp = integer("GPUs that share each expert", lambda at: value_of(at.of_an_expert), GIVEN)
+    dp = integer(
+        "GPUs that share the batch, with the same weights (data parallelism)", lambda at: value_of(at.dp), GIVEN
+    )
+    gpus = integer("GPUs in all", lambda at: value_of(at.gpus), ratio(".tp", ".pp", ".cp", ".dp"))
+    sequence_parallel = boolean(
+        "whether GPUs of tensor parallelism share the tokens outside of attention and MLP",
+        lambda at: at.sequence_parallel,
+    )
+
+
+class _Stage(NamedTuple):
+    """A rank, and the states that it stores."""
+
+    rank: Rank
+    states: tuple[Placed, ...]
+    in_flight: float
+
+    def bytes_of(self, *names: str) -> int:
+        """Return the bytes of these states."""
+        return sum(bytes_in(getattr(each.device, name)) for each in self.states for name in names)
+
+
+class Stage(Record):
+    """One GPU of a pipeline stage. All GPUs of a stage store as much."""
+
+    stage = integer("the stage, from 0", lambda one: value_of(one.rank.at.stage), count("the stages, from 0"))
+    layers = integer("layers on it", lambda one: value_of(one.rank.layers), count("its share of the layers"))
+    params = integer("parameters of a GPU", sum_of(".dense_params", ".expert_params"))
+    dense_params = integer(
+        "parameters but those of experts",
+        lambda one: value_of(one.rank.others),
+        found("the sum over the tree of what the GPU stores"),
+    )
+    expert_params = integer(
+        "parameters of experts",
+        lambda one: value_of(one.rank.experts),
+        found("the sum over the tree of what the GPU stores of experts"),
+    )
+    weights_bytes = integer("weights", lambda one: one.bytes_of("weights"), STATES)
+    gradients_bytes = integer("gradients", lambda one: one.bytes_of("gradients"), STATES)
+    optimizer_bytes = integer(
+        "optimizer states, with master weights", lambda one: one.bytes_of("master", "optimizer"), STATES
+    )
+    states_bytes = integer("all these states", sum_of(".weights_bytes", ".gradients_bytes", ".optimizer_bytes"))
+    flops = integer(
+        "FLOPs of a GPU for one micro-batch, forward and backward",
+        lambda one: value_of(one.rank.tree.total(flops_of(training=True, everything=False))),
+        found("the sum over the tree of what the GPU computes"),
+    )
+    in_flight = number(
+        "micro-batches whose activations are saved at once, at most, in those of a whole stage",
+        lambda one: one.in_flight,
+        found("by the schedule of the pipeline"),
+    )
+
+
+class _Message(NamedTuple):
+    """A message of a stage's GPUs in a step."""
+
+    stage: int
+    sent: Sent
+
+
+class MessageKeys(Record):
+    """A collective operation of a stage's GPUs, and how often it runs in a step."""
+
+    stage = integer("the stage whose GPUs send it", lambda one: one.stage, count("the stages, from 0"))
+    what = text("the operation: all-reduce, all-gather, reduce-scatter, all-to-all, send", lambda one: one.sent.name)
+    group = text("what the GPUs share that it is sent between: tensor, data, expert, …", lambda one: one.sent.group)
+    ranks = integer("how many GPUs these are", lambda one: value_of(one.sent.devices), found("by the layout"))
+    bytes = integer("bytes of the whole tensor", lambda one: value_of(one.sent.bytes), BY_BOTH)
+    times = integer("how often it runs in a step", lambda one: value_of(one.sent.times), BY_BOTH)
+    sent_bytes = integer(
+        "bytes that each GPU sends of it in a step, by NCCL's ring algorithms",
+        lambda one: value_of(one.sent.times * one.sent.by_each),
+        found("times · bytes · (n − 1)/n of n ranks, twice that of an all-reduce; of what is sent to one GPU, all"),
+    )
+
+
+class RanksAnswer(Answer):
+    """Answer of ``ranks``: weights and states, FLOPs and messages of a GPU of each pipeline stage."""
+
+    command, about = "ranks", "What one GPU of each pipeline stage stores, computes and sends in training."
+
+    model = shared("model", lambda answer: answer.of.described())
+    conventions = shared("conventions", lambda answer: as_json("flops", answer.run, Conventions()))
+    layout = record(LayoutKeys, "how GPUs share the model, the sequence and the batch", lambda answer: answer.at)
+    micro_batch = integer("sequences of a micro-batch", lambda answer: value_of(answer.run.batch_size), GIVEN)
+    micro_batches = integer("micro-batches of a step", lambda answer: value_of(answer.plan.grad_accum), GIVEN)
+    zero = text("ZeRO stage of data parallelism", lambda answer: answer.plan.zero)
+    precision = text("number formats of training", lambda answer: answer.plan.precision)
+    schedule = text("order of the pipeline's work", lambda answer: answer.order.name)
+    bubble = text(
+        "idle time of a stage over the time that it works, as a fraction, where forward and each gradient take as long",
+        lambda answer: str(answer.waiting),
+    )
+    bubble_share = number(
+        "bubble as a number", lambda answer: float(answer.waiting), found("by the schedule's formula")
+    )
+    largest_params = integer(
+        "parameters of the GPU that stores most",
+        lambda answer: max(stage.params for stage in answer.stages),
+        found("the largest of the stages"),
+    )
+    stages = records(Stage, "one GPU of each stage", lambda answer: answer.found)
+    messages = records(MessageKeys, "what each stage's GPUs send in a step", lambda answer: answer.sent)
+
+    def __init__(self, model: Model, layout: Layout, run: Workload, plan: Training, order: Schedule) -> None:
+        self.of, self.at, self.run, self.plan, self.order = model, layout, run, plan, order
+
+    @cached_property
+    def ranks(self) -> list[Rank]:
+        """One GPU of each stage."""
+        return Ranks(self.of.module(), self.at, self.run).stages
+
+    @property
+    def found(self) -> list[_Stage]:
+        """The stages, each with its states."""
+        return [_Stage(rank, tuple(self._states(rank)), self._in_flight(rank.at)) for rank in self.ranks]
+
+    def _states(self, rank: Rank) -> Iterator[Placed]:
+        """Yield the states of experts and of all else, each over the GPUs with the same weights."""
+        for experts, devices in (False, self.at.copies), (True, self.at.copies_of_experts):
+            tree = rank.part(experts=experts)
+            shared_by = value_of(devices)
+            zero = self.plan.zero if shared_by != 1 else "0"
+            yield states_of(tree, tree, self.plan.replaced(zero=zero, gpus=shared_by, grad_accum=1))
+
+    def _in_flight(self, at: Layout) -> float:
+        return float(self.order.in_flight(at.stage, at.pp, self.plan.grad_accum, at.vpp).value)
+
+    @property
+    def waiting(self) -> object:
+        """The bubble's share, where forward, gradients of inputs and those of weights take as long."""
+        return self.order.share(StageTimes(1, 1, 1), self.at.pp, self.plan.grad_accum, self.at.vpp).value
+
+    @cached_property
+    def sent(self) -> list[_Message]:
+        """The messages of all stages."""
+        by = precision(self.plan.precision)
+        how = OfData(int(self.plan.zero), SentBits(by.weights, by.gradients))
+        module = self.of.module()
+        tied = isinstance(module, ModelWithHead) and module.output.tied_to is not None
+        return [
+            _Message(value_of(rank.at.stage), each)
+            for rank in self.ranks
+            for each in sent_in_a_step(rank, self.plan.grad_accum, how, tied=tied)
+            if value_of(each.times)
+        ]
+
+    @property
+    def answer(self) -> int:
+        """The parameters of the GPU that stores most."""
+        return self.largest_params
+
+    @property
+    def heading(self) -> str:
+        """The model."""
+        return self.of.summary
+
+    @property
+    def title(self) -> str:
+        """``2 x 4 = 8 GPUs: 1,135,153,152 parameters on one, at most``."""
+        at = self.layout
+        sizes = {"tp": at.tp, "pp": at.pp, "cp": at.cp, "dp": at.dp}
+        used = " x ".join(f"{name} {size:,}" for name, size in sizes.items() if size != 1) or "1 GPU"
+        gpus = f" = {at.gpus:,} GPUs" if at.gpus != 1 else ""
+        return f"{used}{gpus}: {self.largest_params:,} parameters on one, at most"
+
+    def sheet(self) -> Sheet:
+        """A row for each stage, and below it one for each of its messages."""
+        rows: list[list[Cell]] = []
+        depths = []
+        for stage in self.stages:
+            states = (stage.weights_bytes, stage.gradients_bytes, stage.optimizer_bytes)
+            work = Short(stage.flops), Rounded(stage.in_flight)
+            rows.append([f"stage {stage.stage}", stage.layers, stage.params, *map(Bytes, states), *work, *[None] * 3])
+            depths.append(0)
+            for one in self.messages:
+                if one.stage == stage.stage:
+                    each = one.times, Bytes(one.bytes), Bytes(one.sent_bytes)
+                    rows.append([f"{one.what}, {one.group} {one.ranks:,}", *[None] * 7, *each])
+                    depths.append(1)
+        return Sheet(
+            title=self.title,
+            subtitle=self.heading,
+            columns=[
+                Column("stage", numeric=False),
+                Column("layers", spare=5),
+                Column("parameters"),
+                Column("weights", spare=4),
+                Column("gradients", spare=6),
+                Column("optimizer", spare=6),
+                Column("FLOPs", spare=3),
+                Column("in flight", spare=5),
+                Column("times", spare=1),
+                Column("bytes", spare=2),
+                Column("sent"),
+            ],
+            rows=rows,
+            quiet=self.answer,
+            notes=self.notes,
+            depths=depths,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on the bubble, on what is counted, and on what is taken for granted."""
+        bubble = (f"Bubble of {self.schedule}: {self.bubble} of the work, {self.bubble_share:.2%}",)
+        sizes = f"micro-batch {self.micro_batch:,}, {self.micro_batches:,} of them in a step"
+        stated = (
+            f"{sizes}; ZeRO {self.zero}, {self.precision}",
+            "FLOPs are those of a micro-batch, forward and backward; all bytes and messages of a step, on one GPU",
+        )
+        shared = ("Experts: as many tokens for each",) if any(stage.expert_params for stage in self.stages) else ()
+        sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
+        return (*bubble * (self.layout.pp != 1), *stated, *shared, *sharded * (self.zero == "3"))
+
+
+def ranks(
+    model: Model,
+    layout: Layout | None = None,
+    workload: Workload | None = None,
+    training: Training | None = None,
+    *,
+    order: str = "",
+) -> RanksAnswer:
+    """Answer what one GPU of each pipeline stage stores, computes and sends in a training step.
+
+    Args:
+        model: as in :func:`~tfcalc.params`.
+        layout: how GPUs share it; by default one GPU has all of it.
+        workload: the micro-batch and the length of its sequences; by default one of 512 tokens.
+        training: number formats, optimizer, ZeRO's stage, and micro-batches of a step (``grad_accum``).
+        order: name of the pipeline's schedule; by default Megatron-LM's, 1F1B or interleaved.
+
+    Returns:
+        RanksAnswer: ``stages`` with ``params``, bytes of states and ``flops`` each, ``messages``, and ``answer``, the
+        parameters of the GPU that stores most.
+
+    Raises:
+        InvalidModel: the layout does not divide the model, or nobody knows how such a module is split.
+
+    >>> import tfcalc
+    >>> [stage.params for stage in ranks(tfcalc.load("llama-3-8b"), Layout(tp=2, pp=4)).stages]
+    [1135149056, 872480768, 872480768, 1135153152]
+    """
+    at, plan = layout or Layout(), training or Training()
+    check_arguments(model, workload, None)
+    check_plans(plan, None)
+    run = asked_run(model, workload).replaced(phase="train")
+    model.check(run)
+    plan = plan.replaced(precision=PRECISION) if plan.precision == AUTO else plan
+    if plan.zero != "0" and value_of(at.copies) == 1:
+        raise InvalidModel(f"ZeRO {plan.zero} has no effect without data parallelism", "add --dp 2")
+    if at.sequence_parallel and value_of(at.tp) == 1:
+        raise InvalidModel("sequence parallelism has no effect without tensor parallelism", "add --tp 2")
+    if value_of(at.vpp) != 1 and value_of(at.pp) == 1:
+        raise InvalidModel(f"--vpp {at.vpp} has no effect on a pipeline of one stage", "add --pp 2, or leave it out")
+    chosen = schedule(order) if order else schedule_of(at.vpp)
+    if not chosen.in_order:
+        usual = ", ".join(name for name, each in SCHEDULES.items() if each.in_order)
+        raise InvalidModel(
+            f"the layers of each stage under {chosen.name} go back and forth: not modelled", f"use {usual}"
+        )
+    chosen.check(at.pp, plan.grad_accum, at.vpp)
+    answer = RanksAnswer(model, at, run, plan, chosen)
+    assert answer.ranks  # what cannot be shared is refused now
+    return answer

@@ -1,0 +1,118 @@
+"""``tfcalc ranks``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.answers.ranks import ranks
+from tfcalc.cli.commands import Command
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option, training
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.placed.layout import Layout, check_multiple
+from tfcalc.placed.schedules import SCHEDULES
+from tfcalc.plans import Training
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answered
+
+OF_TRAINING = (
+    "tensor_parallel",
+    "sequence_parallel",
+    "pipeline_parallel",
+    "virtual_pipeline",
+    "zero",
+    "gpus",
+    "grad_accum",
+    "precision",
+    "optimizer",
+)
+PLACED = tuple(name for name, each in SCHEDULES.items() if each.in_order)
+OF_RUN = ("batch_size", "seq_len", "attention")
+PARALLEL = (
+    Option(
+        "context_parallel", ("--cp", "--context-parallel"), "GPUs that share each sequence [default: 1]", number=True
+    ),
+    Option("expert_parallel", ("--ep", "--expert-parallel"), "groups of GPUs that share the experts", number=True),
+    Option(
+        "expert_tensor_parallel",
+        ("--etp", "--expert-tensor-parallel"),
+        "GPUs that share each expert [default: --tp]",
+        number=True,
+    ),
+    Option("data_parallel", ("--dp", "--data-parallel"), "GPUs with the same weights [default: 1]", number=True),
+    Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0),
+    Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0),
+    Option("counts_embedding", ("--embedding-as-layer",), "count the embedding as one of the layers", switch=True),
+    Option("counts_loss", ("--loss-as-layer",), "count the head and its loss as one of the layers", switch=True),
+    Option(
+        "shares_latents",
+        ("--shared-latents",),
+        "maps down to latent vectors are shared, as by Megatron-core's local spec, and not whole",
+        switch=True,
+    ),
+    Option(
+        "schedule",
+        ("--schedule",),
+        "order of the pipeline's work [default: 1f1b, with --vpp interleaved]",
+        tuple(name for name, each in SCHEDULES.items() if each.in_order),
+    ),
+)
+
+
+def answer(settings: Settings) -> Answered:
+    """Return what one GPU of each stage stores, computes and sends."""
+    model = settings.model()
+    plan = settings.fill(Training())
+    at = _layout(settings, plan)
+    plan = Training(precision=plan.precision, optimizer=plan.optimizer, zero=plan.zero, grad_accum=plan.grad_accum)
+    run = settings.workload(model)
+    return ranks(model, at, run, plan, order=settings.get("schedule", ""))
+
+
+def _layout(settings: Settings, plan: Training) -> Layout:
+    """Return the layout, with as many copies as there are GPUs for."""
+    at = Layout(
+        tp=plan.tensor_parallel,
+        sequence_parallel=plan.sequence_parallel,
+        pp=plan.pipeline_parallel,
+        vpp=plan.virtual_pipeline,
+        cp=settings.get("context_parallel", 1),
+        dp=settings.get("data_parallel", 1),
+        ep=settings.get("expert_parallel", 1),
+        etp=settings.get("expert_tensor_parallel"),
+        first_layers=settings.get("first_layers"),
+        last_layers=settings.get("last_layers"),
+        counts_embedding=settings.get("counts_embedding", False),
+        counts_loss=settings.get("counts_loss", False),
+        shares_latents=settings.get("shares_latents", False),
+    )
+    if plan.gpus is None:
+        return at
+    if "data_parallel" in settings.given:
+        raise UsageError("--gpus and --dp both say how many copies there are", "leave one of them out")
+    of_a_copy = at._replace(dp=1).gpus
+    check_multiple("GPUs", plan.gpus, "tp x pp x cp =", of_a_copy)
+    return at._replace(dp=plan.gpus // of_a_copy)  # type: ignore[operator]  # numbers of the command line
+
+
+_TRAINING = {option.name: option for option in training()}
+_RUN = {option.name: option for option in RUN}
+
+COMMAND = Command(
+    answer,
+    (
+        MODEL_ARGUMENT,
+        *MODEL_OPTIONS,
+        *(_TRAINING[name] for name in OF_TRAINING),
+        *PARALLEL,
+        *(_RUN[name] for name in OF_RUN),
+        *UNITS,
+        *SHOW,
+    ),
+    (
+        "tfcalc ranks llama-3-8b --tp 2 --pp 4 --grad-accum 16",
+        "tfcalc ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
+        "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64 --json",
+    ),
+)

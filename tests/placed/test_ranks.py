@@ -1,0 +1,120 @@
+"""``tfcalc ranks``: what one GPU of each stage stores, computes and sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc import Layout, Training, Workload, flops, load, ranks
+from tfcalc.configs.published import HFModel
+from tfcalc.core.measure import matmul_flops
+from tfcalc.placed.ranks import Ranks
+
+LAYERS, H = 32, 4096
+SIZES = {"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "vocab_size": 1024}
+"""Of a small Llama, for a check that any layout shares its work."""
+
+
+def asked(tfcalc: Program, *words: str) -> dict[str, Any]:
+    done = tfcalc("ranks", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_llama_on_two_times_four_gpus(tfcalc: Program) -> None:
+    """Parameters as Megatron-core has them, and (p - 1)/m of the work.
+
+    States by hand: 2 + 4 + 12 bytes of a parameter, and of each of 9 tensors a layer the number of the step (AdamW).
+    """
+    found = asked(tfcalc, "llama-3-8b", "--tp", "2", "--pp", "4", "--grad-accum", "16", "--seq", "4096")
+    wanted = [1_135_149_056, 872_480_768, 872_480_768, 1_135_153_152]
+    assert [stage["params"] for stage in found["stages"]] == wanted
+    for stage, count in zip(found["stages"], wanted, strict=True):
+        tensors = 8 * 9 + {0: 1, 3: 2}.get(stage["stage"], 0)
+        states = stage["weights_bytes"], stage["gradients_bytes"], stage["optimizer_bytes"]
+        assert states == (2 * count, 4 * count, 12 * count + 4 * tensors)
+        assert (stage["layers"], stage["in_flight"]) == (8, 4 - stage["stage"])
+    assert (found["bubble"], found["bubble_share"], found["layout"]["gpus"]) == ("3/16", 0.1875, 8)
+    one = {"stage": 1, "what": "all-reduce", "group": "tensor", "ranks": 2, "bytes": 2 * 4096 * H}
+    assert {**one, "times": 4 * 8 * 16, "sent_bytes": 4 * 8 * 16 * 2 * 4096 * H} in found["messages"]
+    assert tfcalc("ranks", "llama-3-8b", "--tp", "2", "--pp", "4", "-q").stdout == "1135153152\n"
+
+
+def test_states_of_experts_are_shared_by_fewer() -> None:
+    """Mixtral on 8 GPUs: 4 with the same weights of all else, 2 with the same experts; a step's number for each."""
+    experts, others = 11_274_289_152, 803_475_456
+    plan = Training(zero="1")
+    (stage,) = ranks(load("mixtral-8x7b"), Layout(2, True, ep=4, etp=1, dp=4), training=plan).stages
+    assert (stage.dense_params, stage.expert_params) == (others, experts)
+    assert stage.optimizer_bytes == 12 * (others // 4 + experts // 2) + 2 * 4
+    assert stage.weights_bytes == 2 * (others + experts)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [Layout(tp=2), Layout(tp=4, sequence_parallel=True, pp=2), Layout(cp=4), Layout(2, True, 2, 2, cp=2, dp=3)],
+)
+def test_all_gpus_together_do_the_work_of_the_batch(at: Layout) -> None:
+    """FLOPs of one sequence for each of dp, over tp, pp and cp GPUs."""
+    model = HFModel(SIZES)
+    run = Workload(phase="train", batch_size=2, seq_len=64)
+    every = sum(rank.tree.total(matmul_flops) for rank in Ranks(model.module(), at, run).stages)
+    assert every * at.tp * at.cp == model.tree(run).total(matmul_flops)
+
+
+def test_flops_are_those_of_a_training_step() -> None:
+    model, run = load("gpt2"), Workload(phase="train", batch_size=3, seq_len=128)
+    (stage,) = ranks(model, Layout(rows=1), run).stages
+    assert stage.flops == flops(model, run).answer
+
+
+def test_copies_of_a_tied_table_sum_up_their_gradients(tfcalc: Program) -> None:
+    """GPT-2 in two stages: 50,304 rows of 768, gradients in fp32."""
+    found = asked(tfcalc, "gpt2", "--pp", "2", "--seq", "128")
+    tied = [one for one in found["messages"] if one["group"] == "embeddings"]
+    assert [(one["stage"], one["ranks"], one["bytes"]) for one in tied] == [
+        (stage, 2, 4 * 50_304 * 768) for stage in (0, 1)
+    ]
+
+
+def test_stage_3_stores_a_share_and_gathers_layers(tfcalc: Program) -> None:
+    """Llama 3 8B on 8 GPUs, two micro-batches: each layer is gathered twice in each, in bf16, and summed in fp32."""
+    layer = 2 * H * H + 2 * H * 1024 + 3 * H * 14_336 + 2 * H
+    found = asked(tfcalc, "llama-3-8b", "--dp", "8", "--zero", "3", "--grad-accum", "2")
+    of_layers = [(one["what"], one["bytes"], one["times"]) for one in found["messages"]][:2]
+    assert of_layers == [("all-gather", 2 * layer, 2 * 2 * LAYERS), ("reduce-scatter", 4 * layer, 2 * LAYERS)]
+    assert found["stages"][0]["weights_bytes"] == 2 * 8_030_261_248 // 8
+    table = tfcalc("ranks", "llama-3-8b", "--dp", "8", "--zero", "3").stdout
+    assert "ZeRO 3 stores its share alone" in table
+    assert "Bubble" not in table
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("llama-3-8b --tp 3", "heads 32 not divisible by tensor 3; nearest: 2, 4"),
+        ("llama-3-8b --tp 2 --gpus 5", "GPUs 5 not divisible by tp x pp x cp = 2; nearest: 4, 6"),
+        ("llama-3-8b --dp 2 --gpus 4", "--gpus and --dp both"),
+        ("llama-3-8b --zero 1", "ZeRO 1 has no effect without data parallelism; add --dp 2"),
+        ("llama-3-8b --sequence-parallel", "sequence parallelism has no effect without"),
+        ("llama-3-8b --vpp 2", "--vpp 2 has no effect on a pipeline of one stage"),
+        ("llama-3-8b --pp 2 --vpp 2 --grad-accum 3", "micro-batches 3 not divisible by pipeline 2; nearest: 2, 4"),
+        ("llama-3-8b --pp 2 --schedule interleaved", "1 chunk a stage under interleaved; it has 2 or more"),
+        ("llama-3-8b --cp 3", "sequence length 4,096 not divisible by twice context 6"),
+        ("gpt2 --ep 2", "expert parallelism has no effect on a model without experts"),
+        ("gpt2 --shared-latents", "no effect without latent attention"),
+        ("mixtral-8x7b --tp 2 --ep 2 --etp 1", "experts under tensor 2 without sequence parallelism"),
+        ("mistral-7b --cp 2", "with window over devices"),
+        ("bert-base-uncased --tp 2", "no rule splits BertModel"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(tfcalc: Program, words: str, said: str) -> None:
+    done = tfcalc("ranks", *words.split())
+    assert done.returncode in (2, 3)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
