@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tfcalc.timing.step import BYTES, Layouts, Many
+from tfcalc.placed.schedules import SCHEDULES
+from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts, Many
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork
 
+PLAIN = SCHEDULES["1f1b"]
 HIDDEN = 8
 """Bytes saved of each hidden number of a token: the inputs of two norms and of two sub-layers."""
 LOSS = 10
@@ -115,8 +117,9 @@ class DeviceMemory:
         return saved
 
     def in_flight(self, *, last: bool = False) -> Many:
-        """Micro-batches of a whole stage whose results wait for backward (1F1B, interleaved)."""
+        """Micro-batches of a whole stage whose results wait for backward."""
         at = self.at
-        first = np.minimum(at.batches, at.pp) if not last else np.ones_like(np.asarray(at.pp, dtype=float))
-        interleaved = at.pp + (at.pp - 1) / at.vpp * (-1 if last else 1)
-        return np.where((at.vpp > 1) & (at.pp > 1), interleaved, first)
+        stage = at.pp - 1 if last else 0
+        plain = PLAIN.in_flight(stage, at.pp, at.batches).value
+        interleaved = INTERLEAVED.in_flight(stage, at.pp, at.batches, at.vpp).value
+        return np.where((at.vpp > 1) & (at.pp > 1), interleaved, plain)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tfcalc.placed.schedules import SCHEDULES, StageTimes
 from tfcalc.timing.rates import Machine, Rates
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Many = Any
 """A number, or an array of numbers, one for each layout."""
+INTERLEAVED = SCHEDULES["interleaved"]
 TILE = (128, 256)
 """Rows and columns of a tile of cuBLAS's products on tensor cores."""
 DEPTH = 128
@@ -156,7 +158,7 @@ class StepTime:
         seconds = [part.times(share * m) for part in whole]
         stage = of_all.times(share)
         again = stage.forward * at.again + whole[1].forward * share * at.attention_again
-        bubble = (at.pp - 1) / at.vpp * (total / at.pp)
+        bubble = INTERLEAVED.bubble(StageTimes(total / at.pp, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
         bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
         data, optimizer = self.between_steps(at, stage, again)
         found = StepParts(

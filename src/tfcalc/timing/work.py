@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.measure import matmul_flops, params, trainable_params
 from tfcalc.core.recomputation import ATTENTION, LAYER
 from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def work_of(model: Model, length: int, tree: Component | None = None) -> ModelWo
     outside: list[Node] = []
     for node in _layers_and_rest(root):
         (layers if node.component.kind == LAYER else outside).append(node)
-    of_layers = tuple(_layer(node, length) for node in layers)
+    keys = _keys(model, length)
+    of_layers = tuple(_layer(node, length, keys) for node in layers)
     head = tuple(product for node in outside for product in _products(node.component, value_of(node.times.run)))
     whole = ModelWork(length, of_layers, head, 0, 1.0, 0.0)
     every = value_of(root.total(params))
@@ -156,13 +158,32 @@ def _products(component: Component, times: int = 1) -> Iterator[Product]:
         yield Product(value_of(one.inner), value_of(one.columns), value_of(one.backward), times)
 
 
-def _layer(layer: Node, length: int) -> LayerWork:
+def _keys(model: Model, length: int) -> int:
+    """Return the width of the keys and values of a token that a layer caches, the widest; 0 where nothing is cached."""
+    try:
+        root = model.tree(Workload(seq_len=length, phase="decode")).root()
+    except InvalidModel:  # an encoder decodes nothing
+        return 0
+    return max(
+        (
+            sum(
+                value_of(one.heads) * value_of(one.width)
+                for one in node.component.own.cached
+                if one.grows and one.tokens is not None
+            )
+            for node in root.walk()
+        ),
+        default=0,
+    )
+
+
+def _layer(layer: Node, length: int, keys: int) -> LayerWork:
     """Fold one of these layers."""
     whole = value_of(layer.times.run)
     alone = layer.component._replace(copies=1, active=None, passes=1)
     products: list[Product] = []
     inside_experts: list[Product] = []
-    number = active = keys = 0
+    number = active = 0
     attention = scores = stream = inside = routed = 0.0
     for node in alone.root().walk():
         part, times = node.component, value_of(node.times.run)
@@ -173,7 +194,6 @@ def _layer(layer: Node, length: int) -> LayerWork:
         (inside_experts if in_experts else products).extend(made)
         if not made and part.own.products:
             attention += times * value_of(matmul_flops(part.own))
-        keys += times * sum(value_of(cached.heads) * value_of(cached.width) for cached in part.own.cached)
         elements = times * sum(value_of(work.elements) for work in part.own.elementwise if work.forward) / length
         if part.kind == ATTENTION:
             scores += elements * length / max(1, len(part.own.elementwise))
