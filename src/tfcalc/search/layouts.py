@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_LAYOUTS = 5_000_000
 """Layouts that are enumerated at most."""
+AT_A_TIME = 2**17
+"""Layouts that are evaluated together."""
 LONGEST_INTERLEAVING = 12
 """Chunks of a stage that are tried at most; more are no faster."""
 LARGEST_MICRO_BATCH = 16
@@ -152,6 +154,17 @@ class EvaluatedLayouts(NamedTuple):
         """Return the number of layouts that take no more than this."""
         return int((self.memory <= room).sum())
 
+    @classmethod
+    def joined(cls, pieces: Sequence[EvaluatedLayouts]) -> EvaluatedLayouts:
+        """Return the layouts of all pieces."""
+
+        def together(columns: Sequence[Any]) -> Any:
+            return None if columns[0] is None else np.concatenate(columns)
+
+        layouts = Layouts(*map(together, zip(*(one.layouts for one in pieces), strict=True)))
+        parts = StepParts(*map(together, zip(*(one.parts for one in pieces), strict=True)))
+        return cls(layouts, np.concatenate([one.memory for one in pieces]), parts)
+
     def at(self, place: int) -> EvaluatedLayouts:
         """Return one of them, as numbers."""
 
@@ -164,7 +177,15 @@ class EvaluatedLayouts(NamedTuple):
 def evaluate(
     work: ModelWork, at: Layouts, machine: Machine, rates: Rates, precision: str, *, stack: str, room: float | None
 ) -> tuple[EvaluatedLayouts, int]:
-    """Find memory and seconds of each layout; only of those within ``room`` bytes, if it is given, and how many not."""
+    """Find memory and seconds of each layout; only of those within ``room`` bytes, if it is given, and how many not.
+
+    Many are evaluated some at a time, so that what is made on the way takes little memory.
+    """
+    if np.size(at.tp) > AT_A_TIME:
+        starts = range(0, len(at.tp), AT_A_TIME)
+        pieces = [Layouts(*(_some(column, start) for column in at)) for start in starts]
+        found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
+        return EvaluatedLayouts.joined([one for one, _ in found]), sum(left_out for _, left_out in found)
     memory = device_memory(work, at, rates, stack).peak
     kept = np.ones(np.shape(memory), dtype=bool) if room is None else memory <= room
     full = (None if column is None else np.broadcast_to(column, np.shape(memory))[kept] for column in at)
@@ -172,6 +193,10 @@ def evaluate(
     parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
     parts = StepParts(*(np.broadcast_to(part, np.shape(chosen.tp)) for part in parts))
     return EvaluatedLayouts(chosen, memory[kept], parts), int((~kept).sum())
+
+
+def _some(column: Any, start: int) -> Any:
+    return column if column is None or np.ndim(column) == 0 else column[start : start + AT_A_TIME]
 
 
 def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:

@@ -145,31 +145,29 @@ class StepTime:
 
     def parts(self, at: Layouts) -> StepParts:
         """Seconds of a step, by what they go to."""
-        layers = [(layer, self.layer(layer, at)) for layer in self.work.layers]
-        whole = [sum_of(seconds[part].times(layer.copies) for layer, seconds in layers) for part in range(7)]
+        whole, head = self.whole(at)
         depth = self.work.depth
         each = np.where(depth % at.pp == 0, depth / at.pp, 0) / depth
-        of_all = sum_of(whole)
-        head = self.head(at)
-        total = of_all.both + of_all.forward * at.again + whole[1].forward * at.attention_again
+        of_all, once_more = whole.all, whole.attention.forward * at.attention_again
+        total = of_all.both + of_all.forward * at.again + once_more
         uneven = np.maximum((total + head) / at.pp, total * np.ceil(depth / at.pp) / depth) - head
         share = np.where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
         m = at.batches
-        seconds = [part.times(share * m) for part in whole]
+        seconds = LayerSeconds(*(part.times(share * m) for part in whole))
         stage = of_all.times(share)
-        again = stage.forward * at.again + whole[1].forward * share * at.attention_again
+        again = stage.forward * at.again + once_more * share
         bubble = INTERLEAVED.bubble(StageTimes(total / at.pp, 0, 0), at.pp, at.vpp).value  # one chunk: 1F1B's
         bubble = bubble + (at.pp > 1) * 2 * (at.pp - 1) * self._handed_on(at)
         data, optimizer = self.between_steps(at, stage, again)
         found = StepParts(
-            seconds[0].both + m * head,
-            seconds[1].both,
-            seconds[2].both,
-            seconds[3].both,
+            seconds.products.both + m * head,
+            seconds.attention.both,
+            seconds.experts.both,
+            seconds.elementwise.both,
             m * again,
-            seconds[4].both,
-            seconds[5].both,
-            seconds[6].both,
+            seconds.tensor_parallel.both,
+            seconds.context_parallel.both,
+            seconds.expert_parallel.both,
             bubble,
             data,
             optimizer,
@@ -177,6 +175,23 @@ class StepTime:
         )
         doublings = np.log2(np.maximum(at.gpus / 8, 1))
         return found._replace(jitter=found.seconds * self.rates.jitter * doublings)
+
+    def whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
+        """Seconds of all layers, and of the head, for one micro-batch: found once for layouts that share them."""
+        few, places = distinct(at)
+        layers = [(layer.copies, self.layer(layer, few)) for layer in self.work.layers]
+        added = (
+            sum_of(part.times(copies) for (copies, _), part in zip(layers, parts, strict=True))
+            for parts in zip(*(seconds for _, seconds in layers), strict=True)
+        )
+        summed, head = LayerSeconds(*added), self.head(few)
+        if places is None:
+            return summed, head
+
+        def of_each(seconds: Many) -> Many:
+            return np.broadcast_to(seconds, few.tp.shape)[places]
+
+        return LayerSeconds(*(PassSeconds(*map(of_each, part)) for part in summed)), of_each(head)
 
     # --- a layer
 
@@ -355,6 +370,19 @@ def sum_of(passes: Any) -> PassSeconds:
     for one in passes:
         found += one
     return found
+
+
+def distinct(at: Layouts) -> tuple[Layouts, Any]:
+    """Return layouts that differ in what the seconds of a layer depend on, and the place of each one among them."""
+    if np.ndim(at.tp) == 0:
+        return at, None
+    columns = (at.tp, at.cp, at.ep, at.etp, at.micro_batch)
+    code = np.zeros(at.tp.shape)
+    for column in columns:
+        code = code * (np.max(column, initial=0) + 1) + column
+    _, first, places = np.unique(code, return_index=True, return_inverse=True)
+    tp, cp, ep, etp, micro_batch = (np.broadcast_to(column, at.tp.shape)[first] for column in columns)
+    return Layouts(tp=tp, cp=cp, ep=ep, etp=etp, micro_batch=micro_batch), places
 
 
 def aligned(width: Many) -> Many:

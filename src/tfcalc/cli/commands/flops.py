@@ -79,6 +79,8 @@ def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
         if given and given.source == FLAG:
             value = "" if option.switch else f" {given.value}"
             remedy = "add --mfu" if option in MACHINES else "leave it out"
+            if option in MACHINES and settings.get("tokens") is not None:
+                remedy = "train MODEL --tokens N --gpu NAME tells hours and money"
             raise UsageError(f"{option.flags[0]}{value} has no effect {where}", remedy)
 
 
