@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tfcalc
@@ -22,7 +24,7 @@ from tfcalc.timing.work import work_of
     ],
 )
 @pytest.mark.parametrize("zero", ["0", "1"])
-def test_states_are_those_of_ranks(name: str, at: dict[str, int], zero: str) -> None:
+def test_states_are_those_of_ranks(name: str, at: dict[str, Any], zero: str) -> None:
     """Weights, gradients and states of the fullest stage, but for the padding of the vocabulary: within 1 %."""
     model = tfcalc.load(name)
     training = tfcalc.Training(precision="bf16-master-fp32-grads", zero=zero, grad_accum=8)

@@ -57,8 +57,8 @@ def test_arrays_are_single_evaluations() -> None:
         for place in random.Random(7).sample(range(len(found.memory)), 150):
             alone = found.at(place).layouts
             again, _ = evaluate(work, alone, machine, rates, "bf16", stack="megatron", room=None)
-            assert again.memory.item() == pytest.approx(found.memory[place], rel=1e-12)
-            assert again.seconds.item() == pytest.approx(found.seconds[place], rel=1e-12)
+            assert again.memory == pytest.approx(found.memory[place], rel=1e-12)
+            assert again.seconds == pytest.approx(found.seconds[place], rel=1e-12)
 
 
 def test_everything_divides() -> None:

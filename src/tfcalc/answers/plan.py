@@ -14,6 +14,7 @@ from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, Sheet
 from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import EvaluatedLayouts, Space, enumerate_layouts, evaluate
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, band_of
+from tfcalc.timing.numbers import is_array
 from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
@@ -231,7 +232,7 @@ class Plan(Answer):
         self.room = question.card.usable().bytes
         space = Space(self.work, question.gpus, question.sequences, question.fixed)
         at = enumerate_layouts(space, machine.domain)
-        self.searched = len(at.tp)
+        self.searched = len(at.tp) if is_array(at.tp) else 1
         room = None if self.searched == 1 else float(self.room)
         self.found, self.excluded = self._evaluated(at, room)
         self.fitting = self.found.within(self.room)

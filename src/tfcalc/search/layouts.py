@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tfcalc.core.number import divisors
-from tfcalc.errors import UsageError
+from tfcalc.errors import Unavailable, UsageError
 from tfcalc.search.axes import Axes
 from tfcalc.timing.device_memory import DeviceMemory
+from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tfcalc.timing.rates import Machine, Rates
     from tfcalc.timing.work import ModelWork
 
@@ -61,9 +58,17 @@ def enumerate_layouts(space: Space, domain: int) -> Layouts:
             )
     if not columns:
         raise UsageError(why_none(space), "see --help for the axes, and fix fewer of them")
-    table = np.array(columns, dtype=np.float64).T
-    tp, pp, vpp, cp, ep, etp, dp, micro, zero, again = table
+    tp, pp, vpp, cp, ep, etp, dp, micro, zero, again = columns[0] if len(columns) == 1 else _columns(columns)
     return Layouts(tp, pp, vpp, cp, ep, etp, dp, micro, space.sequences / (dp * micro), zero, None, again)
+
+
+def _columns(rows: list[tuple[int, ...]]) -> Any:
+    """Return an array for each axis. Raises Unavailable without numpy."""
+    try:
+        import numpy as np
+    except ImportError:
+        raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]', or fix all axes") from None
+    return np.array(rows, dtype=np.float64).T
 
 
 def _rows(space: Space, domain: int) -> Iterator[tuple[int, ...]]:
@@ -124,54 +129,65 @@ def why_none(space: Space) -> str:
 
 
 class EvaluatedLayouts(NamedTuple):
-    """Layouts with what each takes: bytes of its fullest device, and the parts of its step."""
+    """Layouts with what each takes: bytes of its fullest device, and the parts of its step.
+
+    They are numbers of one layout, or arrays with one for each.
+    """
 
     layouts: Layouts
-    memory: NDArray[np.float64]
+    memory: Many
     parts: StepParts
 
     @property
-    def seconds(self) -> NDArray[np.float64]:
+    def seconds(self) -> Many:
         """Seconds of a step of each."""
-        found: NDArray[np.float64] = np.asarray(self.parts.seconds, dtype=np.float64)
-        return found
+        return self.parts.seconds
 
     @property
     def order(self) -> list[int]:
         """Places of the layouts, the fastest first; of equally fast ones that with less context parallelism."""
+        if not is_array(self.memory):
+            return [0]
+        import numpy as np
+
         return [int(place) for place in np.lexsort((self.layouts.cp, self.seconds.round(4)))]
 
     @property
     def smallest_first(self) -> list[int]:
         """Places of the layouts, those that take least memory first."""
-        return [int(place) for place in np.argsort(self.memory, kind="stable")]
+        return [int(place) for place in self.memory.argsort(kind="stable")] if is_array(self.memory) else [0]
 
     def alike(self, seconds: float) -> int:
         """Return the number of layouts that are as fast as this, as far as the estimate can tell."""
-        return int((self.seconds <= (1 + ALIKE) * seconds).sum())
+        return _count(self.seconds <= (1 + ALIKE) * seconds)
 
     def within(self, room: float) -> int:
         """Return the number of layouts that take no more than this."""
-        return int((self.memory <= room).sum())
-
-    @classmethod
-    def joined(cls, pieces: Sequence[EvaluatedLayouts]) -> EvaluatedLayouts:
-        """Return the layouts of all pieces."""
-
-        def together(columns: Sequence[Any]) -> Any:
-            return None if columns[0] is None else np.concatenate(columns)
-
-        layouts = Layouts(*map(together, zip(*(one.layouts for one in pieces), strict=True)))
-        parts = StepParts(*map(together, zip(*(one.parts for one in pieces), strict=True)))
-        return cls(layouts, np.concatenate([one.memory for one in pieces]), parts)
+        return _count(self.memory <= room)
 
     def at(self, place: int) -> EvaluatedLayouts:
         """Return one of them, as numbers."""
 
         def pick(column: Any) -> Any:
-            return column if column is None or np.ndim(column) == 0 else column[place].item()
+            return column[place].item() if is_array(column) else column
 
         return EvaluatedLayouts(Layouts(*map(pick, self.layouts)), pick(self.memory), StepParts(*map(pick, self.parts)))
+
+
+def _count(those: Any) -> int:
+    return int(those.sum()) if is_array(those) else int(those)
+
+
+def joined(pieces: Sequence[EvaluatedLayouts]) -> EvaluatedLayouts:
+    """Return the layouts of all pieces."""
+    import numpy as np
+
+    def together(columns: Sequence[Any]) -> Any:
+        return np.concatenate(columns) if is_array(columns[0]) else columns[0]
+
+    layouts = Layouts(*map(together, zip(*(one.layouts for one in pieces), strict=True)))
+    parts = StepParts(*map(together, zip(*(one.parts for one in pieces), strict=True)))
+    return EvaluatedLayouts(layouts, np.concatenate([one.memory for one in pieces]), parts)
 
 
 def evaluate(
@@ -181,22 +197,24 @@ def evaluate(
 
     Many are evaluated some at a time, so that what is made on the way takes little memory.
     """
-    if np.size(at.tp) > AT_A_TIME:
+    if not is_array(at.tp):
+        alone = StepTime(work, machine, rates, precision=precision).parts(at)
+        return EvaluatedLayouts(at, device_memory(work, at, rates, stack).peak, alone), 0
+    if len(at.tp) > AT_A_TIME:
         starts = range(0, len(at.tp), AT_A_TIME)
         pieces = [Layouts(*(_some(column, start) for column in at)) for start in starts]
         found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
-        return EvaluatedLayouts.joined([one for one, _ in found]), sum(left_out for _, left_out in found)
+        return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
     memory = device_memory(work, at, rates, stack).peak
-    kept = np.ones(np.shape(memory), dtype=bool) if room is None else memory <= room
-    full = (None if column is None else np.broadcast_to(column, np.shape(memory))[kept] for column in at)
-    chosen = Layouts(*full)
+    saved = memory <= (float("inf") if room is None else room)
+    chosen = Layouts(*(column[saved] if is_array(column) else column for column in at))
     parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
-    parts = StepParts(*(np.broadcast_to(part, np.shape(chosen.tp)) for part in parts))
-    return EvaluatedLayouts(chosen, memory[kept], parts), int((~kept).sum())
+    parts = StepParts(*(part if is_array(part) else chosen.tp * 0 + part for part in parts))
+    return EvaluatedLayouts(chosen, memory[saved], parts), int((~saved).sum())
 
 
 def _some(column: Any, start: int) -> Any:
-    return column if column is None or np.ndim(column) == 0 else column[start : start + AT_A_TIME]
+    return column[start : start + AT_A_TIME] if is_array(column) else column
 
 
 def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:

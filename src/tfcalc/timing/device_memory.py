@@ -9,12 +9,12 @@ Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attent
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tfcalc.placed.schedules import SCHEDULES
-from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts, Many
+from tfcalc.timing.numbers import Many, larger, smaller, where
+from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork
@@ -48,12 +48,12 @@ class DeviceMemory:
     @property
     def peak(self) -> Many:
         """Bytes of the first or the last stage, whichever has more."""
-        return np.maximum(self._stage(last=False), self._stage(last=True))
+        return larger(self._stage(last=False), self._stage(last=True))
 
     def _stage(self, *, last: bool) -> Many:
         at = self.at
         alone = at.pp == 1
-        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else np.where(alone, 0, 0)
+        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else where(alone, 0, 0)
         return self.states(last=last) + self.saved(last=last) + loss
 
     @property
@@ -66,26 +66,26 @@ class DeviceMemory:
         layers = sum(layer.copies * layer.params for layer in self.work.layers) / at.pp
         head = self.work.vocabulary * self.work.width
         tied = self.work.outside < 2 * head
-        of_first = np.where(at.pp > 1, self.work.outside - (0 if tied else head), self.work.outside)
-        of_last = np.where(at.pp > 1, head if last else of_first, self.work.outside)
+        of_first = where(at.pp > 1, self.work.outside - (0 if tied else head), self.work.outside)
+        of_last = where(at.pp > 1, head if last else of_first, self.work.outside)
         dense = (layers + of_last) / at.tp
         of_experts = sum(layer.copies * layer.experts.params for layer in self.work.layers if layer.experts)
         experts = of_experts / (at.pp * at.ep * at.etp)
         copies = at.dp * at.cp
-        expert_copies = np.maximum(copies * at.tp / (at.ep * at.etp), 1)
+        expert_copies = larger(copies * at.tp / (at.ep * at.etp), 1)
         return self._states_of(dense, copies) + self._states_of(experts, expert_copies)
 
     def _states_of(self, params: Many, copies: Many) -> Many:
         at = self.at
         if self.fsdp:
-            shards = copies if at.shards is None else np.minimum(at.shards, copies)
-            unit = params / np.maximum(self.work.depth, 1)
+            shards = copies if at.shards is None else smaller(at.shards, copies)
+            unit = params / larger(self.work.depth, 1)
             return params * (WEIGHT + WEIGHT + GRADIENT + OPTIMIZER - GRADIENT) / shards + 2 * unit * (
                 WEIGHT + GRADIENT
             )
-        optimizer = np.where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
-        gradients = np.where(at.zero >= 2, GRADIENT / copies, GRADIENT)
-        weights = np.where(at.zero >= 3, WEIGHT / copies, WEIGHT)
+        optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
+        gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
+        weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
         return params * (weights + gradients + optimizer)
 
     def saved(self, *, last: bool = False) -> Many:
@@ -93,10 +93,10 @@ class DeviceMemory:
         at = self.at
         whole = sum(layer.copies * self.layer(layer) for layer in self.work.layers)
         input_alone = BYTES * self._tokens / self.sharing * self.work.width
-        most = np.maximum.reduce([np.asarray(self.layer(layer)) for layer in self.work.layers])
+        most = reduce(larger, (self.layer(layer) for layer in self.work.layers))
         checkpointed = self.work.depth * input_alone
-        each = np.where(at.again > 0, checkpointed, whole) / at.pp
-        return each * self.in_flight(last=last) + np.where(at.again > 0, most, 0)
+        each = where(at.again > 0, checkpointed, whole) / at.pp
+        return each * self.in_flight(last=last) + where(at.again > 0, most, 0)
 
     def layer(self, layer: LayerWork) -> Many:
         """Bytes that one layer saves of a micro-batch."""
@@ -122,4 +122,4 @@ class DeviceMemory:
         stage = at.pp - 1 if last else 0
         plain = PLAIN.in_flight(stage, at.pp, at.batches).value
         interleaved = INTERLEAVED.in_flight(stage, at.pp, at.batches, at.vpp).value
-        return np.where((at.vpp > 1) & (at.pp > 1), interleaved, plain)
+        return where((at.vpp > 1) & (at.pp > 1), interleaved, plain)

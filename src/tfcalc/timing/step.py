@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tfcalc.placed.schedules import SCHEDULES, StageTimes
+from tfcalc.timing.numbers import Many, is_array, larger, log2, rounded_up, smaller, where
 from tfcalc.timing.rates import Machine, Rates
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork, Product
 
-Many = Any
-"""A number, or an array of numbers, one for each layout."""
 INTERLEAVED = SCHEDULES["interleaved"]
 TILE = (128, 256)
 """Rows and columns of a tile of cuBLAS's products on tensor cores."""
@@ -147,11 +144,11 @@ class StepTime:
         """Seconds of a step, by what they go to."""
         whole, head = self.whole(at)
         depth = self.work.depth
-        each = np.where(depth % at.pp == 0, depth / at.pp, 0) / depth
+        each = where(depth % at.pp == 0, depth / at.pp, 0) / depth
         of_all, once_more = whole.all, whole.attention.forward * at.attention_again
         total = of_all.both + of_all.forward * at.again + once_more
-        uneven = np.maximum((total + head) / at.pp, total * np.ceil(depth / at.pp) / depth) - head
-        share = np.where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
+        uneven = larger((total + head) / at.pp, total * rounded_up(depth / at.pp) / depth) - head
+        share = where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
         m = at.batches
         seconds = LayerSeconds(*(part.times(share * m) for part in whole))
         stage = of_all.times(share)
@@ -173,7 +170,7 @@ class StepTime:
             optimizer,
             0.0,
         )
-        doublings = np.log2(np.maximum(at.gpus / 8, 1))
+        doublings = log2(larger(at.gpus / 8, 1))
         return found._replace(jitter=found.seconds * self.rates.jitter * doublings)
 
     def whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
@@ -189,7 +186,7 @@ class StepTime:
             return summed, head
 
         def of_each(seconds: Many) -> Many:
-            return np.broadcast_to(seconds, few.tp.shape)[places]
+            return seconds[places] if is_array(seconds) else seconds
 
         return LayerSeconds(*(PassSeconds(*map(of_each, part)) for part in summed)), of_each(head)
 
@@ -227,13 +224,13 @@ class StepTime:
 
     def product(self, m: Many, n: Many, k: Many) -> Many:
         """Seconds of an m × k by k × n product: of its FLOPs at the rate that its tiles leave, or of its bytes."""
-        rows, columns = np.ceil(m / TILE[0]), np.ceil(n / TILE[1])
+        rows, columns = rounded_up(m / TILE[0]), rounded_up(n / TILE[1])
         tiles = rows * columns
-        waves = tiles / (np.ceil(tiles / self.machine.processors) * self.machine.processors)
+        waves = tiles / (rounded_up(tiles / self.machine.processors) * self.machine.processors)
         fill = m * n / (tiles * TILE[0] * TILE[1])
         shape = (0.5 + 0.5 * waves) * fill * k / (k + DEPTH) * aligned(n) * aligned(k)
         moved = BYTES * (m * n + n * k + m * k) / self.bandwidth
-        return np.maximum(2 * m * n * k / (self.rate * shape), moved) + self.rates.launch
+        return larger(2 * m * n * k / (self.rate * shape), moved) + self.rates.launch
 
     def attention(self, layer: LayerWork, at: Layouts) -> PassSeconds:
         """Attention between its projections: fused, or with scores that are written and read."""
@@ -257,7 +254,7 @@ class StepTime:
         flops = sum(2 * rows * one.inner * one.columns * one.times for one in experts.products)
         weights = experts.params / (at.ep * at.etp) * BYTES
         share = self.rates.expert_rate * each / (each + self.rates.expert_rows)
-        forward = np.maximum(flops / (self.rate * share), weights / self.bandwidth)
+        forward = larger(flops / (self.rate * share), weights / self.bandwidth)
         permuted = 4 * rows * layer.width * BYTES / self.bandwidth
         return PassSeconds(forward + permuted, 2 * forward + permuted)
 
@@ -284,10 +281,10 @@ class StepTime:
 
     def collective(self, size: Many, ranks: Many, inside: Many = 1) -> Many:
         """Seconds of an all-gather or a reduce-scatter of ``size`` bytes, among ranks that are ``inside`` apart."""
-        near = np.maximum(1, np.minimum(ranks, self.machine.domain // inside))
-        bus = np.where(near >= ranks, self.machine.bus, np.minimum(self.machine.bus, self.network * near))
-        seconds = size * (ranks - 1) / ranks / bus + self.rates.latency * np.log2(np.maximum(ranks, 1))
-        return np.where(ranks > 1, seconds, 0.0)
+        near = larger(1, smaller(ranks, self.machine.domain // inside))
+        bus = where(near >= ranks, self.machine.bus, smaller(self.machine.bus, self.network * near))
+        seconds = size * (ranks - 1) / ranks / bus + self.rates.latency * log2(larger(ranks, 1))
+        return where(ranks > 1, seconds, 0.0)
 
     def tensor_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
         """Seconds of all-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
@@ -298,7 +295,7 @@ class StepTime:
     def context_parallel(self, layer: LayerWork, attention: PassSeconds, at: Layouts) -> PassSeconds:
         """Keys and values of all others in a ring, where they take longer than attention."""
         ring = self.collective(BYTES * at.micro_batch * self.work.length * layer.keys / at.tp, at.cp, at.tp)
-        return PassSeconds(np.maximum(ring - attention.forward, 0), np.maximum(2 * ring - attention.backward, 0))
+        return PassSeconds(larger(ring - attention.forward, 0), larger(2 * ring - attention.backward, 0))
 
     def expert_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
         """Tokens to their experts and back; a token goes to a node once."""
@@ -306,12 +303,12 @@ class StepTime:
         if experts is None:
             return PassSeconds()
         size = tokens * experts.active / at.tp * layer.width * BYTES
-        nodes = np.maximum(at.ep * at.etp / self.machine.domain, 1)
+        nodes = larger(at.ep * at.etp / self.machine.domain, 1)
         once = nodes * (1 - (1 - 1 / nodes) ** experts.active) / experts.active
         near = size * (at.ep - 1) / at.ep / self.machine.bus
         far = size * once * (1 - 1 / nodes) / self.network
-        one = np.where(nodes > 1, far, near) + self.rates.latency * np.log2(np.maximum(at.ep, 1))
-        one = np.where(at.ep > 1, 2 * one * self.rates.experts, 0.0)
+        one = where(nodes > 1, far, near) + self.rates.latency * log2(larger(at.ep, 1))
+        one = where(at.ep > 1, 2 * one * self.rates.experts, 0.0)
         return PassSeconds(one, one)
 
     def _handed_on(self, at: Layouts) -> Many:
@@ -323,7 +320,7 @@ class StepTime:
         """Seconds of gradients and weights that are not hidden, and of the optimizer."""
         dense, experts = self.of_a_device(at)
         of_data = at.dp * at.cp
-        of_experts = np.maximum(of_data * at.tp / (at.ep * at.etp), 1)
+        of_experts = larger(of_data * at.tp / (at.ep * at.etp), 1)
         shards = at.dp if at.shards is None else at.shards
         fsdp = at.zero == 3
         hidden = self.rates.hidden
@@ -335,28 +332,28 @@ class StepTime:
             )
 
         trained = self.work.trained
-        of_shards = np.maximum(shards * at.tp / (at.ep * at.etp), 1)
+        of_shards = larger(shards * at.tp / (at.ep * at.etp), 1)
         gather, scatter = both(weights, shards, of_shards), both(gradients * trained, shards, of_shards)
         backward = stage.backward + again
-        each = np.maximum(gather - stage.forward * hidden, 0) + np.maximum(gather + scatter - backward * hidden, 0)
+        each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
         once_gather, once_scatter = (
             both(weights * trained, of_data, of_experts),
             both(gradients * trained, of_data, of_experts),
         )
-        once_scatter = once_scatter * np.where(at.zero == 0, 2, 1)
-        once = np.maximum(once_scatter - backward * hidden, 0) + np.where(
-            at.zero == 0, 0, np.maximum(once_gather - stage.forward * hidden, 0)
+        once_scatter = once_scatter * where(at.zero == 0, 2, 1)
+        once = larger(once_scatter - backward * hidden, 0) + where(
+            at.zero == 0, 0, larger(once_gather - stage.forward * hidden, 0)
         )
         sharded = at.zero > 0
-        states = dense / np.where(sharded, of_data, 1) + experts / np.where(sharded, of_experts, 1)
+        states = dense / where(sharded, of_data, 1) + experts / where(sharded, of_experts, 1)
         optimizer = STATES * trained * states / self.bandwidth + self.rates.optimizer
-        return np.where(fsdp, at.batches * each, once), optimizer
+        return where(fsdp, at.batches * each, once), optimizer
 
     def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
         """Parameters of a device: dense ones, and those of routed experts."""
         dense = sum(layer.copies * layer.params for layer in self.work.layers)
         experts = sum(layer.copies * layer.experts.params for layer in self.work.layers if layer.experts)
-        outside = self.work.outside / np.where(at.pp > 1, 2, 1)
+        outside = self.work.outside / where(at.pp > 1, 2, 1)
         return (dense / at.pp + outside) / at.tp, experts / (at.pp * at.ep * at.etp)
 
 
@@ -374,8 +371,10 @@ def sum_of(passes: Any) -> PassSeconds:
 
 def distinct(at: Layouts) -> tuple[Layouts, Any]:
     """Return layouts that differ in what the seconds of a layer depend on, and the place of each one among them."""
-    if np.ndim(at.tp) == 0:
+    if not is_array(at.tp):
         return at, None
+    import numpy as np
+
     columns = (at.tp, at.cp, at.ep, at.etp, at.micro_batch)
     code = np.zeros(at.tp.shape)
     for column in columns:
@@ -389,5 +388,5 @@ def aligned(width: Many) -> Many:
     """Share of the rate that a width leaves which is a multiple of less than 64."""
     found: Many = UNALIGNED
     for multiple, share in sorted(ALIGNED.items()):
-        found = np.where(width % multiple == 0, share, found)
+        found = where(width % multiple == 0, share, found)
     return found

@@ -60,7 +60,7 @@ RUN = (
 
 def answer(settings: Settings) -> Plan:
     """Search all layouts, or answer for the one that is fixed."""
-    from tfcalc.answers.plan import PlanQuestion, plan  # it loads numpy
+    from tfcalc.answers.plan import PlanQuestion, plan
 
     name = settings.get("gpu")
     if name is None:

@@ -29,7 +29,7 @@ PRICE = Option("price", ("--price",), "US dollars for a GPU and an hour [default
 
 def answer(settings: Settings) -> Train:
     """The run on the GPUs that were named, or on each common one."""
-    from tfcalc.answers.train import TrainQuestion, train  # it loads numpy
+    from tfcalc.answers.train import TrainQuestion, train
 
     tokens = settings.get("tokens")
     if tokens is None:
