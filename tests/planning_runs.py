@@ -128,6 +128,7 @@ def layout(row: Row) -> Layouts:
         shards=row.get("hsdp_shard"),
         again=float(kind == "full"),
         attention_again=float(kind == "selective"),
+        sequence_parallel=stack(row) != "deepspeed",
     )
 
 

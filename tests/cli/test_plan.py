@@ -17,7 +17,7 @@ def test_one_layout_has_all_keys(quick: Quick) -> None:
     found = json.loads(quick("plan", "llama-3-8b", *ONE.split(), *RUN.split(), "--json").stdout)
     assert found["searched"] == 1
     wanted = {"tp": 4, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "dp": 8, "micro_batch": 1, "zero": 1}
-    assert found["layout"] == {**wanted, "recompute": "full"}
+    assert found["layout"] == {**wanted, "recompute": "full", "gpus": 64, "sequence_parallel": True}
     assert found["step_seconds_low"] < found["step_seconds"] < found["step_seconds_high"]
     assert found["floor_seconds"] < found["step_seconds"]
     rate = 256 * 4096 / found["step_seconds"]

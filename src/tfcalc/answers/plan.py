@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tfcalc.answers.ranks import LayoutKeys
 from tfcalc.errors import UsageError
 from tfcalc.hardware import GIGA, TERA, Accelerator
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, records, text, texts
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.timing.rates import Machine, Rates
 
+DEEPSPEED = "deepspeed"
+"""Stack of 2022, in which each GPU has the hidden vectors of all tokens."""
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
 HOUR = Constant(SECONDS_OF_AN_HOUR, "seconds of an hour")
@@ -67,19 +70,12 @@ class PlanQuestion(NamedTuple):
     top: int = 5
 
 
-class LayoutKeys(Record):
-    """Shares of the model and of the batch: a layout of GPUs."""
+class PlannedLayout(LayoutKeys):
+    """Shares of the model and of the batch, and what a GPU does at once."""
 
-    tp = integer("tensor parallelism: GPUs that share each layer", lambda one: int(one.layouts.tp), found("a divisor"))
-    pp = integer("pipeline stages", lambda one: int(one.layouts.pp), found("a divisor"))
-    vpp = integer("chunks of layers in each stage, interleaved", lambda one: int(one.layouts.vpp), found("a divisor"))
-    cp = integer("context parallelism", lambda one: int(one.layouts.cp), found("a divisor"))
-    ep = integer("expert parallelism", lambda one: int(one.layouts.ep), found("a divisor"))
-    etp = integer("tensor parallelism of experts", lambda one: int(one.layouts.etp), found("a divisor"))
-    dp = integer("copies of the model, with data of their own", lambda one: int(one.layouts.dp), found("the rest"))
-    micro_batch = integer("sequences at once", lambda one: int(one.layouts.micro_batch), found("a divisor"))
-    zero = integer("stage of ZeRO", lambda one: int(one.layouts.zero), found("tried, or given"))
-    recompute = text("checkpointing", lambda one: "full" if one.layouts.again else "none")
+    micro_batch = integer("sequences at once", lambda at: at.micro_batch, found("tried, or given"))
+    zero = integer("stage of ZeRO", lambda at: at.zero, found("tried, or given"))
+    recompute = text("checkpointing", lambda at: "full" if at.again else "none")
 
     @property
     def words(self) -> str:
@@ -131,7 +127,7 @@ class BandKeys(Record):
 class ListedLayout(Record):
     """One of the fastest layouts."""
 
-    layout = record(LayoutKeys, "the layout", lambda one: one)
+    layout = record(PlannedLayout, "the layout", lambda one: one.layouts)
     step_seconds = number("seconds of a step", lambda one: float(one.parts.seconds), found(ESTIMATED))
     peak_bytes = integer("bytes of the fullest GPU", lambda one: int(one.memory), found("by the closed form"))
 
@@ -155,10 +151,10 @@ class Plan(Answer):
     )
     seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
     tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
-    layout = record(LayoutKeys, "the fastest layout, or the one that was given", lambda plan: plan.best)
+    layout = record(PlannedLayout, "the fastest layout, or the one that was given", lambda plan: plan.best.layouts)
     micro_batches = integer(
         "micro-batches of a step on each copy",
-        lambda plan: round(plan.best.layouts.batches),
+        lambda plan: plan.best.layouts.batches,
         found("global batch over copies and micro-batch"),
     )
     step_seconds = number("seconds of a step: an estimate", lambda plan: plan.estimate.seconds, found(ESTIMATED))
@@ -230,8 +226,9 @@ class Plan(Answer):
         if not self.work.layers:
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
         self.room = question.card.usable().bytes
-        space = Space(self.work, question.gpus, question.sequences, question.fixed)
-        at = enumerate_layouts(space, machine.domain)
+        sharing = question.stack != DEEPSPEED
+        self.space = Space(self.work, question.gpus, question.sequences, question.fixed, sharing)
+        at = enumerate_layouts(self.space, machine.domain)
         self.searched = len(at.tp) if is_array(at.tp) else 1
         room = None if self.searched == 1 else float(self.room)
         self.found, self.excluded = self._evaluated(at, room)
@@ -274,7 +271,7 @@ class Plan(Answer):
         if self.question.measured is None:
             return 1.0
         rate, axes = self.question.measured
-        space = Space(self.work, self.question.gpus, self.question.sequences, self.question.fixed.with_those(axes))
+        space = self.space._replace(fixed=self.question.fixed.with_those(axes))
         at = enumerate_layouts(space, self.machine.domain)
         of_it, _ = self._evaluated(at, None)
         tokens = self.question.sequences * self.question.length

@@ -42,6 +42,7 @@ class Space(NamedTuple):
     gpus: int
     sequences: int
     fixed: Axes
+    sequence_parallel: bool = True
 
 
 def enumerate_layouts(space: Space, domain: int) -> Layouts:
@@ -59,7 +60,8 @@ def enumerate_layouts(space: Space, domain: int) -> Layouts:
     if not columns:
         raise UsageError(why_none(space), "see --help for the axes, and fix fewer of them")
     tp, pp, vpp, cp, ep, etp, dp, micro, zero, again = columns[0] if len(columns) == 1 else _columns(columns)
-    return Layouts(tp, pp, vpp, cp, ep, etp, dp, micro, space.sequences / (dp * micro), zero, None, again)
+    found = Layouts(tp, pp, vpp, cp, ep, etp, dp, micro, space.sequences // (dp * micro), zero, None, again)
+    return found._replace(sequence_parallel=space.sequence_parallel)
 
 
 def _columns(rows: list[tuple[int, ...]]) -> Any:
@@ -171,7 +173,12 @@ class EvaluatedLayouts(NamedTuple):
         def pick(column: Any) -> Any:
             return column[place].item() if is_array(column) else column
 
-        return EvaluatedLayouts(Layouts(*map(pick, self.layouts)), pick(self.memory), StepParts(*map(pick, self.parts)))
+        def whole(column: Any) -> Any:
+            return int(column[place]) if is_array(column) else column
+
+        return EvaluatedLayouts(
+            Layouts(*map(whole, self.layouts)), pick(self.memory), StepParts(*map(pick, self.parts))
+        )
 
 
 def _count(those: Any) -> int:
@@ -206,7 +213,7 @@ def evaluate(
         found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
         return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
     memory = device_memory(work, at, rates, stack).peak
-    saved = memory <= (float("inf") if room is None else room)
+    saved: Any = memory <= (float("inf") if room is None else room)
     chosen = Layouts(*(column[saved] if is_array(column) else column for column in at))
     parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
     parts = StepParts(*(part if is_array(part) else chosen.tp * 0 + part for part in parts))
@@ -219,5 +226,4 @@ def _some(column: Any, start: int) -> Any:
 
 def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:
     """Return the bytes of a device, by the stack's list of what is saved."""
-    eager, sharing = rates.eager_attention, rates.sequence_parallel
-    return DeviceMemory(work, at, fsdp=stack == "fsdp", sequence_parallel=sharing, eager=eager)
+    return DeviceMemory(work, at, fsdp=stack == "fsdp", eager=rates.eager_attention)

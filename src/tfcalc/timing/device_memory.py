@@ -35,15 +35,12 @@ ROUTED = 4
 class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
-    With ``sequence_parallel`` the GPUs of tensor parallelism share the hidden vectors of all tokens, too. ``eager``
-    attention saves its scores.
+    ``eager`` attention saves its scores.
     """
 
-    def __init__(
-        self, work: ModelWork, at: Layouts, *, fsdp: bool = False, sequence_parallel: bool = True, eager: bool = False
-    ) -> None:
+    def __init__(self, work: ModelWork, at: Layouts, *, fsdp: bool = False, eager: bool = False) -> None:
         self.work, self.at, self.fsdp, self.eager = work, at, fsdp, eager
-        self.sharing = at.tp if sequence_parallel else 1
+        self.sharing = at.tp if at.sequence_parallel else 1
 
     @property
     def peak(self) -> Many:

@@ -65,7 +65,6 @@ class Rates(NamedTuple):
     fp8: float = 0.0
     fp4: float = 0.0
     eager_attention: bool = False
-    sequence_parallel: bool = False
 
     def faster(self, precision: str) -> float:
         """Return how many times as fast as 16 bits products are in this format. Raises UsageError."""

@@ -45,6 +45,7 @@ class Layouts(NamedTuple):
         shards: GPUs over which FSDP shards; those of ``dp`` unless hybrid.
         again: layers run again in backward, 1 of all of them (full checkpointing), 0 of none.
         attention_again: attention alone runs again.
+        sequence_parallel: GPUs of tensor parallelism share the hidden vectors of all tokens.
     """
 
     tp: Many = 1
@@ -60,6 +61,12 @@ class Layouts(NamedTuple):
     shards: Many = None
     again: Many = 0
     attention_again: Many = 0
+    sequence_parallel: bool = True
+
+    @property
+    def of_an_expert(self) -> Many:
+        """GPUs that share an expert."""
+        return self.etp
 
     @property
     def gpus(self) -> Many:
@@ -266,7 +273,7 @@ class StepTime:
 
     def _stream_share(self, at: Layouts) -> Many:
         """Without sequence parallelism each GPU has the hidden vectors of all tokens."""
-        return 1 if self.rates.sequence_parallel else at.tp
+        return 1 if at.sequence_parallel else at.tp
 
     def head(self, at: Layouts) -> Many:
         """Seconds of the output head and the loss of a micro-batch."""
@@ -289,7 +296,7 @@ class StepTime:
     def tensor_parallel(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
         """Seconds of all-gathers before, and reduce-scatters behind, attention and MLP; backward gathers once more."""
         one = self.collective(tokens * layer.width * BYTES, at.tp) * self.rates.tensor
-        again = 1.5 if self.rates.sequence_parallel else 1
+        again = 1.5 if at.sequence_parallel else 1
         return PassSeconds(4 * one, 4 * one * again)
 
     def context_parallel(self, layer: LayerWork, attention: PassSeconds, at: Layouts) -> PassSeconds:
@@ -314,7 +321,7 @@ class StepTime:
     def _handed_on(self, at: Layouts) -> Many:
         """Seconds of hidden vectors to the next stage."""
         tokens = at.micro_batch * self.work.length / at.cp
-        return tokens * self.work.width * BYTES / (at.tp if self.rates.sequence_parallel else 1) / self.network
+        return tokens * self.work.width * BYTES / (at.tp if at.sequence_parallel else 1) / self.network
 
     def between_steps(self, at: Layouts, stage: PassSeconds, again: Many) -> tuple[Many, Many]:
         """Seconds of gradients and weights that are not hidden, and of the optimizer."""
