@@ -212,8 +212,8 @@ def evaluate(
         pieces = [Layouts(*(_some(column, start) for column in at)) for start in starts]
         found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
         return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
-    memory = device_memory(work, at, rates, stack).peak
-    saved: Any = memory <= (float("inf") if room is None else room)
+    memory: Any = device_memory(work, at, rates, stack).peak
+    saved = memory <= (float("inf") if room is None else room)
     chosen = Layouts(*(column[saved] if is_array(column) else column for column in at))
     parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
     parts = StepParts(*(part if is_array(part) else chosen.tp * 0 + part for part in parts))
