@@ -214,7 +214,8 @@ def evaluate(
         return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
     memory: Any = device_memory(work, at, rates, stack).peak
     saved = memory <= (float("inf") if room is None else room)
-    chosen = Layouts(*(column[saved] if is_array(column) else column for column in at))
+    columns: Sequence[Any] = at
+    chosen = Layouts(*(column[saved] if is_array(column) else column for column in columns))
     parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
     parts = StepParts(*(part if is_array(part) else chosen.tp * 0 + part for part in parts))
     return EvaluatedLayouts(chosen, memory[saved], parts), int((~saved).sum())
