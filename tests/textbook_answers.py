@@ -110,8 +110,10 @@ ANSWERS: dict[int, Answer] = {
     169: Ask("shapes mha --value-dim 32", "output X W_O: (512 × 256)(256 × 512)"),  # 8 heads of 32 to 512
     171: Ask("check mha 3h²+3h -q", "no: 4h² + 4h is h² + h more; h² + h is W_O and b_O"),  # 787,968 at h = 512
     172: Ask(
-        "check mha 18 --d-model 2 --heads 1 -q", "no: 24 (4h² + 4h with h = 2) is 6 more; 6 is b_Q, b_K, b_V"
-    ),  # or h² + h
+        "check mha 18 --d-model 2 --heads 1 -q",
+        "no: 24 (4h² + 4h with h = 2) is 6 more; 6 is b_Q, b_K, b_V (3h), or W_O and b_O (h² + h): as large by "
+        "coincidence, at these sizes alone",
+    ),
     173: Ask("shapes mha --d-model 2 --heads 1 --seq 3", "output X W_O: (3 × 2)(2 × 2) b × l × h 1 × 3 × 2"),
     174: Not("the numbers of an output of random weights"),
     176: Ask(BY_MATRIX, MATRICES),
@@ -151,7 +153,7 @@ ANSWERS: dict[int, Answer] = {
     252: Compare(LAYER, "1,024"),
     260: Compare(LAYER, "3,152,384 3,152,384 0"),
     267: Ask("formula decoder-layer --approx", "0.23 % less than the exact 4,204,032"),
-    272: Ask("check encoder-layer 10h² --approx -q", "no: 12h² is 2h² more; it is the right one times 5/6"),
+    272: Ask("check encoder-layer 10h² --approx -q", "no: 12h² is 2h² more; 10h² is 12h² rounded"),
     273: Ask("formula", "decoder-layer 16h² + 19h 16h² 0.23 % 8lbh(4h + l) O(lh² + l²h)"),
     277: Ask("explain mha --of time", "X W_Q, X W_K, X W_V 3 × (2 × lb × h × h) 6lbh² O(lh²)"),
     278: Ask("explain mha --of time", "Q Kᵀ 2 × b × l × l × a × h/a 2l²bh O(l²h)"),

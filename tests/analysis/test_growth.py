@@ -71,7 +71,7 @@ def test_shares_are_of_the_whole() -> None:
         ("width", [1, 2], (), "flops", "'width' is not a size"),
         ("seq_len", [], (), "flops", "0 values of seq_len"),
         ("seq_len", range(1, 2000), (), "flops", "1,999 values of seq_len"),
-        ("seq_len", [1, 2], ("mla",), "flops", "target 'mla' is not known"),
+        ("seq_len", [1, 2], ("ssm",), "flops", "target 'ssm' is not known"),
         ("seq_len", [1, 2], (), "params", "seq_len has no effect"),
         ("seq_len", [1, 2], (), "time", "quantity 'time' is not known"),
     ],

@@ -18,7 +18,7 @@ import pytest
 
 from tests.conftest import recorded
 from tfcalc import InvalidModel, UsageError, Workload, load, why
-from tfcalc.analysis.why.given import ERRATA, read
+from tfcalc.analysis.why.given import ERRATA, asked_about, read
 from tfcalc.cli.main import main
 from tfcalc.expressions import evaluate, read_formula
 
@@ -337,13 +337,13 @@ def test_a_number_is_taken_out_of_a_question() -> None:
     assert (code, answer["given"]) == (0, "8.03B")
     assert answer["reasons"][0]["arithmetic"] == "32 x 218,112,000 + 2 x 525,336,576 + 4,096 = 8,030,261,248"
     assert 32 * 218_112_000 + 2 * 128_256 * 4096 + 4096 == 8_030_261_248
-    assert read("why is it 65 million?").value == 65_000_000
+    assert asked_about("why is it 65 million?").value == 65_000_000
     for text, fact in (
         ("is it 7B or 8B", "has 2 numbers; ask about one of them: 7B"),
         ("llama-3-8b", "is not a number"),
     ):
         with pytest.raises(UsageError, match=fact):
-            read(text)
+            asked_about(text)
 
 
 def test_bytes_are_parameters_times_their_size() -> None:

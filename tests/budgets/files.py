@@ -60,7 +60,7 @@ GOOD = {
     "no budgets": MODEL,
     "a model by its type": '[models.a]\nconfig = "../c.json"\nas = "llama"\n',
     "a budget without a scenario": MODEL + '[[budget]]\nmodel = "*"\nmetric = "total_params"\nmax = "1B"\n',
-    "a share": MODEL + '[[budget]]\nmodel = "*"\nmetric = "memory.headroom_percent"\nmin = 5.5\n',
+    "a share": MODEL + '[[budget]]\nmodel = "*"\nmetric = "params.trainable_percent"\nmin = 5.5\n',
 }
 
 

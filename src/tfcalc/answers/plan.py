@@ -116,7 +116,7 @@ class PartsKeys(Record):
 
 
 class BandKeys(Record):
-    """How far published runs of the same class were from the estimate, their sources left out of the fit."""
+    """Errors of published runs of the same class, their sources left out of the fit."""
 
     class_ = text("class of runs: dense, experts, other, measured", lambda band: band.kind)
     percent_p50 = number("half of them were closer, in per cent", lambda band: 100 * band.typical, found("learned"))
@@ -322,7 +322,7 @@ class Plan(Answer):
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was assumed."""
+        """Assumptions of the answer."""
         return tuple(self._assumed())
 
     def _assumed(self) -> Iterator[str]:

@@ -124,7 +124,7 @@ class RunOnCard:
 
     @cached_property
     def work(self) -> ModelWork:
-        """What the model does, as it is tuned."""
+        """Work of the model, as it is tuned."""
         run, plan = self.ran
         return _work(self.question.model, value_of(run.seq_len), plan)
 
@@ -179,7 +179,7 @@ class RunOnCard:
 
     @property
     def checkpointing(self) -> str:
-        """What backward computes again."""
+        """Kind of checkpointing."""
         return self.ran[0].recompute
 
     @cached_property
@@ -200,7 +200,7 @@ class RunOnCard:
         return self.question.tokens / self.tokens_per_step
 
     def hours(self, step_seconds: float) -> float:
-        """Hours of the run at so many seconds a step."""
+        """Hours of the run, where a step takes this long."""
         return self.steps * step_seconds / SECONDS_OF_AN_HOUR
 
     @cached_property

@@ -96,25 +96,31 @@ class WrittenNumber(NamedTuple):
         return min(taking, key=lambda reading: reading.cost, default=None)
 
 
+def asked_about(text: str) -> WrittenNumber:
+    """The number that a question is about. Raises UsageError, with the text, where it has none, or several.
+
+    >>> asked_about("does HF say 8.03B?").text
+    '8.03B'
+    """
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    inside = [] if match and _scaled((match[4] or "").strip()) else _inside(text)
+    if len(inside) > 1:
+        raise UsageError(f"{quoted(text)} has {len(inside)} numbers", f"ask about one of them: {inside[0]}")
+    return read(inside[0] if inside else text)
+
+
 def read(text: str) -> WrittenNumber:
-    """The number that a text means.
+    """The number that a text is.
 
     Raises UsageError, with the text, where it is none, or below 1.
 
     >>> read("117M").readings[0][:3]
     (Fraction(116500000, 1), Fraction(117500000, 1), 3)
-    >>> read("does HF say 8.03B?").text
-    '8.03B'
     >>> read("124,439,808").readings[0].takes(Fraction(124439808)), read("12.6 GiB").unit
     (True, 'bytes')
     """
     match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
     found = _scaled((match[4] or "").strip()) if match else None
-    inside = [] if found else _inside(text)
-    if len(inside) == 1:
-        return read(inside[0])
-    if inside:
-        raise UsageError(f"{quoted(text)} has {len(inside)} numbers", f"ask about one of them: {inside[0]}")
     if match is None or found is None:
         raise UsageError(f"{quoted(text)} is not a number", REMEDY)
     scale, unit = found

@@ -10,7 +10,7 @@ from tfcalc.analysis.facts import facts
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why import cache, flops, params_starts, params_steps, presets, weights
 from tfcalc.analysis.why.answer import SHOWN, Why, reason, reasons
-from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, corrected, read
+from tfcalc.analysis.why.given import BYTES_UNIT, FLOPS, PARAMS, WrittenNumber, asked_about, corrected
 from tfcalc.analysis.why.search import SearchSpace, matches, nearest
 from tfcalc.analysis.why.tensors import cells_of
 from tfcalc.configs.published import HFModel
@@ -185,7 +185,7 @@ def why(
     check_arguments(model, workload, None)
     if of is not None:
         one_of("of", of, QUANTITIES)
-    given = read(str(number))
+    given = asked_about(str(number))
     name = model.name if isinstance(model, HFModel) else ""
     asked = WhyInput(model, called or name, workload, tokens)
     model.check(asked.run)
