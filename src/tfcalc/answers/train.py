@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.search.remedies import Remedy
 
+ESTIMATED_FORMATS = ("bf16", "fp16")
+"""Number formats of the published runs."""
 STACK = "fsdp"
 """Stack whose rates stand for PyTorch's eager and compiled code: those of FSDP trainers."""
 SAID = {"fits": "FITS", "tight": "FITS, TIGHTLY", "risky": "MAY NOT FIT", "no": "DOES NOT FIT"}
@@ -156,11 +158,20 @@ class RunOnCard:
             return 0.0
         return self.work.flops * self.tokens_per_step / (self.peak_flops * self.gpus)
 
+    @property
+    def unknown(self) -> str:
+        """Say why nothing is estimated; nothing where it is."""
+        if machine_of(self.accelerator) is None:
+            return f"No run on {self.accelerator.name} is known"
+        if self.format not in ESTIMATED_FORMATS:
+            return f"No run in {self.format} is known (--precision bf16)"
+        return "" if self.work.layers else "It has no layers"
+
     @cached_property
     def estimate(self) -> Estimate | None:
         """Seconds of a step, by rates; None where none are known."""
         machine = machine_of(self.accelerator)
-        if machine is None or self.format not in ("bf16", "fp16") or not self.work.layers:
+        if machine is None or self.unknown:
             return None
         run, plan = self.ran
         at = Layouts(
@@ -215,8 +226,10 @@ def _work(model: Model, length: int, plan: Training) -> ModelWork:
 
 
 ESTIMATED = found("by the rates of rates.toml, fitted to published runs; or as --mfu and its like say")
+FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.step_seconds is not None, "step_seconds", mutual=True)
 BANDED = When(lambda one: one.estimate is not None and not one.question.pace.given, "step_seconds_low", mutual=True)
+UTILISED = When(lambda one: one.step_seconds is not None and one.floor, "mfu")
 PRICED = When(lambda one: one.step_seconds is not None and one.price is not None, "cost", mutual=True)
 
 
@@ -235,13 +248,14 @@ class RunKeys(Record):
         "hours that no run is below: model FLOPs over the dense peak",
         lambda one: one.hours(one.floor),
         found("FLOPs of the run, nothing recomputed, over the peak of all GPUs"),
+        when=FLOOR,
     )
     step_seconds = number("seconds of a step", lambda one: one.step_seconds, ESTIMATED, when=TIMED)
     tokens_per_second = number(
         "tokens per second of all GPUs", lambda one: one.tokens_per_step / one.step_seconds, ESTIMATED, when=TIMED
     )
     mfu = number(
-        "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=TIMED
+        "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=UTILISED
     )
     hours = number("hours of the run", lambda one: one.hours(one.step_seconds), ESTIMATED, when=TIMED)
     gpu_hours = number(
@@ -333,7 +347,11 @@ class Train(Answer):
         with_change = f" with {one.flags}" if one.flags else ""
         verdict = f"{SAID[one.judge.status]}{'; fits' if one.flags else ''}{with_change}"
         if one.step_seconds is None:
-            title = f"{verdict}: {tokens} in at least {duration(one.hours(one.floor))}"
+            title = (
+                f"{verdict}: {tokens} in at least {duration(one.hours(one.floor))}"
+                if one.floor
+                else f"{verdict}: {tokens}"
+            )
         else:
             title = f"{verdict}: {tokens} in {duration(one.hours(one.step_seconds))}{self._span(one)}{self._money(one)}"
         return self._sheet(title, [_row(one)], *self._notes(one))
@@ -351,8 +369,8 @@ class Train(Answer):
 
     def _notes(self, one: RunOnCard) -> Iterator[str]:
         if one.step_seconds is None:
-            name = one.accelerator.name
-            yield f"No run on {name} is known, so nothing is estimated: --mfu 35% gives hours at that share"
+            share = ": --mfu 35% gives hours at that share" if one.floor else ", and no peak in this format"
+            yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
             band = one.estimate.band
             yield (
@@ -402,7 +420,8 @@ class Train(Answer):
 def _row(one: RunOnCard) -> list[Cell]:
     seconds = one.step_seconds
     if seconds is None:
-        return [_name(one), one.flags, InUnit(one.peak, "GiB"), None, f"> {one.hours(one.floor):,.3g}", None]
+        floor = f"> {one.hours(one.floor):,.3g}" if one.floor else None
+        return [_name(one), one.flags, InUnit(one.peak, "GiB"), None, floor, None]
     hours = one.hours(seconds)
     money = f"{hours * one.gpus * one.price.typical:,.3g}" if one.price else None
     rate = f"{one.tokens_per_step / seconds:,.0f}"
@@ -436,15 +455,16 @@ def _accelerator(card: Capacity) -> Accelerator:
 def duration(hours: float) -> str:
     """``45 minutes``, ``2.8 hours``, ``12.3 days``.
 
-    >>> duration(0.75), duration(2.8), duration(300), duration(0.001)
-    ('45 minutes', '2.8 hours', '12.5 days', '3.6 seconds')
+    >>> duration(0.75), duration(2.8), duration(300), duration(0.001), duration(1)
+    ('45 minutes', '2.8 hours', '12.5 days', '3.6 seconds', '1 hour')
     """
-    if hours < 1 / 60:
-        return f"{hours * SECONDS_OF_AN_HOUR:,.2g} seconds"
-    if hours < 1:
-        return f"{60 * hours:,.2g} minutes"
     days = hours * SECONDS_OF_AN_HOUR / SECONDS_OF_A_DAY
-    return f"{hours:,.3g} hours" if days < 3 else f"{days:,.3g} days"
+    amount, unit = (f"{days:,.3g}", "day") if days >= 3 else (f"{hours:,.3g}", "hour")
+    if hours < 1:
+        amount, unit = f"{60 * hours:,.2g}", "minute"
+    if hours < 1 / 60:
+        amount, unit = f"{hours * SECONDS_OF_AN_HOUR:,.2g}", "second"
+    return f"{amount} {unit}{'s' * (amount != '1')}"
 
 
 def money_in_words(dollars: float) -> str:
