@@ -12,6 +12,10 @@ ASKED = {
     "What is my MFU?": "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8k",
     "How much memory does fine-tuning take?": "tfcalc memory llama-3-8b --train",
     "Does QLoRA fit on my card?": ("tfcalc memory llama-3-8b --qlora --gpu rtx-4090"),
+    "How long does fine-tuning take, and what does it cost?": (
+        "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100"
+    ),
+    "Which layout for 1,024 GPUs?": "tfcalc plan llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
     "How large is the KV cache?": "tfcalc explain cache --model llama-3-8b --of memory --serve --context 8k",
     "How many requests can I serve?": "tfcalc memory llama-3-8b --serve --context 8k --gpu h100",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",

@@ -359,7 +359,9 @@ class Train(Answer):
     def _span(self, one: RunOnCard) -> str:
         if one.estimate is None or self.question.pace.given:
             return ""
-        return f" ({duration(one.hours(one.estimate.low))} to {duration(one.hours(one.estimate.high))})"
+        low, high = (duration(one.hours(end)) for end in (one.estimate.low, one.estimate.high))
+        unit = high.rpartition(" ")[2]
+        return f" ({low.removesuffix(f' {unit}')} to {high})"
 
     def _money(self, one: RunOnCard) -> str:
         assert one.step_seconds is not None
