@@ -335,6 +335,10 @@ class Plan(Answer):
         yield f"MFU: attention of visible pairs, no recomputation, dense 16-bit peak {machine.peak / TERA:,.5g} TFLOP/s"
         if question.tokens is not None and self.price is None:
             yield "no price is known for this GPU: --price 2.50"
+        yield (
+            "memory: what is saved for backward in 16 bits, on the GPU, nothing recomputed but whole layers; recipes that "
+            "offload it, save it in 8 bits or recompute some modules take less"
+        )
         yield "not in it: data loading, checkpoints, failures, warm-up"
 
     def sheet(self) -> Sheet:
