@@ -30,6 +30,7 @@ WITHIN = {
     "fp8": (1.0, 2.0),
     "fp4": (1.0, 4.0),
     "eager": (0.2, 1.0),
+    "optimizer": (0.002, 0.008),
 }
 """Bounds of rates, where physics or a measurement sets them. No published step of a dense model in 16 bits on B200 is
 among the runs; 514 measured products reach 0.485 of its peak (SimuMax 1.2, its B200 files), held by power."""

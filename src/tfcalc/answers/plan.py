@@ -400,11 +400,7 @@ class Plan(Answer):
         yield f"Where the step goes: {', '.join(told)}".replace("%", " %")
         if self.question.tokens is not None:
             yield self._of_run()
-        band = self.estimate.band
-        yield (
-            f"Seconds are an estimate: half of {band.runs:,} published runs ({band.kind}) were within "
-            f"{band.typical:.0%}, nine of ten within {band.most:.0%}; never below {seconds_in_words(self.floor)}"
-        ).replace("%", " %")
+        yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor)}"
 
     def _of_run(self) -> str:
         tokens, hours = short(self.training_tokens, billion="B"), short(round(self.gpu_hours))

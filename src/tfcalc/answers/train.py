@@ -374,12 +374,8 @@ class Train(Answer):
             share = ": --mfu 35% gives hours at that share" if one.floor else ", and no peak in this format"
             yield f"{one.unknown}, so nothing is estimated{share}"
         elif one.estimate is not None and not self.question.pace.given:
-            band = one.estimate.band
-            yield (
-                f"Seconds are an estimate: half of {band.runs:,} published runs ({band.kind}) were within "
-                f"{100 * band.typical:.0f} %, nine of ten within {100 * band.most:.0f} %; "
-                f"never below {duration(one.hours(one.floor))}"
-            )
+            floor = duration(one.hours(one.floor))
+            yield f"Seconds are an estimate: {one.estimate.band.words}; never below {floor}"
         if one.price is not None and one.step_seconds is not None:
             low, high = one.price.low, one.price.high
             span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""
