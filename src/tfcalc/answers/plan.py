@@ -336,7 +336,7 @@ class Plan(Answer):
         if question.tokens is not None and self.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory: what is saved for backward in 16 bits, on the GPU, nothing recomputed but whole layers; recipes "
+            "memory: what is saved for backward in 16 bits, on the GPU, nothing recomputed but whole layers; runs "
             "that offload it, save it in 8 bits or recompute some modules take less"
         )
         yield "not in it: data loading, checkpoints, failures, warm-up"
