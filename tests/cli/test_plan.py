@@ -111,3 +111,13 @@ def test_tokens_of_a_batch(quick: Quick) -> None:
     """16.8M tokens of 8,192 each are 2,048 sequences: people round, and batches are even."""
     words = ("plan", "llama-3-70b", "--gpu", "1024xh100", "--global-batch", "16.8M", "--seq", "8k", "--json")
     assert json.loads(quick(*words).stdout)["global_batch_size"] == 2048
+
+
+def test_selective_checkpointing_runs_attention_again(quick: Quick) -> None:
+    """It takes the forward pass of attention once more than none, and less than full."""
+    words = ("plan", "llama-3-8b", *ONE.split(), *RUN.replace("--checkpointing full", "").split(), "--json")
+    kinds = ("none", "selective", "full")
+    found = {kind: json.loads(quick(*words, "--checkpointing", kind).stdout) for kind in kinds}
+    assert [found[kind]["layout"]["recompute"] for kind in kinds] == list(kinds)
+    again = [found[kind]["parts"]["recomputation_seconds"] for kind in kinds]
+    assert 0 == again[0] < again[1] < found["none"]["parts"]["attention_seconds"] / 2 < again[2]

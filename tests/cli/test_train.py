@@ -105,3 +105,20 @@ def test_what_cannot_be_answered_is_said_in_a_line(quick: Quick, words: str, tol
     found = quick("train", *words.split())
     assert found.returncode == 2
     assert told in found.stderr
+
+
+def test_what_takes_time_and_is_not_counted_is_said(quick: Quick) -> None:
+    """Transfers to the host, and weights that are expanded."""
+    words = ("train", "llama-3-8b", "--tokens", "1M", "--gpu", "h100")
+    assert "Not in these hours: transfers to the host" in quick(*words, "--offload", "optimizer").stdout
+    assert "Not in these hours: expanding the quantized weights" in quick(*words, "--qlora", "16").stdout
+    assert "Not in these hours" not in quick(*words, "--lora", "16").stdout
+
+
+def test_every_fourth_layer_again_is_a_quarter(quick: Quick) -> None:
+    """Seconds grow by the same for each layer that runs again: every:4 by a quarter of what full adds."""
+    words = ("train", "gpt2", "--tokens", "1M", "--gpu", "h100", "--precision", "bf16", "--json", "--checkpointing")
+    none, fourth, full = (
+        json.loads(quick(*words, kind).stdout)["run"]["step_seconds"] for kind in ("none", "every:4", "full")
+    )
+    assert (fourth - none) / (full - none) == pytest.approx(0.25, rel=0.02)

@@ -14,7 +14,7 @@ from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, Sheet
 from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import EvaluatedLayouts, Space, enumerate_layouts, evaluate
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, band_of
+from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate, band_of
 from tfcalc.timing.numbers import is_array
 from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
 from tfcalc.timing.step import Layouts, StepParts
@@ -29,8 +29,6 @@ DEEPSPEED = "deepspeed"
 """Stack of 2022, in which each GPU has the hidden vectors of all tokens."""
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
-HOUR = Constant(SECONDS_OF_AN_HOUR, "seconds of an hour")
-DAY = Constant(SECONDS_OF_A_DAY, "seconds of a day")
 ESTIMATED = "by the rates of rates.toml, fitted to published runs"
 
 
@@ -52,6 +50,7 @@ class PlanQuestion(NamedTuple):
         price: US dollars for a GPU and an hour; else a dated list.
         measured: a measured rate in tokens per second and GPU, and the axes of the layout that it was measured with.
         top: layouts that are listed.
+        attention_again: attention is recomputed, and nothing else (selective checkpointing).
     """
 
     model: Model
@@ -68,6 +67,7 @@ class PlanQuestion(NamedTuple):
     price: float | None = None
     measured: tuple[float, Axes] | None = None
     top: int = 5
+    attention_again: bool = False
 
 
 class PlannedLayout(LayoutKeys):
@@ -75,7 +75,7 @@ class PlannedLayout(LayoutKeys):
 
     micro_batch = integer("sequences at once", lambda at: at.micro_batch, found("tried, or given"))
     zero = integer("stage of ZeRO", lambda at: at.zero, found("tried, or given"))
-    recompute = text("checkpointing", lambda at: "full" if at.again else "none")
+    recompute = text("checkpointing", lambda at: at.recompute)
 
     @property
     def words(self) -> str:
@@ -227,11 +227,13 @@ class Plan(Answer):
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
         self.room = question.card.usable().bytes
         sharing = question.stack != DEEPSPEED
-        self.space = Space(self.work, question.gpus, question.sequences, question.fixed, sharing)
+        self.space = Space(
+            self.work, question.gpus, question.sequences, question.fixed, sharing, question.attention_again
+        )
         at = enumerate_layouts(self.space, machine.domain)
         self.searched = len(at.tp) if is_array(at.tp) else 1
         room = None if self.searched == 1 else float(self.room)
-        self.found, self.excluded = self._evaluated(at, room)
+        self.found, _ = self._evaluated(at, room)
         self.fitting = self.found.within(self.room)
         self.order = self.found.order
         if not self.order:
@@ -283,7 +285,7 @@ class Plan(Answer):
         experts = any(layer.experts for layer in self.work.layers)
         measured = self.question.measured is not None
         band = band_of(self.machine.generation, self.question.stack, experts=experts, measured=measured)
-        return Estimate(float(self.best.parts.seconds) * self.scale, band, self.scale)
+        return Estimate(float(self.best.parts.seconds) * self.scale, band)
 
     @property
     def scaled_parts(self) -> StepParts:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tfcalc.answers.fits import NO, Fit, memory_within
+from tfcalc.answers.fits import NO, SAID, Fit, memory_within
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import Accelerator, named
@@ -34,7 +34,6 @@ ESTIMATED_FORMATS = ("bf16", "fp16")
 """Number formats of the published runs."""
 STACK = "fsdp"
 """Stack whose rates stand for PyTorch's eager and compiled code: those of FSDP trainers."""
-SAID = {"fits": "FITS", "tight": "FITS, TIGHTLY", "risky": "MAY NOT FIT", "no": "DOES NOT FIT"}
 
 
 class TrainQuestion(NamedTuple):
@@ -165,7 +164,19 @@ class RunOnCard:
             return f"No run on {self.accelerator.name} is known"
         if self.format not in ESTIMATED_FORMATS:
             return f"No run in {self.format} is known (--precision bf16)"
+        if self.checkpointing == "selective-op":
+            return "No run with --checkpointing selective-op is known"
         return "" if self.work.layers else "It has no layers"
+
+    @property
+    def left_out(self) -> str:
+        """Name what takes time and is not in the estimate; nothing where all is."""
+        plan = self.ran[1]
+        parts = (
+            "transfers to the host" * (plan.offload != "none" or plan.offload_activations or "paged" in plan.optimizer),
+            "expanding the quantized weights" * bool(plan.base_weights),
+        )
+        return " and ".join(filter(None, parts))
 
     @cached_property
     def estimate(self) -> Estimate | None:
@@ -181,7 +192,7 @@ class RunOnCard:
             micro_batch=value_of(run.batch_size),
             batches=value_of(plan.grad_accum),
             zero=int(plan.zero),
-            again=float(self.checkpointing == "full"),
+            again=again_of(self.ran[0]),
             attention_again=float(self.checkpointing == "selective"),
         )
         seconds = float(StepTime(self.work, machine, rates_of(machine.generation, STACK)).parts(at).seconds)
@@ -218,6 +229,17 @@ class RunOnCard:
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
         return price_of(self.accelerator, self.question.price)
+
+
+def again_of(run: Workload) -> float:
+    """Return the share of the layers that run again in backward: all of them, or one of N.
+
+    >>> again_of(Workload(phase="train", recompute="full")), again_of(Workload(phase="train", recompute="every:4"))
+    (1.0, 0.25)
+    """
+    if run.recompute == "full":
+        return 1.0
+    return 1 / int(run.recompute.removeprefix("every:")) if run.recompute.startswith("every:") else 0.0
 
 
 def _work(model: Model, length: int, plan: Training) -> ModelWork:
@@ -328,9 +350,9 @@ class Train(Answer):
         """Yield what was assumed."""
         yield "seconds: rates of PyTorch FSDP trainers (rates.toml); data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
-        if self.question.plan.base_weights:
-            yield "the time to expand quantized weights is not in it"
         for one in [self.only] if self.question.card else self.each:
+            if one.left_out:
+                yield f"{one.accelerator.name}: {one.left_out} are not in the hours"
             if one.price is not None:
                 yield f"{one.accelerator.name}: {one.price.typical:,.2f} USD an hour, {one.price.origin}"
 
@@ -376,6 +398,8 @@ class Train(Answer):
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
             yield f"Seconds are an estimate: {one.estimate.band.words}; never below {floor}"
+            if one.left_out:
+                yield f"Not in these hours: {one.left_out}"
         if one.price is not None and one.step_seconds is not None:
             low, high = one.price.low, one.price.high
             span = f"; {low:,.2f} to {high:,.2f} were seen" if low < high else ""

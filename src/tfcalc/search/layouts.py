@@ -43,6 +43,7 @@ class Space(NamedTuple):
     sequences: int
     fixed: Axes
     sequence_parallel: bool = True
+    attention_again: bool = False
 
 
 def enumerate_layouts(space: Space, domain: int) -> Layouts:
@@ -61,7 +62,7 @@ def enumerate_layouts(space: Space, domain: int) -> Layouts:
         raise UsageError(why_none(space), "see --help for the axes, and fix fewer of them")
     tp, pp, vpp, cp, ep, etp, dp, micro, zero, again = columns[0] if len(columns) == 1 else _columns(columns)
     found = Layouts(tp, pp, vpp, cp, ep, etp, dp, micro, space.sequences // (dp * micro), zero, None, again)
-    return found._replace(sequence_parallel=space.sequence_parallel)
+    return found._replace(sequence_parallel=space.sequence_parallel, attention_again=int(space.attention_again))
 
 
 def _columns(rows: list[tuple[int, ...]]) -> Any:

@@ -49,8 +49,7 @@ class DeviceMemory:
 
     def _stage(self, *, last: bool) -> Many:
         at = self.at
-        alone = at.pp == 1
-        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else where(alone, 0, 0)
+        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else 0
         return self.states(last=last) + self.saved(last=last) + loss
 
     @property
@@ -77,9 +76,7 @@ class DeviceMemory:
         if self.fsdp:
             shards = copies if at.shards is None else smaller(at.shards, copies)
             unit = params / larger(self.work.depth, 1)
-            return params * (WEIGHT + WEIGHT + GRADIENT + OPTIMIZER - GRADIENT) / shards + 2 * unit * (
-                WEIGHT + GRADIENT
-            )
+            return params * (GRADIENT + OPTIMIZER) / shards + 2 * unit * (WEIGHT + GRADIENT)  # two layers are gathered
         optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
         gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)

@@ -35,11 +35,10 @@ class ErrorBand(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Seconds, from ``low`` to ``high``, by a band; ``scale`` is what a measured run made of it."""
+    """Seconds, from ``low`` to ``high``, by a band."""
 
     seconds: float
     band: ErrorBand
-    scale: float = 1.0
 
     @property
     def low(self) -> float:

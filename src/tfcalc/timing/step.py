@@ -64,6 +64,11 @@ class Layouts(NamedTuple):
     sequence_parallel: bool = True
 
     @property
+    def recompute(self) -> str:
+        """Kind of checkpointing of one layout."""
+        return "full" if self.again else "selective" if self.attention_again else "none"
+
+    @property
     def of_an_expert(self) -> Many:
         """GPUs that share an expert."""
         return self.etp

@@ -12,6 +12,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes
+from tfcalc.timing.rates import STACKS
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-STACKS = ("megatron", "fsdp", "deepspeed")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100")
 LAYOUT = (
     Option("gpus", ("--gpus",), "GPUs in all", number=True),
@@ -88,6 +88,7 @@ def answer(settings: Settings) -> Plan:
             price=settings.get("price"),
             measured=_measured(settings),
             top=settings.get("top") or 5,
+            attention_again=settings.get("recompute") == "selective",
         )
     )
 
