@@ -27,7 +27,7 @@ STATUS = {"V": "", "S": "from a secondary source", "U": "unverified"}
 recalled."""
 
 CONTEXT = 2**29
-"""Bytes of the CUDA context and libraries of a process: 0.5 GiB, an assumption (usual: 0.3 to 0.6)."""
+"""Bytes of the CUDA context and libraries of a process: 0.5 GiB, an assumption (0.25 to 0.73 were measured)."""
 
 APPLE = "Apple"
 UNIFIED_SHARES = ((32 * 2**30, Fraction(2, 3)), (2**60, Fraction(3, 4)))
@@ -80,6 +80,7 @@ class Accelerator(NamedTuple):
         peaks: FLOP/s without sparsity, by precision.
         memory: memory as the vendor prints it (``80 GB``).
         memory_reported: memory as the driver reports it (``79.1 GiB``; the least of several; empty if unknown).
+        context: what a process's CUDA context was measured to take (``751 MiB``; empty where nobody did).
         bandwidth: bytes per second of its memory.
         link: bytes per second, in one direction, to the others of its domain.
         domain: number of accelerators that are linked directly.
@@ -100,13 +101,16 @@ class Accelerator(NamedTuple):
     memory_status: str = "V"
     memory_sources: str = ""
     memory_note: str = ""
+    context: str = ""
     rates_status: str = "V"
     rates_sources: str = ""
     capability: str = ""
     vendor: str = ""
 
-    def usable(self, context: int = CONTEXT) -> Usable:
+    def usable(self, context: int | None = None) -> Usable:
         """Return the memory for a process: the driver's figure, or else the vendor's, less the ``context``.
+
+        Of the context what was measured on this card, or else :data:`CONTEXT`.
 
         Without a driver's figure GB are taken as 10⁹ bytes, which is on the safe side, as memory is sold in powers of
         two. Of unified memory it is what Metal lets a GPU take.
@@ -127,9 +131,12 @@ class Accelerator(NamedTuple):
             if self.memory_reported
             else f"{amount} in the vendor's unit (what its driver reports is unknown)"
         )
+        if context is None:
+            context = parse_bytes(self.context) if self.context else CONTEXT
+        known = "measured" if self.context else "assumed"
         left = parse_bytes(amount) - context
         notes = [
-            f"{self.name} has {self.memory}: {said}, less {short_bytes(context)} for the driver's context (assumed)"
+            f"{self.name} has {self.memory}: {said}, less {short_bytes(context)} for the driver's context ({known})"
         ]
         if STATUS[self.memory_status]:
             notes.append(f"the memory of {self.name} is {STATUS[self.memory_status]}")
@@ -183,6 +190,7 @@ def _accelerator(row: dict[str, str]) -> Accelerator:
         row["memory_status"],
         row["memory_sources"],
         row["memory_note"],
+        row["context"],
         row["rates_status"],
         row["rates_sources"],
         row["capability"],

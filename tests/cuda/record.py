@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
+import multiprocessing
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.cuda.rows import rows
 from tests.cuda.settings import Setting, settings
+
+PATIENCE = 60.0
+"""Seconds that a run may take."""
 
 
 def chosen(names: Sequence[str]) -> list[Setting]:
@@ -31,34 +39,64 @@ def record(setting: Setting) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows(setting, size, machine()))
 
 
+def here(setting: Setting, do: Callable[[Setting], str] = record) -> tuple[str, str]:
+    """The rows of one run and its error, one of which is empty, from this process."""
+    try:
+        with redirect_stdout(StringIO()):
+            return do(setting), ""
+    except Exception as error:
+        return "", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _tell(setting: Setting, do: Callable[[Setting], str], to: Connection) -> None:
+    to.send(here(setting, do))
+
+
+def apart(setting: Setting, do: Callable[[Setting], str] = record) -> tuple[str, str]:
+    """The rows of one run and its error, one of which is empty, from a process of its own.
+
+    It is forked from this one, which has imported PyTorch, and has not touched the card.
+    """
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asked in any other way, the card cannot be used in a fork
+    import_module("tests.cuda.training")
+    forked = multiprocessing.get_context("fork")
+    ours, theirs = forked.Pipe(duplex=False)
+    process = forked.Process(target=_tell, args=(setting, do, theirs))
+    process.start()
+    theirs.close()
+    try:
+        found: tuple[str, str] = ours.recv() if ours.poll(PATIENCE) else ("", f"not done in {PATIENCE:.0f} s")
+    except EOFError:
+        found = "", "ended without a word"
+    process.kill()
+    process.join()
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """0 if all runs ran, 1 if one did not: a kernel that this card lacks, or too little memory."""
     parser = argparse.ArgumentParser(prog="python -m tests.cuda.record", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", help="beginnings of names")
     parser.add_argument("-o", "--output", type=Path, help="a file to write to; default: standard output")
     parser.add_argument("--dry-run", action="store_true", help="print the runs, without PyTorch")
-    parser.add_argument("--one", action="store_true", help="run in this process (what each process is asked)")
+    parser.add_argument(
+        "--together", action="store_true", help="in one process: faster, and nvidia-smi's bytes are wrong"
+    )
     given = parser.parse_args(arguments)
     wanted = chosen(given.names)
     if given.dry_run:
         print("\n".join(f"{one.name}: tfcalc {' '.join(one.arguments)}" for one in wanted))
         return 0
-    if given.one:
-        print(record(next(one for one in wanted if one.name in given.names)), end="")
-        return 0
-    lines, failed = [], 0
-    for setting in wanted:
-        command = [sys.executable, "-m", "tests.cuda.record", "--one", setting.name]
-        ran = subprocess.run(command, capture_output=True, text=True)
-        failed += ran.returncode != 0
-        lines.append(ran.stdout)
-        last = ran.stderr.strip().rpartition("\n")[2]
-        print(f"{setting.name}: {last if ran.returncode else 'recorded'}", file=sys.stderr)
-    text = "".join(lines)
-    if given.output:
-        given.output.write_text(text, encoding="utf-8")
-    else:
-        print(text, end="")
+    failed = 0
+    with given.output.open("w", encoding="utf-8") if given.output else StringIO() as written:
+        for setting in wanted:
+            text, error = (here if given.together else apart)(setting)
+            failed += bool(error)
+            written.write(text)
+            written.flush()
+            print(f"{setting.name}: {error or 'recorded'}", file=sys.stderr, flush=True)
+        if isinstance(written, StringIO):
+            print(written.getvalue(), end="")
     return 1 if failed else 0
 
 

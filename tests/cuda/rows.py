@@ -36,6 +36,8 @@ class Measured:
         card: what ``nvidia-smi`` shows at the end, less what it showed before the process used CUDA.
         saved: what autograd holds after the forward pass, by saved_tensors_hooks; None with checkpointing.
         softmax_backward: what softmax's backward allocates beside its result, for scores of this run's size.
+        step_seconds: a step of optimization, the middle of several after the first three; from ``quickest`` to
+            ``slowest``.
     """
 
     allocated: int
@@ -43,6 +45,9 @@ class Measured:
     card: int
     saved: int | None
     softmax_backward: int
+    step_seconds: float
+    quickest: float
+    slowest: float
 
 
 def rows(setting: Setting, measured: Measured, machine: Machine) -> Iterator[dict[str, Any]]:
@@ -63,7 +68,7 @@ def rows(setting: Setting, measured: Measured, machine: Machine) -> Iterator[dic
                 "quantity": quantity,
                 "unit": "bytes",
                 "measured": size,
-                "arguments": setting.arguments,
+                "arguments": [*setting.arguments, "--gpu", machine.card],
                 "all_measured": asdict(measured),
             }
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 TARGETS = "q_proj,v_proj"
 """What is adapted where LoRA is: linear layers that Llama has."""
+ALL_LINEAR = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj"
+"""All linear layers of a Llama but its head, as QLoRA adapts them (arXiv 2305.14314)."""
 KERNELS = {"fp32": ("eager", "efficient"), "bf16": ("eager", "efficient", "flash")}
 KERNELS |= dict.fromkeys(("fp16-mixed", "bf16-mixed"), KERNELS["bf16"])
 """Attention kernels by precision: flash computes in 16 bits alone."""
@@ -24,6 +26,9 @@ class Setting:
     checkpointing: bool = False
     lora: int = 0
     loop: str = "trainer"
+    targets: str = TARGETS
+    base: str = ""
+    backend: str = "auto"
 
     @property
     def name(self) -> str:
@@ -31,6 +36,9 @@ class Setting:
         further = {
             "checkpointing": self.checkpointing,
             f"lora{self.lora}": self.lora,
+            "all": self.targets == ALL_LINEAR,
+            self.base: self.base,
+            self.backend: self.backend != "auto",
             self.loop: self.loop != "trainer",
         }
         named = [self.model, self.precision, self.kernel, f"b{self.batch}", f"l{self.seq}"]
@@ -46,20 +54,25 @@ class Setting:
             "--attention-kernel": self.kernel,
             "--loop": self.loop,
             "--checkpointing": "full" if self.checkpointing else "none",
-            **({"--lora": self.lora, "--lora-targets": TARGETS} if self.lora else {}),
+            **({"--lora": self.lora, "--lora-targets": self.targets} if self.lora else {}),
+            **({"--base-weights": self.base} if self.base else {}),
+            **({"--backend": self.backend} if self.backend != "auto" else {}),
         }
         return ["memory", self.model, "--train", *(str(word) for option in asked.items() for word in option)]
 
 
 def settings() -> list[Setting]:
     """All runs: each precision with each kernel; then checkpointing, lengths where scores are most, loops, and LoRA."""
-    return [*_plain(), *_further()]
+    return [*_plain(), *_further(), *_of_sizes_in_use()]
 
 
 def _plain() -> Iterator[Setting]:
-    for model in ("smollm-135m", "gpt2", "bert-base-uncased"):
+    for model in ("smollm-135m", "gpt2"):
+        shared_keys = model == "smollm-135m"  # which PyTorch's efficient kernel cannot have
         for precision, kernels in KERNELS.items():
-            yield from (Setting(model, precision, kernel) for kernel in kernels)
+            yield from (
+                Setting(model, precision, kernel) for kernel in kernels if kernel != "efficient" or not shared_keys
+            )
         yield Setting(model, "fp32", "eager", checkpointing=True)
         yield Setting(model, "bf16", "flash", checkpointing=True)
 
@@ -70,6 +83,69 @@ def _further() -> Iterator[Setting]:
         yield Setting(model, "bf16", "eager", batch=1, seq=seq, checkpointing=True)
     for precision in ("fp32", "bf16"):
         yield Setting("smollm-135m", precision, "eager", checkpointing=True, loop="tutorial")
-    yield Setting("smollm-135m", "fp32", "efficient", lora=16)
+    yield Setting("smollm-135m", "fp32", "eager", lora=16)
     yield Setting("smollm-135m", "bf16", "flash", lora=16)
     yield Setting("smollm-135m", "bf16", "flash", lora=16, checkpointing=True)
+
+
+def _of_sizes_in_use() -> Iterator[Setting]:
+    """Models that people train on one card of 80 GB, whose steps are worth timing, too."""
+
+    def flash(model: str, batch: int, seq: int, *, checkpointing: bool = False, precision: str = "bf16") -> Setting:
+        return Setting(model, precision, "flash", batch, seq, checkpointing)
+
+    def adapted(model: str, batch: int, seq: int, *, checkpointing: bool = False, base: str = "") -> Setting:
+        return Setting(model, "bf16", "flash", batch, seq, checkpointing, lora=16, targets=ALL_LINEAR, base=base)
+
+    for model, batch, seq in (
+        ("gpt2-medium", 8, 1024),
+        ("gpt2-xl", 4, 1024),
+        ("smollm2-360m", 8, 2048),
+        ("qwen2.5-0.5b", 4, 2048),
+        ("qwen2.5-0.5b", 16, 512),
+        ("llama-3.2-1b", 1, 2048),
+        ("llama-3.2-1b", 4, 2048),
+        ("llama-3.2-1b", 16, 512),
+        ("pythia-1.4b", 4, 2048),
+        ("qwen2.5-1.5b", 2, 4096),
+        ("smollm2-1.7b", 4, 2048),
+        ("qwen3-1.7b", 2, 2048),
+        ("llama-3.2-3b", 2, 2048),
+    ):
+        yield flash(model, batch, seq)
+    for model, batch, seq in (
+        ("llama-3.2-1b", 4, 2048),
+        ("llama-3.2-1b", 2, 8192),
+        ("smollm2-1.7b", 8, 2048),
+        ("llama-3.2-3b", 4, 2048),
+        ("phi-3-mini-4k", 4, 2048),
+        ("olmoe-1b-7b-0924", 2, 2048),
+        ("llama-3-8b", 1, 2048),
+        ("llama-3-8b", 4, 2048),
+    ):
+        yield flash(model, batch, seq, checkpointing=True)
+    for model, batch, seq in (("gpt2-medium", 8, 1024), ("qwen2.5-0.5b", 4, 2048), ("llama-3.2-1b", 4, 2048)):
+        yield flash(model, batch, seq, precision="bf16-mixed")
+    yield flash("smollm2-1.7b", 4, 2048, checkpointing=True, precision="bf16-mixed")
+    yield Setting("gemma-2-2b", "bf16", "eager", 2, 2048)
+    yield Setting("llama-3.2-1b", "bf16", "eager", 4, 1024)
+    for model, batch, seq, checkpointing in (
+        ("llama-3.2-1b", 8, 1024, False),
+        ("llama-3.2-3b", 4, 2048, True),
+        ("qwen2.5-7b", 2, 2048, True),
+        ("llama-3-8b", 1, 512, False),
+        ("llama-3-8b", 2, 2048, False),
+        ("llama-3-8b", 4, 2048, True),
+    ):
+        yield adapted(model, batch, seq, checkpointing=checkpointing)
+    for model, batch, seq, checkpointing in (
+        ("llama-3.2-1b", 4, 1024, False),
+        ("llama-3.2-3b", 4, 2048, True),
+        ("llama-3-8b", 1, 512, False),
+        ("llama-3-8b", 1, 2048, True),
+        ("llama-3-8b", 4, 2048, True),
+        ("qwen2.5-32b", 1, 2048, True),
+    ):
+        yield adapted(model, batch, seq, checkpointing=checkpointing, base="nf4-dq")
+    for model, batch, seq in (("llama-3.2-1b", 4, 2048), ("qwen2.5-0.5b", 8, 2048)):
+        yield Setting(model, "bf16", "flash", batch, seq, backend="fused")

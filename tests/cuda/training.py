@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from functools import partial
+from importlib import import_module
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -13,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tests.cuda.rows import Machine, Measured, used_mib
-from tests.cuda.settings import TARGETS, Setting
+from tests.cuda.settings import Setting
 from tfcalc import load
 from tfcalc.configs.published import HFModel
 from tfcalc.verify.hugging_face import build
@@ -23,10 +29,14 @@ BACKENDS = {"efficient": SDPBackend.EFFICIENT_ATTENTION, "flash": SDPBackend.FLA
 STEPS = 3
 """The first makes the optimizer's states; the peak is that of the last."""
 MIB = 2**20
+TIMED = (4, 1.0)
+"""Steps that are timed at least, and seconds that are spent on them if they are short."""
 
 
 def measured(setting: Setting) -> Measured:
-    """Train on the first GPU. It is to be a fresh process that has the card for itself."""
+    """Train on the first GPU, which no other process is to use, and this one not before (or ``card`` is wrong)."""
+    gc.collect()
+    torch.cuda.empty_cache()
     before = _card()
     model, inputs = prepared(setting, load_config(setting.model), "cuda")
     saved = None if setting.checkpointing else saved_bytes(setting, model, inputs)
@@ -40,8 +50,56 @@ def measured(setting: Setting) -> Measured:
     torch.cuda.synchronize()
     allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.memory_reserved()
     card = _card() - before
-    del model, optimizer, held
-    return Measured(allocated, reserved, card, saved, softmax_backward(setting))
+    del held
+    step = partial(train_step, setting, model, inputs, optimizer, scaler)
+    seconds = list(step_seconds(step))
+    del model, optimizer, step
+    torch.cuda.empty_cache()
+    scores = softmax_backward(setting) if setting.kernel == "eager" else 0
+    return Measured(allocated, reserved, card, saved, scores, median(seconds), min(seconds), max(seconds))
+
+
+def ran(setting: Setting) -> dict[str, Any]:
+    """Whether some steps end, with what they took."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    try:
+        _train(setting)
+        ends = True
+    except torch.OutOfMemoryError:
+        ends = False
+    return {
+        "ran": ends,
+        "allocated": torch.cuda.max_memory_allocated(),
+        "reserved": torch.cuda.max_memory_reserved(),
+        "total": torch.cuda.get_device_properties(0).total_memory,
+        **asdict(machine()),
+    }
+
+
+def _train(setting: Setting) -> None:
+    model, inputs = prepared(setting, load_config(setting.model), "cuda")
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(trained, fused=True)
+    scaler = torch.amp.GradScaler(enabled=setting.precision == "fp16-mixed")
+    held = None
+    for _ in range(STEPS):
+        held = train_step(setting, model, inputs, optimizer, scaler)
+    del held
+
+
+def step_seconds(step: Callable[[], Any]) -> Iterator[float]:
+    """Seconds of steps, each from when the card is idle until it is idle again."""
+    least, enough = TIMED
+    begin, steps = perf_counter(), 0
+    while steps < least or perf_counter() - begin < enough:
+        torch.cuda.synchronize()
+        before = perf_counter()
+        step()
+        torch.cuda.synchronize()
+        yield perf_counter() - before
+        steps += 1
 
 
 def machine() -> Machine:
@@ -73,24 +131,55 @@ def prepared(setting: Setting, config: Mapping[str, Any], device: str) -> tuple[
         model: Any = build(fields, config["architectures"][0], device=device)
     finally:
         torch.set_default_dtype(usual)
+    if setting.base:
+        quantize(model)
     if setting.lora:
-        adapt(model, setting.lora)
+        adapt(model, setting)
+    if setting.backend == "fused":
+        import_module("liger_kernel.transformers")._apply_liger_kernel_to_instance(model=model)
     if setting.checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     ids = torch.randint(0, config["vocab_size"], (setting.batch, setting.seq), device=device)
     return model.train(), {"input_ids": ids, "labels": ids.clone()}
 
 
-def adapt(model: Any, rank: int) -> None:
+def adapt(model: Any, setting: Setting) -> None:
     """LoRA (arXiv 2106.09685) as peft runs it, ``base(x) + B(A(x)) · scale``, by hooks; all else is frozen."""
     model.requires_grad_(False)
+    rank, targets = setting.lora, setting.targets.split(",")
     for path, layer in model.named_modules():
-        if isinstance(layer, nn.Linear) and path.rpartition(".")[2] in TARGETS.split(","):
-            like = {"bias": False, "device": layer.weight.device, "dtype": layer.weight.dtype}
+        if isinstance(layer, nn.Linear) and path.rpartition(".")[2] in targets:
+            number_format = FORMATS.get(setting.precision, torch.float32)
+            like: dict[str, Any] = {"bias": False, "device": layer.weight.device, "dtype": number_format}
             layer.lora_A = nn.Linear(layer.in_features, rank, **like)
             layer.lora_B = nn.Linear(rank, layer.out_features, **like)
             nn.init.zeros_(layer.lora_B.weight)
             layer.register_forward_hook(_add_adapter)
+
+
+def quantize(model: Any) -> None:
+    """Store the linear layers but the head in nf4 with quantized scales, as transformers' ``load_in_4bit`` does."""
+    bitsandbytes = import_module("bitsandbytes.nn")
+
+    for path, layer in list(model.named_modules()):
+        if isinstance(layer, nn.Linear) and layer is not model.get_output_embeddings():
+            packed = bitsandbytes.Linear4bit(
+                layer.in_features,
+                layer.out_features,
+                bias=layer.bias is not None,
+                compute_dtype=layer.weight.dtype,
+                compress_statistics=True,
+                quant_type="nf4",
+                device="meta",
+            )
+            packed.bias = layer.bias
+            packed.weight = bitsandbytes.Params4bit(
+                layer.weight.detach(), requires_grad=False, compress_statistics=True, quant_type="nf4", module=packed
+            ).to(layer.weight.device)
+            parent, _, name = path.rpartition(".")
+            setattr(model.get_submodule(parent), name, packed)
+            del layer
+    torch.cuda.empty_cache()
 
 
 def _add_adapter(layer: Any, given: tuple[Tensor], result: Tensor) -> Tensor:
@@ -102,9 +191,10 @@ def train_step(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor],
 
     Returns what the loop's variable refers to until it is given that of the next step.
     """
-    held = forward(setting, model, inputs)
-    loss = held if setting.loop == "trainer" else held.loss
-    scaler.scale(loss).backward()
+    with chosen_kernel(setting):  # where checkpoints run again, too
+        held = forward(setting, model, inputs)
+        loss = held if setting.loop == "trainer" else held.loss
+        scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad(set_to_none=True)
@@ -116,10 +206,14 @@ def forward(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) ->
     device = next(iter(inputs.values())).device.type
     name, _, mixed = setting.precision.partition("-")
     region: AbstractContextManager[Any] = torch.autocast(device, FORMATS[name]) if mixed else nullcontext()
-    kernel = sdpa_kernel(BACKENDS[setting.kernel]) if setting.kernel in BACKENDS else nullcontext()
-    with region, kernel:
+    with region, chosen_kernel(setting):
         out = model(**inputs)
     return out.loss if setting.loop == "trainer" else out
+
+
+def chosen_kernel(setting: Setting) -> AbstractContextManager[Any]:
+    """PyTorch's attention is this kernel within, or fails."""
+    return sdpa_kernel(BACKENDS[setting.kernel]) if setting.kernel in BACKENDS else nullcontext()
 
 
 def saved_bytes(setting: Setting, model: nn.Module, inputs: Mapping[str, Tensor]) -> int:

@@ -103,7 +103,7 @@ BASES = {
     "ranks": [
         "gpt2",
         "llama-3-8b --tp 2 --pp 2",
-        "mixtral-8x7b --tp 2 --sequence-parallel --ep 2",
+        "mixtral-8x7b --tp 2 --sequence-parallel --ep 2 --dp 2",
         "deepseek-v2-lite --dp 2",
     ],
     "solve": [
@@ -172,6 +172,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("*", "of"): "may say what is the default here",
     ("*", "depth"): "levels of the table, which may not have more",
     ("memory --train", "backend"): "may say what is the default here",
+    ("*", "gradient_checkpointing"): "may say what is the default here",
+    ("*", "strict"): "is for a verdict that is tight or risky, which this one is not",
+    ("flops gpt2 --mfu", "per_gpu"): "the one GPU's tokens are those of all",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
-NOT_COUNTED = "CUDA context (0.3 to 0.6 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
+NOT_COUNTED = "CUDA context (0.3 to 0.8 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
 CACHES = {
     "dynamic": "as transformers' DynamicCache stores it",
     "static": "as transformers' StaticCache stores it, allocated for the whole context from the start",

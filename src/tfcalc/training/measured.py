@@ -116,7 +116,7 @@ def bands() -> dict[str, Band]:
 def on_card(allocated: int, reserved: int, context: int) -> OnCard:
     """The bands around what is allocated and reserved; ``context`` is what is assumed of it.
 
-    >>> on_card(10 * 2**30, 11 * 2**30, 2**29).device.low == int(0.97 * 11 * 2**30) + 256 * 2**20
+    >>> on_card(10 * 2**30, 11 * 2**30, 2**29).device.low == int(0.96 * 11 * 2**30) + 256 * 2**20
     True
     """
     known = bands()

@@ -1,0 +1,67 @@
+"""One H100, on which training steps, batches near its limit, and generation were run (tests/cuda), beside tfcalc."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests.conftest import recorded
+from tests.real_runs import Compared, answered, compared, run_of
+
+Row = dict[str, Any]
+SMALL = 6 * 10**9
+"""Below these bytes of a peak the rests that the allocator leaves at its blocks (1 MiB each at most) exceed 1 %."""
+
+
+def _by_setting() -> dict[str, list[Row]]:
+    found = defaultdict(list)
+    for row in recorded("memory/h100.jsonl"):
+        found[row["run"].partition(",")[0]].append(row)
+    return found
+
+
+SETTINGS = _by_setting()
+LIMITS = recorded("memory/h100-limits.jsonl")
+
+
+@pytest.mark.one_in(16)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_training_step_takes_what_is_said(name: str) -> None:
+    """What is saved to the byte; what is allocated within 1 %; and no figure above the band that is printed."""
+    found: dict[str, Compared] = {row["quantity"]: compared(run_of(row)) for row in SETTINGS[name]}
+    if "saved" in found:
+        assert found["saved"].predicted == found["saved"].run.bytes
+    peak = found["allocated"]
+    assert peak.error is not None
+    assert abs(peak.error) <= (0.01 if peak.run.bytes > SMALL else 0.065)
+    for quantity in set(found) - {"saved"}:
+        assert found[quantity].run.bytes <= found[quantity].high, quantity
+
+
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("row", LIMITS, ids=lambda row: row["run"])
+def test_what_is_said_to_fit_ran_and_what_is_said_not_to_ran_out_of_memory(row: Row) -> None:
+    answer, error = answered((*row["arguments"], "--gpu", row["card"]))
+    assert not error
+    assert answer["status"] not in (("no",) if row["ran"] else ("fits", "tight"))
+
+
+def test_each_state_was_tried_at_its_largest_batch() -> None:
+    """Of five models; of a sixth the largest batch that fits."""
+    ran = defaultdict(list)
+    for row in LIMITS:
+        ran[row["said"]].append(row["ran"])
+    assert ran == {"fits": [True] * 6, "tight": [True] * 5, "risky": [False] * 5, "no": [False] * 5}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("row", recorded("memory/h100-generate.jsonl"), ids=lambda row: row["model"])
+def test_reading_a_prompt_takes_what_is_said(row: Row) -> None:
+    """Less the cache of the run before, which the recorder still held, and with cuBLAS's workspace of 32 MiB."""
+    asked = ("--cache", "dynamic", "--concurrency", str(row["batch"]), "--context", str(row["prompt"]))
+    answer, error = answered(("memory", row["model"], "--serve", *asked, "--dtype", "bf16"))
+    assert not error
+    measured = row["prefill_peak"] - answer["kv_cache_bytes"] - 32 * 2**20
+    assert answer["total_bytes"] == pytest.approx(measured, rel=0.005 if measured > SMALL else 0.02)
