@@ -175,6 +175,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("*", "gradient_checkpointing"): "may say what is the default here",
     ("*", "strict"): "is for a verdict that is tight or risky, which this one is not",
     ("flops gpt2 --mfu", "per_gpu"): "the one GPU's tokens are those of all",
+    ("ranks mixtral-8x7b --tp 2", "expert_tensor_parallel"): "may say what follows from --tp",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",
@@ -320,7 +321,8 @@ def options_beside(question: Question) -> Iterator[Option]:
     given = {word for word in question.words if word.startswith("--")}
     for option in command(question.command).meant(question.words).options:
         says_so = option.name in ("phase", "train") and given & TRAINS
-        if option.flags and option.name not in SHOWN and not given & set(option.flags) and not says_so:
+        spelled = {word for flag in option.flags for word in flag.split("/")}
+        if option.flags and option.name not in SHOWN and not given & spelled and not says_so:
             yield option
 
 
