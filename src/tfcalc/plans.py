@@ -136,7 +136,13 @@ class Training(Described):
         known=(BITSANDBYTES, BITSANDBYTES_OLD),
     )
     freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
-    zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
+    zero: str = choice(
+        "ZeRO stage: which model states are sharded over GPUs; auto: 1 with --backend megatron (its distributed "
+        "optimizer), else 0",
+        "--zero",
+        default=AUTO,
+        known=(AUTO, *STAGES),
+    )
     gpus: Num | None = dimension(
         "N",
         "GPUs in all: those that share a copy of the model (--tp, --pp), times the copies of data parallelism, over "

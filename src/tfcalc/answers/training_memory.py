@@ -445,7 +445,7 @@ class TrainingMemory(Memory, in_order=True):
     @cached_property
     def on_card(self) -> OnCard | None:
         """Figures that a card shows of it, where its allocations are known in their order."""
-        if self.plan.megatron or self._not_simulated:
+        if self.plan.of_2022 or self._not_simulated:
             return None
         return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
 
