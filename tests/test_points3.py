@@ -17,6 +17,7 @@ TORCHTITAN = (
 )
 """Runs whose scripts set ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`` (run_train.sh since October 2024)."""
 MEGATRON = [name for name in ROWS if name.startswith(("simumax-alloc-", "simumax-plain-"))]
+QLORA = [name for name, row in ROWS.items() if name.startswith("litgpt") and {"--lora", "nf4"} <= {*row["command"]}]
 PEFT_DORA = 24_532_484_096
 """``max_memory_reserved`` of peft's run of the row ``peft-mm-lora-r32`` with ``use_dora`` (method_comparison)."""
 
@@ -73,12 +74,16 @@ def test_what_dora_reserves_is_that_of_pefts_run() -> None:
     assert off({**row, "command": [*row["command"], "--dora"], "expected": PEFT_DORA}) <= 0.04
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("litgpt-res-lora-llama")])
-def test_litgpts_qlora_of_2023_is_near_with_the_bitsandbytes_that_it_had(name: str) -> None:
-    """Its 0.41.1 saved the input of each 4-bit product, which is half of what was missing."""
+@pytest.mark.parametrize("name", QLORA)
+def test_litgpts_qlora_is_near_with_the_bitsandbytes_that_it_had(name: str) -> None:
+    """Its 0.41 and 0.42 put the input of each 4-bit product on the node, where it outlives backward.
+
+    LitGPT's loop has the last step's loss, and so its graph, until that of the next step is computed. These rows were
+    20 to 30 % low.
+    """
     row = ROWS[name]
-    assert off(row) > 0.18
-    assert off({**row, "command": [*row["command"], "--bitsandbytes", "0.43"]}) <= 0.09
+    more = ["--bitsandbytes", "0.43", "--quantize-head", "--loss", "litgpt"]
+    assert off({**row, "command": [*row["command"], *more]}) <= 0.07
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("litgpt-hub") and name.endswith("-lora")])

@@ -122,7 +122,7 @@ LOSSES = {
     "linear": "logits and loss in 8 chunks",
     "checkpointed": "logits and loss of 256 tokens at a time",
     "fused": "fused loss",
-    "litgpt": "loss of chunks of 128 tokens in the model's format",
+    "litgpt": "loss of chunks of 128 tokens, whose logits the loop has in fp32",
 }
 """By the words of ``--loss``."""
 DEVICES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.core.traced import known
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor, Trace, viewed
 
@@ -25,19 +26,26 @@ def linear(
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, frozen) is dequantized for each product in
     forward and backward (but for a single row in inference), and the dequantized copy is not saved; nor is x, unless
     the library saves it all the same (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` saves
-    x as it is given, and ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``); since 0.50
-    its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not 1), there is no
-    backward.
+    x as it is given, and ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``), both as an
+    attribute of the node, ``ctx.tensors``; since 0.50 its forward may dequantize nothing, for up to 1,536 rows. A
+    matrix that was quantized from fp16 is dequantized to it, and converted (``packs_head``). If the result is not
+    ``used`` (0, not 1), there is no backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
     unpacked = packed and trace.packed and (not weight.needs_gradient if trace.gradients else _unpacks(x))
     copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
+    halves = copy is not None and trace.packs_head and copy.dtype != "float16"
     given, x = x, in_rows(trace.lower(x))
     weight = weight if unpacked else trace.lower_weight(weight)
     kept = ([given] if trace.keeps_inputs else []) + ([x] if trace.keeps_casts else [])
     saved_input = kept if unpacked and x.needs_gradient else []
+    for each in saved_input:
+        trace.attribute(each)
+    scratch = 0 if copy is None else copy.storage.size * (2 if halves else 1)
+    if halves:
+        trace.needed(product(weight.shape) * WIDTHS["float16"])
     bias = trace.lower_weight(bias) if bias is not None else None
     saves = (*([x] if weight.needs_gradient else saved_input), *([weight] if x.needs_gradient else []))
     return trace.call(
@@ -49,7 +57,7 @@ def linear(
             products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
-            scratch=copy.storage.size if copy is not None else 0,
+            scratch=scratch,
             kernels=("mm",) if bias is None else ("addmm",),
         )
     )

@@ -626,6 +626,12 @@ class Trace:
     def loss_ends(self) -> None:
         """Drop the local variables of the model."""
 
+    def attribute(self, x: Tensor) -> None:
+        """Note that a node has ``x`` as an attribute, which lives as long as the graph."""
+
+    def step_before(self) -> None:
+        """Allocate what the graph of the step before still has."""
+
     def returns(self, name: str, x: Tensor) -> None:
         """Note that the model returns ``x`` to its caller."""
 

@@ -35,6 +35,7 @@ from tfcalc.training.plan_checks import (
     check_offloaded,
     check_plan,
     code_of,
+    holds_attributes,
     known_error,
     numerics,
     piece_of,
@@ -409,10 +410,15 @@ OF_TREE = (*TUNING, "tensor_parallel", "sequence_parallel")
 
 
 def off_tape(plan: Training) -> dict[str, object]:
-    """Fields of the plan that are off the tape, at their defaults; not the optimizer where it runs in backward."""
+    """Fields of the plan that are off the tape, at their defaults.
+
+    The optimizer is on it where it runs in backward, and the loop where it holds what backward has not freed.
+    """
     by_units = placement_of(plan).by_units
     fields = {**ON_HOST, "offload": "all" if plan.offload == "all" else "none"} if by_units else OFF_TAPE
-    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
+    seen = {"optimizer"} if plan.optimizer_in_backward else set()
+    seen |= {"loop"} if holds_attributes(plan) else set()
+    return {name: value for name, value in fields.items() if name not in seen}
 
 
 def stepped(tree: Component, plan: Training) -> Stepped | None:

@@ -13,7 +13,7 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
-from tfcalc.plans import BITSANDBYTES_OLD, EXPANDABLE
+from tfcalc.plans import BITSANDBYTES_OLD, EXPANDABLE, TUTORIAL
 from tfcalc.serving.weight_formats import OUTPUT, PLAIN, Format, MixedFormat, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
@@ -212,7 +212,15 @@ def numerics(by: Precision, plan: Training) -> Numerics:
         keeps_inputs=stored == LLM_INT8,
         keeps_casts=plan.bitsandbytes == BITSANDBYTES_OLD,
         packs_head=plan.quantize_head,
+        holds_graph=holds_attributes(plan),
     )
+
+
+def holds_attributes(plan: Training) -> bool:
+    """Return whether the loop holds the graph of the step before, whose nodes have inputs of products as attributes."""
+    stored = format_named(plan.base_weights).name if plan.base_weights else ""
+    kept = stored == LLM_INT8 or plan.bitsandbytes == BITSANDBYTES_OLD
+    return plan.loop == TUTORIAL and kept and stored not in PLAIN
 
 
 def base_format(plan: Training) -> Format | MixedFormat:
