@@ -127,6 +127,5 @@ def test_what_nodes_have_as_attributes_is_there_twice_where_the_loop_has_the_las
     logits = 2 * tokens * 32000
     assert more() == logits
     assert 0 <= read + logits - more(bitsandbytes="0.43") <= logits * 4
-    assert peaks.peak_of_size(
-        run.replaced(batch_size=3), plan.replaced(loop="tutorial", bitsandbytes="0.43"), 10**12
-    ) == (peaks.peak(run.replaced(batch_size=3), plan.replaced(loop="tutorial", bitsandbytes="0.43")))
+    run, plan = run.replaced(batch_size=3), plan.replaced(loop="tutorial", bitsandbytes="0.43")
+    assert peaks.peak_of_size(run, plan, 10**12) == peaks.peak(run, plan)

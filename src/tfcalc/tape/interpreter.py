@@ -51,7 +51,7 @@ class Numerics(NamedTuple):
         packed: frozen matrices are quantized, and dequantized for each product.
         adapters: format of adapters' weights, if it is not that of the weights.
         drops_adapters: adapters apply dropout to their input.
-        keeps_inputs: products with quantized matrices save their input, as bitsandbytes does in 8 bits, not in 4.
+        in_int8: products with quantized matrices are those of integers, and save their input (bitsandbytes' LLM.int8).
         keeps_casts: they save it in the format of the product, as bitsandbytes until 0.43.1 did in 4 bits.
         packs_head: the output head is quantized, too, and matrices come from fp16, by way of which they are
             dequantized (Lightning Fabric's BitsandbytesPrecision).
@@ -67,7 +67,7 @@ class Numerics(NamedTuple):
     packed: bool = False
     adapters: str = ""
     drops_adapters: bool = False
-    keeps_inputs: bool = False
+    in_int8: bool = False
     keeps_casts: bool = False
     packs_head: bool = False
     holds_graph: bool = False
@@ -278,7 +278,7 @@ class Interpreter(Trace):
         self.tape = tape
         self.standing = RowCollapse(tape)
         self.numerics = numerics
-        self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
+        self.cuda, self.packed, self.in_int8 = numerics.cuda, numerics.packed, numerics.in_int8
         self.keeps_casts, self.packs_head = numerics.keeps_casts, numerics.packs_head
         self.of_nodes: list[ref[Storage]] = []
         """Storages that nodes have as attributes (``ctx.tensors``): running backward does not free them."""

@@ -604,8 +604,8 @@ class Trace:
     """True if peculiarities of CUDA's kernels are counted (CPU kernels differ)."""
     packed = False
     """True if frozen matrices are quantized, and dequantized for each product."""
-    keeps_inputs = False
-    """True if products with quantized matrices save their inputs (bitsandbytes' 8-bit)."""
+    in_int8 = False
+    """True if products with quantized matrices are those of integers, and save their inputs (bitsandbytes' 8-bit)."""
     keeps_casts = False
     """True if they save them in the format of the product (bitsandbytes' 4-bit, until 0.43.1)."""
     packs_head = False
