@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -16,10 +17,7 @@ TORCHTITAN = (
 )
 """Runs whose scripts set ``PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`` (run_train.sh since October 2024)."""
 MEGATRON = [name for name in ROWS if name.startswith(("simumax-alloc-", "simumax-plain-"))]
-PAPERS = ("--checkpointing", "selective", "--no-dropout")
-"""What stood for today's attention while Megatron-LM was that of 2022."""
-
-
+QLORA = [name for name, row in ROWS.items() if name.startswith("litgpt") and {"--lora", "nf4"} <= {*row["command"]}]
 PEFT_DORA = 24_532_484_096
 """``max_memory_reserved`` of peft's run of the row ``peft-mm-lora-r32`` with ``use_dora`` (method_comparison)."""
 
@@ -41,11 +39,34 @@ def test_what_torchtitan_reserves_is_that_of_its_allocator(name: str) -> None:
     assert off({**row, "command": [*row["command"], "--alloc-conf", "expandable_segments"]}) <= 0.035
 
 
+def on_b200(name: str) -> list[str]:
+    """The words for a run of SimuMax's table, whose layout its name has: ``llama3_70b_l12_tp4_pp1_dp2_mbc4_cef``.
+
+    ``--gpus`` is that of one copy, as in the other rows.
+    """
+    config = "-".join(name.split("-")[2].split("_")[:3])
+    flags = {"tp": "--tp", "pp": "--pp", "dp": "--gpus", "mbc": "--grad-accum"}
+    sizes = {flag: re.findall(rf"_{letters}(\d+)", name)[0] for letters, flag in flags.items()}
+    layout = [word for flag, size in sizes.items() if size != "1" for word in (flag, size)]
+    sharing = ["--sequence-parallel"] if sizes["--tp"] != "1" else []
+    how = ["--precision", "bf16-master-fp32-grads", "--checkpointing", "none", "--seq", "4096", "--batch", "1"]
+    return ["memory", f"truth-configs/{config}.json", "--train", "--backend", "megatron", *layout, *sharing, *how]
+
+
 @pytest.mark.parametrize("name", MEGATRON)
-def test_megatron_of_today_is_within_a_few_per_cent_on_b200(name: str) -> None:
-    row = ROWS[name]
-    words = [word for word in row["command"] if word not in PAPERS]
-    assert off({**row, "command": [*(word for word in words if word != "none"), "--checkpointing", "none"]}) <= 0.04
+def test_megatron_of_today_is_within_2_per_cent_on_b200(name: str) -> None:
+    """What is temporary in backward is in it, and the optimizer is distributed without being asked to be."""
+    assert off({**ROWS[name], "command": on_b200(name)}) <= 0.015
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("simumax-resv-")])
+def test_what_megatron_reserves_is_within_3_per_cent_and_in_its_band(name: str) -> None:
+    asked = {**ROWS[name], "command": on_b200(name), "json_path": "reserved_bytes"}
+    assert off(asked) <= 0.03
+    low, high = (answer({**asked, "json_path": f"reserved_{end}_bytes"}) for end in ("low", "high"))
+    assert low is not None
+    assert high is not None
+    assert low <= asked["expected"] <= high
 
 
 def test_what_dora_reserves_is_that_of_pefts_run() -> None:
@@ -53,12 +74,16 @@ def test_what_dora_reserves_is_that_of_pefts_run() -> None:
     assert off({**row, "command": [*row["command"], "--dora"], "expected": PEFT_DORA}) <= 0.04
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("litgpt-res-lora-llama")])
-def test_litgpts_qlora_of_2023_is_near_with_the_bitsandbytes_that_it_had(name: str) -> None:
-    """Its 0.41.1 saved the input of each 4-bit product, which is half of what was missing."""
+@pytest.mark.parametrize("name", QLORA)
+def test_litgpts_qlora_is_near_with_the_bitsandbytes_that_it_had(name: str) -> None:
+    """Its 0.41 and 0.42 put the input of each 4-bit product on the node, where it outlives backward.
+
+    LitGPT's loop has the last step's loss, and so its graph, until that of the next step is computed. These rows were
+    20 to 30 % low.
+    """
     row = ROWS[name]
-    assert off(row) > 0.18
-    assert off({**row, "command": [*row["command"], "--bitsandbytes", "0.43"]}) <= 0.09
+    more = ["--bitsandbytes", "0.43", "--quantize-head", "--loss", "litgpt"]
+    assert off({**row, "command": [*row["command"], *more]}) <= 0.07
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("litgpt-hub") and name.endswith("-lora")])

@@ -12,7 +12,7 @@ from tests.conftest import Program
 from tfcalc import quiz
 from tfcalc.cli.main import main
 from tfcalc.errors import UsageError
-from tfcalc.exercises import KINDS, Exercise, grade
+from tfcalc.exercises import KINDS, Exercise, drawn, grade
 
 DRAWN = quiz(3, 100).exercises
 IN_TEXT = {
@@ -69,11 +69,22 @@ def test_every_answer_is_right(one: Exercise) -> None:
     assert grade(3, one.number, str(right)).correct
 
 
-def test_they_are_of_every_kind_and_not_all_alike() -> None:
-    assert len({one.question for one in DRAWN}) > 50
+def test_they_are_of_every_kind_and_none_repeats_another() -> None:
     kinds = sum(map(len, KINDS.values()))
     assert {one.topic for one in DRAWN[:kinds]} == set(KINDS)
-    assert all(one.topic == "memory" for one in quiz(3, 20, "memory").exercises)
+    assert len({one.question for one in DRAWN}) == len(DRAWN)
+
+
+@pytest.mark.parametrize(("topic", "different"), [("params", 45), ("memory", 56), ("flops", 60)])
+def test_a_topic_begins_anew_when_all_its_exercises_were_drawn(topic: str, different: int) -> None:
+    """4 formulas, 4 parts of 9 widths, 5 Llamas; 5 Llamas of 4 contexts, 9 widths of 4 depths; of FLOPs there are more.
+
+    The parts of an exercise are drawn by its place alone: it is the same in a quiz of any length.
+    """
+    questions = [one.question for one in quiz(5, min(different + 3, 60), topic).exercises]
+    assert len(set(questions[:different])) == different
+    assert set(questions[different:]) <= set(questions[:different])
+    assert [one.question for one in drawn(5, different, topic).exercises] == questions[different - 1 : different]
 
 
 def test_a_seed_draws_the_same_however_many() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.backends.sdpa import BEFORE_AMPERE, chosen
 from tfcalc.configs.published import HFModel
+from tfcalc.core.traced import known
 from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import shortened
@@ -98,6 +99,8 @@ def resolve_plan(model: Model, plan: Training) -> Training:
     from tfcalc.training.optimizers import optimizer  # which nothing but training asks for
 
     check_sizes(plan)
+    if plan.zero == AUTO:
+        plan = plan.replaced(zero=usual_stage(plan))
     if plan.precision == AUTO:
         dtype = compute_dtype(model)
         if dtype == BF16.name and plan.capability.startswith(BEFORE_AMPERE):
@@ -109,6 +112,15 @@ def resolve_plan(model: Model, plan: Training) -> Training:
         by = precision(plan.precision)
         plan = plan.replaced(lora_dtype=by.stored if _in_one_format(plan) else by.adapted)
     return plan
+
+
+def usual_stage(plan: Training) -> str:
+    """Stage of ZeRO that is usual: Megatron-LM distributes its optimizer over copies of the model.
+
+    Source: Megatron-Bridge's training configs (``use_distributed_optimizer=True``); those of 2022 had none.
+    """
+    distributed = plan.megatron and not plan.of_2022 and known(plan.data_parallel) != 1
+    return "1" if distributed else "0"
 
 
 def resolve_run(

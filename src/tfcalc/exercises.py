@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from itertools import count as count_from
+from itertools import product
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfcalc.analysis.check import check
 from tfcalc.answers.explain import explain_part
@@ -199,34 +201,48 @@ def _number(given: str) -> int | Fraction:
 
 
 def _exercise(seed: int, place: int, topic: str) -> PlacedExercise:
-    """The exercise at a place: its kind by the seed, every kind once before one comes again."""
+    """The exercise at a place: its kind by the seed, every kind once before one comes again.
+
+    Each kind has its cases in an order of the seed. One whose cases have all been asked drops out, so that no exercise
+    repeats another, until there is none left; then all begin anew.
+    """
     if topic:
         one_of("topic", topic, KINDS)
     if place > MOST:
         raise UsageError(f"exercise {quoted(place)} is not drawn", f"choose 1 to {MOST}")
-    kinds = [(name, kind) for name, of_topic in KINDS.items() for kind in of_topic if topic in ("", name)]
-    turn, index = divmod(place - 1, len(kinds))
-    Random(f"{seed}/{topic}/{turn}").shuffle(kinds)
-    name, kind = kinds[index]
-    return PlacedExercise(place, name, kind(Random(f"{seed}/{topic}/{place}")))
+    kinds = [
+        (name, number, kind)
+        for name, of_topic in KINDS.items()
+        for number, kind in enumerate(of_topic)
+        if topic in ("", name)
+    ]
+    again, left = divmod(place - 1, sum(len(kind.cases) for _, _, kind in kinds))
+    for turn in count_from(0):
+        asked = [each for each in kinds if turn < len(each[-1].cases)]
+        if left < len(asked):
+            break
+        left -= len(asked)
+    Random(f"{seed}/{topic}/{turn}" + f"/{again}" * bool(again)).shuffle(asked)
+    name, number, kind = asked[left]
+    cases = list(kind.cases)
+    Random(f"{seed}/{topic}/{name}/{number}/{again}").shuffle(cases)
+    return PlacedExercise(place, name, kind.ask(*cases[turn]))
 
 
-def _formula_of_params(draw: Random) -> Drawn:
-    target = draw.choice(list(PARTS))
+def _formula_of_params(target: str) -> Drawn:
     text = f"How many parameters does {PARTS[target]} {CLASSIC} have? A formula in h, the hidden size."
     return Drawn(text, write(formula(target).closed), f"tfcalc formula {target}", "params", target)
 
 
-def _params(draw: Random) -> Drawn:
-    target, (width, heads) = draw.choice(list(PARTS)), draw.choice(WIDTHS)
+def _params(target: str, sizes: tuple[int, int]) -> Drawn:
+    width, heads = sizes
     model = Transformer(d_model=width, n_heads=heads)
     text = f"How many parameters does {PARTS[target]} {CLASSIC} have with h = {width} and {heads} heads?"
     command = f"tfcalc explain {target} --d-model {width} --heads {heads}"
     return Drawn(text, explain_part(target, model).answer, command)
 
 
-def _params_of_llama(draw: Random) -> Drawn:
-    name = draw.choice(LLAMAS)
+def _params_of_llama(name: str) -> Drawn:
     model = load(name)
     size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
     size |= {"g": size.get("g", size["a"]), "d": size.get("d", size["h"] // size["a"])}
@@ -237,8 +253,7 @@ def _params_of_llama(draw: Random) -> Drawn:
     return Drawn(text, explain_part("layer", model).answer, f"tfcalc explain layer --model {name}")
 
 
-def _formula_of_flops(draw: Random) -> Drawn:
-    target = draw.choice(["mha", "ffn", "encoder-layer"])
+def _formula_of_flops(target: str) -> Drawn:
     text = (
         f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a forward pass? A formula in b "
         "(sequences), l (tokens each) and h; a multiply-add is 2 FLOPs."
@@ -246,8 +261,8 @@ def _formula_of_flops(draw: Random) -> Drawn:
     return Drawn(text, write(formula(target, "flops").closed), f"tfcalc formula {target} --of flops", "flops", target)
 
 
-def _macs(draw: Random) -> Drawn:
-    target, (width, heads), length = draw.choice(["mha", "ffn"]), draw.choice(WIDTHS), draw.choice([16, 64, 100, 128])
+def _macs(target: str, sizes: tuple[int, int], length: int) -> Drawn:
+    width, heads = sizes
     run, model = Workload(seq_len=length), Transformer(d_model=width, n_heads=heads)
     flops = explain_part(target, model, "flops", run).answer
     text = (
@@ -257,9 +272,8 @@ def _macs(draw: Random) -> Drawn:
     return Drawn(text, flops, f"tfcalc explain {target} --of flops --d-model {width} --heads {heads} --seq {length}")
 
 
-def _training(draw: Random) -> Drawn:
-    target, (width, heads) = draw.choice(["mha", "ffn"]), draw.choice(WIDTHS)
-    batch, length = draw.choice([2, 4, 8]), draw.choice([32, 64, 128, 512])
+def _training(target: str, of_model: tuple[int, int], batch: int, length: int) -> Drawn:
+    width, heads = of_model
     run = Workload(batch_size=batch, seq_len=length, phase="train")
     text = (
         f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a training step (forward and "
@@ -270,8 +284,7 @@ def _training(draw: Random) -> Drawn:
     return Drawn(text, right, f"tfcalc explain {target} --of flops --train {sizes}")
 
 
-def _cache(draw: Random) -> Drawn:
-    name, context = draw.choice(LLAMAS), draw.choice([512, 1024, 2048, 4096])
+def _cache(name: str, context: int) -> Drawn:
     model = load(name)
     size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
     groups, width = size.get("g", size["a"]), size.get("d", size["h"] // size["a"])
@@ -283,8 +296,8 @@ def _cache(draw: Random) -> Drawn:
     return Drawn(text, right, f"tfcalc explain cache --model {name} --of memory --serve --context {context}")
 
 
-def _weights(draw: Random) -> Drawn:
-    (width, heads), layers = draw.choice(WIDTHS), draw.choice([2, 4, 6, 12])
+def _weights(of_model: tuple[int, int], layers: int) -> Drawn:
+    width, heads = of_model
     model = Transformer(d_model=width, n_heads=heads, n_layers=layers, kind="encoder", final_norm="never")
     text = (
         f"How many bytes are the weights of {layers} encoder layers {CLASSIC} with h = {width}, in fp32? No "
@@ -294,9 +307,32 @@ def _weights(draw: Random) -> Drawn:
     return Drawn(text, explain_part("core", model, "memory").answer, f"tfcalc explain core --of memory {sizes}")
 
 
-KINDS: dict[str, tuple[Callable[[Random], Drawn], ...]] = {
-    "params": (_formula_of_params, _params, _params_of_llama),
-    "flops": (_formula_of_flops, _macs, _training),
-    "memory": (_cache, _weights),
+class Kind(NamedTuple):
+    """A kind of exercise, and its cases: what it asks for each of."""
+
+    ask: Callable[..., Drawn]
+    cases: Sequence[tuple[Any, ...]]
+
+
+def _of_each(ask: Callable[..., Drawn], *choices: Iterable[object]) -> Kind:
+    return Kind(ask, list(product(*choices)))
+
+
+SUBLAYERS = ("mha", "ffn")
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "params": (
+        _of_each(_formula_of_params, PARTS),
+        _of_each(_params, PARTS, WIDTHS),
+        _of_each(_params_of_llama, LLAMAS),
+    ),
+    "flops": (
+        _of_each(_formula_of_flops, (*SUBLAYERS, "encoder-layer")),
+        _of_each(_macs, SUBLAYERS, WIDTHS, (16, 64, 100, 128)),
+        _of_each(_training, SUBLAYERS, WIDTHS, (2, 4, 8), (32, 64, 128, 512)),
+    ),
+    "memory": (
+        _of_each(_cache, LLAMAS, (512, 1024, 2048, 4096)),
+        _of_each(_weights, WIDTHS, (2, 4, 6, 12)),
+    ),
 }
 """The exercises of each topic."""

@@ -73,7 +73,7 @@ class Training(Described):
         "how the loss is computed: of all logits at once, of logits in 8 chunks (torchtune's CEWithChunkedOutputLoss), "
         "of vectors in 8 chunks (linear: its LinearCrossEntropyLoss), of 256 tokens at a time, whose logits backward "
         "makes again (checkpointed: TRL's chunked_nll), by a fused kernel without logits (Liger's), or of logits in "
-        "chunks of 128 tokens in the model's own format (LitGPT's chunked_cross_entropy); auto: the backend's own",
+        "chunks of 128 tokens, which the loop has in fp32 (LitGPT's chunked_cross_entropy); auto: the backend's own",
         "--loss",
         default=AUTO,
         known=LOSSES,
@@ -124,7 +124,8 @@ class Training(Described):
     lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
     base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
     quantize_head: bool = choice(
-        "store the output head in the format of --base-weights, too, as LitGPT does; transformers leaves it as it was",
+        "store the output head in the format of --base-weights, too, and all matrices by way of fp16, as LitGPT does; "
+        "transformers leaves the head as it was",
         "--quantize-head/--no-quantize-head",
         default=False,
     )
@@ -136,7 +137,13 @@ class Training(Described):
         known=(BITSANDBYTES, BITSANDBYTES_OLD),
     )
     freeze: str = text("modules not to train, as comma-separated names or patterns", "--freeze")
-    zero: str = choice("ZeRO stage: which model states are sharded over GPUs", "--zero", default="0", known=STAGES)
+    zero: str = choice(
+        "ZeRO stage: which model states are sharded over GPUs; auto: 1 with --backend megatron (its distributed "
+        "optimizer), else 0",
+        "--zero",
+        default=AUTO,
+        known=(AUTO, *STAGES),
+    )
     gpus: Num | None = dimension(
         "N",
         "GPUs in all: those that share a copy of the model (--tp, --pp), times the copies of data parallelism, over "

@@ -57,10 +57,10 @@ def test_only_what_is_quantized_is_unpacked_for_a_product(packed: bool, unpacked
     assert backward == weight + result + result + FOUR + unpacked  # the result, its gradient, the input's
 
 
-@pytest.mark.parametrize(("keeps_inputs", "kept"), [(False, 0), (True, FOUR)])
-def test_products_of_8_bit_matrices_keep_what_they_read(keeps_inputs: bool, kept: int) -> None:
+@pytest.mark.parametrize(("in_int8", "kept"), [(False, 0), (True, FOUR)])
+def test_products_of_8_bit_matrices_keep_what_they_read(in_int8: bool, kept: int) -> None:
     tape = Tape(MemoryTracker())
-    trace = Interpreter(tape, Numerics(packed=True, keeps_inputs=keeps_inputs))
+    trace = Interpreter(tape, Numerics(packed=True, in_int8=in_int8))
     x = pointwise("sigmoid", trace.data((2, 3), "x"))  # keeps its result anyway
     y = scaled(x)
     linear(y, trace.given((3, 5), "float32", "W"), packed=True)
@@ -75,6 +75,16 @@ def test_a_single_row_is_multiplied_with_packed_numbers(rows: int, copies: int) 
     with trace.without_gradients():
         linear(trace.given((rows, 3), "float32", "x"), trace.given((3, 5), "float32", "W"), packed=True)
     assert tape.tracker.most.total == 4 * (5 * rows + copies * 3 * 5)
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_a_product_of_llm_int8_has_its_integers_beside_its_result(rows: int) -> None:
+    """``CA`` in int8 with a scale for each row, ``out32`` in int32, and its dequantized copy in fp16."""
+    tape = Tape(MemoryTracker())
+    trace = Interpreter(tape, Numerics("bfloat16", packed=True, in_int8=True))
+    with trace.without_gradients():
+        linear(trace.given((rows, 8), "bfloat16", "x"), trace.given((8, 5), "bfloat16", "W"), packed=True)
+    assert tape.tracker.most.total == rows * 8 + 4 * rows + (4 + 2 + 2) * rows * 5
 
 
 def test_4_bit_products_kept_what_they_read_in_their_own_format_until_bitsandbytes_0_43() -> None:

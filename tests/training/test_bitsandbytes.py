@@ -9,6 +9,7 @@ from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held
 from tfcalc.errors import InvalidModel
 from tfcalc.training.optimizers import SPELLINGS, optimizer
+from tfcalc.training.peaks import Peaks
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import Placement
 from tfcalc.training.states import model_states, placed, step_temporary
@@ -106,3 +107,25 @@ def test_paged_states_are_not_offloaded_once_more() -> None:
     plan = Training(precision="bf16", optimizer="paged-adamw-8bit", offload="optimizer")
     with pytest.raises(InvalidModel, match="no effect on the states of paged-adamw-8bit, which are paged"):
         memory(load("gpt2"), TRAIN, training=plan)
+
+
+def test_what_nodes_have_as_attributes_is_there_twice_where_the_loop_has_the_last_graph() -> None:
+    """bitsandbytes 0.43's ``ctx.tensors`` outlives backward: the loss that the loop has keeps the graph alive.
+
+    A layer's products read the result of its first norm, attention's, that of the second norm, and the gated product.
+    """
+    model, tokens = load("llama-2-7b"), 512
+    run = Workload(phase="train", batch_size=1, seq_len=tokens, recompute="none")
+    plan = Training(precision="bf16", lora=8, lora_targets="q_proj,v_proj", base_weights="nf4", grad_accum=2)
+    peaks = Peaks(model)
+    read = 2 * tokens * 32 * (3 * 4096 + 11008)
+
+    def more(**version: str) -> int:
+        by_loop = {loop: peaks.peak(run, plan.replaced(loop=loop, **version)) for loop in ("trainer", "tutorial")}
+        return by_loop["tutorial"] - by_loop["trainer"]
+
+    logits = 2 * tokens * 32000
+    assert more() == logits
+    assert 0 <= read + logits - more(bitsandbytes="0.43") <= logits * 4
+    run, plan = run.replaced(batch_size=3), plan.replaced(loop="tutorial", bitsandbytes="0.43")
+    assert peaks.peak_of_size(run, plan, 10**12) == peaks.peak(run, plan)

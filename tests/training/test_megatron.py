@@ -25,7 +25,9 @@ from tfcalc.nn.module import Module
 from tfcalc.nn.stack import Stack
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.rules import on_device as piece_of
-from tfcalc.training.megatron import saved_on_device
+from tfcalc.plans import Training
+from tfcalc.training.megatron import MegatronStep, saved_on_device
+from tfcalc.training.peaks import Peaks
 from tfcalc.zoo.transformer import Transformer
 
 GIB = 2**30
@@ -432,3 +434,51 @@ def test_a_later_stage_holds_less_of_the_layers(case: Case, cut: tuple[int, int]
     assert held == sorted(held, reverse=True)
     assert len(set(held)) == pipeline
     assert held[-1] > 0
+
+
+def test_micro_batches_in_flight_are_reserved_for() -> None:
+    """A pipeline's first stage has the activations of as many micro-batches as stages, one buffer for each state."""
+    model = load("llama-2-7b")
+    run = Workload(phase="train", batch_size=1, seq_len=1024, recompute="none", kernel="flash")
+    plan = Training(backend="megatron", precision="bf16-master-fp32-grads", grad_accum=8)
+    peaks = Peaks(model)
+    found = {
+        stages: (peaks.peak(run, at), peaks.reserved(run, at))
+        for stages in (1, 4)
+        for at in [plan.replaced(pipeline_parallel=stages)]
+    }
+    for peak, reserved in found.values():
+        assert peak <= reserved.allocated <= 1.01 * peak
+        assert reserved.allocated <= reserved.reserved <= 1.06 * peak
+    # 18 bytes of a parameter: 32 layers of 4h² + 3hf + 2h, embedding and head, a norm; 8 layers and the embedding
+    h, f, vocabulary = 4096, 11008, 32000
+    layer, words = 4 * h * h + 3 * h * f + 2 * h, vocabulary * h
+    states = {1: 18 * (32 * layer + 2 * words + h), 4: 18 * (8 * layer + words)}
+    # 8 layers of 4 micro-batches, and 32 of one: bytes of a token and layer by hand (h: two norms' inputs, q, k, v,
+    # the result of attention, two sub-layers' inputs; 4 of a head; f: gate, up and their product)
+    saved = 1024 * 32 * (2 * 8 * h + 4 * 32 + 3 * 2 * f)
+    assert all(abs(found[stages][0] - states[stages] - saved) <= 0.04 * found[stages][0] for stages in (1, 4))
+
+
+def test_a_checkpointed_layer_runs_again_at_the_peak() -> None:
+    """Its saved tensors are live once more, beside the inputs of all layers."""
+    model = load("llama-2-7b")
+    plan = Training(backend="megatron", precision="bf16-master-fp32-grads", pipeline_parallel=2)
+    run = Workload(phase="train", batch_size=8, seq_len=4096, kernel="flash", recompute="full")
+    step = MegatronStep(model, run, Peaks(model).plan(plan)).memory()
+    # by the same count; gradients of what it saves are no larger. The first of two stages has 16 layers, twice
+    h, f = 4096, 11008
+    again = 8 * 4096 * (2 * 8 * h + 4 * 32 + 3 * 2 * f)
+    backward = next(phase for phase in step.phases if phase.name == "backward")
+    assert again <= backward.live - 8 * 4096 * 32 * 2 * h <= 2 * again
+
+
+def test_copies_of_the_model_share_the_optimizer_states_unless_they_are_told_not_to() -> None:
+    model, run = load("gpt2"), Workload(phase="train", batch_size=1, seq_len=128)
+    plan = Training(backend="megatron", gpus=8, precision="bf16-master-fp32-grads")
+    peaks = Peaks(model)
+    assert [peaks.plan(plan.replaced(zero=stage)).zero for stage in ("auto", "0", "1")] == ["1", "0", "1"]
+    assert peaks.plan(plan.replaced(gpus=1)).zero == "0"
+    assert peaks.plan(plan.replaced(backend="megatron-2022")).zero == "0"
+    assert peaks.plan(Training(gpus=8)).zero == "0"
+    assert peaks.peak(run, plan) == peaks.peak(run, plan.replaced(zero="1"))

@@ -300,6 +300,7 @@ def ranks(
     run = asked_run(model, workload).replaced(phase="train")
     model.check(run)
     plan = plan.replaced(precision=PRECISION) if plan.precision == AUTO else plan
+    plan = plan.replaced(zero="0") if plan.zero == AUTO else plan
     if plan.zero != "0" and value_of(at.copies) == 1:
         raise InvalidModel(f"ZeRO {plan.zero} has no effect without data parallelism", "add --dp 2")
     if at.sequence_parallel and value_of(at.tp) == 1:

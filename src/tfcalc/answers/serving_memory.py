@@ -25,7 +25,7 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import found
 from tfcalc.serving.caches import PAGED
-from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, served
+from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, in_int8, served
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -251,5 +251,10 @@ def notes(plan: Serving, found: Served) -> Iterator[str]:
     if found.peak.temporary is not None:
         if dequantizes(found.recipe):
             yield "bitsandbytes until 0.49: each product of more than one row has a dequantized copy of its matrix"
+        if in_int8(found.recipe):
+            yield (
+                "LLM.int8 (bitsandbytes 0.45): each product has its input in int8, its sums in int32 and its result in "
+                "fp16; columns of outliers, whose number is up to the data, and buffers of quantizing are not counted"
+            )
         yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"
     yield f"not counted: {NOT_COUNTED}"

@@ -122,7 +122,7 @@ LOSSES = {
     "linear": "logits and loss in 8 chunks",
     "checkpointed": "logits and loss of 256 tokens at a time",
     "fused": "fused loss",
-    "litgpt": "loss of chunks of 128 tokens in the model's format",
+    "litgpt": "loss of chunks of 128 tokens, whose logits the loop has in fp32",
 }
 """By the words of ``--loss``."""
 DEVICES = {
@@ -445,7 +445,7 @@ class TrainingMemory(Memory, in_order=True):
     @cached_property
     def on_card(self) -> OnCard | None:
         """Figures that a card shows of it, where its allocations are known in their order."""
-        if self.plan.megatron or self._not_simulated:
+        if self.plan.of_2022 or self._not_simulated:
             return None
         return self.peaks.on_card(self.run, self.plan, self.peak_bytes)
 

@@ -60,18 +60,19 @@ def chunked(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: C
     return _of_chunks(code, model, x, ids, ctx, in_chunks(x.shape[1]))
 
 
-def in_own_format(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-    """Compute all logits in chunks of 128 tokens, which the caller has; each chunk's loss is in their own format.
+def converted(code: LossCode, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
+    """Compute all logits in chunks of 128 tokens, which the caller has in fp32; the loss is that of each chunk.
 
     Source: LitGPT's GPT.forward with ``lm_head_chunk_size=128`` (litgpt/model.py) and chunked_cross_entropy
-    (litgpt/utils.py).
+    (litgpt/utils.py); Lightning Fabric converts what a model returns to torch's default format
+    (``HalfPrecision.convert_output`` and ``BitsandbytesPrecision.convert_output``).
     """
     left = x.shape[1]
     lengths: list[Num] = []
     while known(left) is not None and left > OF_LITGPT:  # type: ignore[operator]  # recorded, where sizes are searched
         lengths.append(OF_LITGPT)
         left = left - OF_LITGPT
-    return _of_chunks(code, model, x, ids, ctx, [*lengths, left], upcasts=False)
+    return _of_chunks(code, model, x, ids, ctx, [*lengths, left], returns=True)
 
 
 def _of_chunks(
@@ -82,17 +83,19 @@ def _of_chunks(
     ctx: Context,
     lengths: Sequence[Num],
     *,
-    upcasts: bool = True,
+    returns: bool = False,
 ) -> Tensor:
-    """Compute all logits in chunks of these lengths, then the loss of each."""
+    """Compute all logits in chunks of these lengths, then the loss of each; the caller is given them all, in fp32."""
     logits = [model.logits(tokens, ctx) for tokens in split(x, lengths, 1)]
+    if returns:
+        logits = [x.trace.to(chunk, "float32") for chunk in logits]
     code.begin_loss(x.trace)
     losses = []
     for chunk in logits:
         rows = reshape(chunk, chunk.rows, chunk.width)
         targets = x.trace.new((chunk.rows,), "int64", "labels") if known(x.shape[0]) != 1 else ids
-        losses.append(_loss(code, model, rows, targets, upcasts=upcasts))
-        if not upcasts:
+        losses.append(_loss(code, model, rows, targets, upcasts=not returns))
+        if returns:
             x.trace.returns("logits", chunk)
     del logits, chunk, rows  # before the losses are added: from here on only backward keeps logits live
     return _summed(losses)
@@ -220,6 +223,6 @@ LOSSES = {
     "linear": linear,
     "checkpointed": checkpointed,
     "fused": fused,
-    "litgpt": in_own_format,
+    "litgpt": converted,
 }
 """Losses by their name; the one of all logits at once is the backend's own."""

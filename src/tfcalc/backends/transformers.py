@@ -215,6 +215,7 @@ class Transformers:
 
     def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
         """Compute logits and loss at once, or by the chunked or fused loss that was requested."""
+        x.trace.step_before()
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES
 

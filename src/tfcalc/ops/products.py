@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfcalc.core.component import Elementwise
 from tfcalc.core.number import Num, divide, product
 from tfcalc.core.traced import known
+from tfcalc.number_formats import WIDTHS
 from tfcalc.ops.shapes import contiguous, reshape, transpose
 from tfcalc.tape.tensor import Call, Leaf, MatMul, Tensor, Trace, viewed
 
@@ -23,24 +24,34 @@ def linear(
     ====================  =======================================================================
 
     ``letter`` is the index of W and b in print. A ``packed`` W (quantized, frozen) is dequantized for each product in
-    forward and backward (but for a single row in inference), and the dequantized copy is not saved; nor is x, unless
-    the library saves it all the same (``keeps_inputs``): in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` saves
-    x as it is given, and ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``); since 0.50
-    its forward may dequantize nothing, for up to 1,536 rows. If the result is not ``used`` (0, not 1), there is no
-    backward.
+    forward and backward (but for a single row in inference, and in forward by LLM.int8, see :func:`of_integers`), and
+    the dequantized copy is not saved; nor is x, unless
+    the library saves it all the same: in bitsandbytes' autograd/_functions.py ``MatMul8bitLt`` saves
+    x as it is given, and ``MatMul4Bit`` did in the format of the product before 0.43.2 (``keeps_casts``), both as an
+    attribute of the node, ``ctx.tensors``; since 0.50 its forward may dequantize nothing, for up to 1,536 rows. A
+    matrix that was quantized from fp16 is dequantized to it, and converted (``packs_head``). If the result is not
+    ``used`` (0, not 1), there is no backward.
 
     Source: torch.nn.Linear; torch.utils.flop_counter counts ``mm`` as 2·M·K·N.
     """
     trace, (i, o) = x.trace, weight.shape
     unpacked = packed and trace.packed and (not weight.needs_gradient if trace.gradients else _unpacks(x))
-    copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked else None
+    copy = trace.new(weight.shape, trace.compute, "unpacked weight") if unpacked and not trace.in_int8 else None
+    halves = copy is not None and trace.packs_head and copy.dtype != "float16"
     given, x = x, in_rows(trace.lower(x))
+    integers = of_integers(x, o) if unpacked and trace.in_int8 else ()  # live until the result is there
     weight = weight if unpacked else trace.lower_weight(weight)
-    kept = ([given] if trace.keeps_inputs else []) + ([x] if trace.keeps_casts else [])
+    kept = ([given] if trace.in_int8 else []) + ([x] if trace.keeps_casts else [])
     saved_input = kept if unpacked and x.needs_gradient else []
+    for each in saved_input:
+        trace.attribute(each)
+    size = product(weight.shape) * WIDTHS[trace.compute]
+    scratch = size * (2 if halves else 1) if unpacked else 0
+    if halves:
+        trace.needed(product(weight.shape) * WIDTHS["float16"])
     bias = trace.lower_weight(bias) if bias is not None else None
     saves = (*([x] if weight.needs_gradient else saved_input), *([weight] if x.needs_gradient else []))
-    return trace.call(
+    made = trace.call(
         Call(
             "linear",
             (x, weight, bias),
@@ -49,15 +60,41 @@ def linear(
             products=(MatMul(f"X W_{letter}", (2, x.rows, i, o), (x, weight), used=used, matrices=(1, x.rows, i, o)),),
             elementwise=(Elementwise(f"+ b_{letter}", x.rows * o, forward=1, backward=1),) if bias is not None else (),
             saves=saves,
-            scratch=copy.storage.size if copy is not None else 0,
+            scratch=scratch,
             kernels=("mm",) if bias is None else ("addmm",),
         )
+    )
+    del integers
+    return made
+
+
+def of_integers(x: Tensor, wide: Num) -> tuple[Tensor, ...]:
+    """Allocate what LLM.int8's product of ``wide`` columns has beside x and its result; a matrix is not dequantized.
+
+    ====================  =======================================================
+    x in integers         1 byte for each of t·i, and 4 of each row
+    the sums              4 bytes for each of t·o
+    in fp16               2 bytes for each of t·o, which are then converted, or
+                          added to those of outliers
+    ====================  =======================================================
+
+    Columns with outliers, whose number is up to the data, are not counted.
+
+    Source: bitsandbytes 0.45's MatMul8bitLt.forward (autograd/_functions.py), ``int8_vectorwise_quant``,
+    ``int8_linear_matmul`` and ``int8_mm_dequant`` (functional.py).
+    """
+    new, rows = x.trace.new, x.rows
+    return (
+        new(x.shape, "int8", "x in integers"),
+        new((rows,), "float32", "scales of x"),
+        new((rows, wide), "int32", "sums of integers"),
+        new((rows, wide), "float16", "result in fp16"),
     )
 
 
 def _unpacks(x: Tensor) -> bool:
-    """Return whether a product in inference dequantizes its matrix: bitsandbytes has a kernel for a single row."""
-    return known(x.rows) is None or x.rows != 1
+    """Return whether a product in inference has buffers: bitsandbytes has a kernel for a single row and 4 bits."""
+    return x.trace.in_int8 or known(x.rows) is None or x.rows != 1
 
 
 def plus_bias(x: Tensor, bias: Tensor, *, letter: str = "") -> Tensor:

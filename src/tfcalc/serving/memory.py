@@ -21,7 +21,7 @@ from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import PAGED, Allocation, Mixer, cache, cache_format, held, mixers
 from tfcalc.serving.inference import activations, forward, live_forms
-from tfcalc.serving.weight_formats import PLAIN, MixedFormat, format_named, plain
+from tfcalc.serving.weight_formats import LLM_INT8, PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
@@ -226,7 +226,8 @@ def _code_is_known(model: Model) -> TypeGuard[HFModel]:
 
 def _formats(recipe: WeightStorage) -> Numerics:
     compute = recipe.dtype if recipe.dtype in COMPUTED else QUANTIZED
-    return Numerics(NUMBERS[compute].torch, packed=dequantizes(recipe))
+    integers = in_int8(recipe)
+    return Numerics(NUMBERS[compute].torch, packed=dequantizes(recipe) or integers, in_int8=integers)
 
 
 def dequantizes(recipe: WeightStorage) -> bool:
@@ -238,6 +239,11 @@ def dequantizes(recipe: WeightStorage) -> bool:
     single row).
     """
     return recipe.format.name.startswith(("nf4", "fp4"))
+
+
+def in_int8(recipe: WeightStorage) -> bool:
+    """Return whether products are those of integers, with buffers of their own: bitsandbytes' LLM.int8."""
+    return recipe.format.name == LLM_INT8
 
 
 def _paged(requests: Workload, plan: Serving) -> tuple[Workload, Workload]:

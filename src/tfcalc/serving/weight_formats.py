@@ -54,6 +54,8 @@ ALSO = {"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
 """llama-quantize's short names."""
 
 LOWEST = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m")
+LLM_INT8 = "int8"
+"""bitsandbytes' format of 8 bits (arXiv 2208.07339), whose products are those of integers."""
 OUTPUT, EMBEDDING = "output", "embedding"
 LETTERS = {"W_V": "v", "W_QKV": "qkv", "W_UKV": "kv_b", "W_K": "k", "W_Q": "q", "W_O": "o", "W_2": "down"}
 """llama.cpp's categories of tfcalc's matrices; all others take the default, or are known by their layer."""
@@ -508,7 +510,7 @@ _PER_TENSOR = Piece("weight_scale_2", FP32.bits, WHOLE, WHOLE)
 QUANTIZED = {
     one.name: one
     for one in (
-        scaled("int8", INT8.bits, "bitsandbytes, Linear8bitLt; arXiv 2208.07339", Piece("SCB", FP32.bits, 1, WHOLE)),
+        scaled(LLM_INT8, INT8.bits, "bitsandbytes, Linear8bitLt; arXiv 2208.07339", Piece("SCB", FP32.bits, 1, WHOLE)),
         scaled("w8a8", INT8.bits, "vLLM, CompressedTensorsW8A8Int8", Piece("weight_scale", FP32.bits, 1, WHOLE)),
         awq(name="int4"),
         gptq(),

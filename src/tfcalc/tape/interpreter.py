@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from weakref import ref
 
 from tfcalc.core.component import Weight
 from tfcalc.core.number import Num, ceil_div, total
-from tfcalc.core.traced import EFFORT, value_of
+from tfcalc.core.traced import EFFORT, Traced, int_of, value_of
 from tfcalc.number_formats import WIDTHS
 from tfcalc.tape.memory_tracker import (
     Callback,
@@ -51,9 +51,11 @@ class Numerics(NamedTuple):
         packed: frozen matrices are quantized, and dequantized for each product.
         adapters: format of adapters' weights, if it is not that of the weights.
         drops_adapters: adapters apply dropout to their input.
-        keeps_inputs: products with quantized matrices save their input, as bitsandbytes does in 8 bits, not in 4.
+        in_int8: products with quantized matrices are those of integers, and save their input (bitsandbytes' LLM.int8).
         keeps_casts: they save it in the format of the product, as bitsandbytes until 0.43.1 did in 4 bits.
-        packs_head: the output head is quantized, too.
+        packs_head: the output head is quantized, too, and matrices come from fp16, by way of which they are
+            dequantized (Lightning Fabric's BitsandbytesPrecision).
+        holds_graph: the training loop has the graph of the step before until the loss of this one is computed.
         cuda: peculiarities of CUDA's kernels count, such as those of softmax.
     """
 
@@ -65,9 +67,10 @@ class Numerics(NamedTuple):
     packed: bool = False
     adapters: str = ""
     drops_adapters: bool = False
-    keeps_inputs: bool = False
+    in_int8: bool = False
     keeps_casts: bool = False
     packs_head: bool = False
+    holds_graph: bool = False
     cuda: bool = False
 
     @property
@@ -275,8 +278,10 @@ class Interpreter(Trace):
         self.tape = tape
         self.standing = RowCollapse(tape)
         self.numerics = numerics
-        self.cuda, self.packed, self.keeps_inputs = numerics.cuda, numerics.packed, numerics.keeps_inputs
+        self.cuda, self.packed, self.in_int8 = numerics.cuda, numerics.packed, numerics.in_int8
         self.keeps_casts, self.packs_head = numerics.keeps_casts, numerics.packs_head
+        self.of_nodes: list[ref[Storage]] = []
+        """Storages that nodes have as attributes (``ctx.tensors``): running backward does not free them."""
         self.trained = trained
         self.weights: dict[str, Tensor] = {}
         self.casts: dict[int, Tensor] = {}
@@ -577,6 +582,21 @@ class Interpreter(Trace):
     def loss_ends(self) -> None:
         """Drop the local variables of the model."""
         self.outputs.clear()
+
+    def attribute(self, x: Tensor) -> None:
+        """Note that a node has ``x`` as an attribute, which lives as long as the graph."""
+        if self.numerics.holds_graph and self.tape.gradients and self.tape.tracker.watch:
+            self.of_nodes.append(ref(x.storage))
+
+    def step_before(self) -> None:
+        """Allocate what the graph of the step before still has, until the loss is computed: as much as this one's.
+
+        A layer that represents others counts as often as they are.
+        """
+        live = {id(storage): storage for each in self.of_nodes if (storage := each()) is not None}
+        sizes = [storage.size * (storage.bytes // int_of(cast(Traced, storage.size))) for storage in live.values()]
+        if sizes:
+            self.outputs.append(self.new((sum(sizes),), "uint8", "attributes of the last step's graph"))
 
     def returns(self, name: str, x: Tensor) -> None:
         """Note that the model returns ``x`` to its caller."""

@@ -604,8 +604,8 @@ class Trace:
     """True if peculiarities of CUDA's kernels are counted (CPU kernels differ)."""
     packed = False
     """True if frozen matrices are quantized, and dequantized for each product."""
-    keeps_inputs = False
-    """True if products with quantized matrices save their inputs (bitsandbytes' 8-bit)."""
+    in_int8 = False
+    """True if products with quantized matrices are those of integers, and save their inputs (bitsandbytes' 8-bit)."""
     keeps_casts = False
     """True if they save them in the format of the product (bitsandbytes' 4-bit, until 0.43.1)."""
     packs_head = False
@@ -625,6 +625,12 @@ class Trace:
 
     def loss_ends(self) -> None:
         """Drop the local variables of the model."""
+
+    def attribute(self, x: Tensor) -> None:
+        """Note that a node has ``x`` as an attribute, which lives as long as the graph."""
+
+    def step_before(self) -> None:
+        """Allocate what the graph of the step before still has."""
 
     def returns(self, name: str, x: Tensor) -> None:
         """Note that the model returns ``x`` to its caller."""

@@ -496,11 +496,13 @@ def reserved(
     *,
     gradients_resident: bool,
     steps: int = STEPS,
+    before: Sequence[Allocation] = (),
 ) -> Reserved:
     """Simulate ``steps`` steps whose forward and backward pass are ``events``. Raises OutOfMemory under a limit.
 
     ``beside`` are allocated from the beginning: buffers, workspaces, what the loop does not free. So are gradients that
-    have permanent buffers (``gradients_resident``); otherwise the events allocate them.
+    have permanent buffers (``gradients_resident``); otherwise the events allocate them. What a trainer allocates and
+    frees while it is set up comes ``before`` all else.
 
     ======================  ======================================================================
     before the first step   weights, what is beside them, master weights, what is gathered or
@@ -515,6 +517,7 @@ def reserved(
     """
     allocator = (ExpandableAllocator if settings.expandable_segments else CachingAllocator)(settings)
     device = states.device
+    _run(allocator, before)
     standing = [device.weights, *beside, device.master, states.communication, states.gathered]
     for tree in (*standing, *((device.gradients,) if gradients_resident else ())):
         _all(allocator, tree)

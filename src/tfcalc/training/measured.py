@@ -113,14 +113,17 @@ def bands() -> dict[str, Band]:
     return found
 
 
-def on_card(allocated: int, reserved: int, context: int) -> OnCard:
+def on_card(allocated: int, reserved: int, context: int, *, megatron: bool = False) -> OnCard:
     """The bands around what is allocated and reserved; ``context`` is what is assumed of it.
+
+    Of what ``megatron`` reserves there is a band of its own: all of its large buffers are there from the beginning.
 
     >>> on_card(10 * 2**30, 11 * 2**30, 2**29).device.low == int(0.96 * 11 * 2**30) + 256 * 2**20
     True
     """
     known = bands()
-    of_reserved, least, most = known["reserved"], known["context"].low, known["old context"].high
+    of_reserved = known["reserved of megatron" if megatron else "reserved"]
+    least, most = known["context"].low, known["old context"].high
     high = int(reserved * of_reserved.high)
     low = max(int(reserved * of_reserved.low), allocated)
     return OnCard(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends import backend
 from tfcalc.backends.megatron import NUMERICS, Megatron
@@ -19,8 +20,11 @@ from tfcalc.placed.layout import Layout, check_even, check_least
 from tfcalc.placed.modules import PipelineStage
 from tfcalc.placed.rules import check_saved, on_device
 from tfcalc.placed.schedules import schedule_of
-from tfcalc.plans import TRAINER
+from tfcalc.plans import EXPANDABLE, TRAINER
 from tfcalc.tape.memory_tracker import Kept, MemorySnapshot
+from tfcalc.tape.moments import Allocation, StepRecorder
+from tfcalc.training.allocator import AllocatorSettings, Reserved, sizes
+from tfcalc.training.allocator import reserved as reserved_by
 from tfcalc.training.plan_checks import gradients_stay, placement_of, trained
 from tfcalc.training.precisions import precision
 from tfcalc.training.sharding import LAYER
@@ -36,6 +40,7 @@ from tfcalc.training.step_terms import (
     phases,
     standing_of,
     states_of,
+    temporaries,
 )
 from tfcalc.workload import Workload
 
@@ -47,33 +52,145 @@ if TYPE_CHECKING:
 RECOMPUTED = ("none", "selective", "full")
 
 
-def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
-    """The first stage's device, which holds most.
+class MegatronStep(NamedTuple):
+    """A training step on the first stage's device, which holds most."""
 
-    Korthikanti et al. 2022 (arXiv 2205.05198) know no temporary, so none is counted. The peak is at the start of
-    backward.
+    model: Model
+    run: Workload
+    plan: Training
+
+    def memory(self) -> TrainingStep:
+        """Find what is live at the peak, and what it is made of. Raises InvalidModel.
+
+        Korthikanti et al. 2022 (arXiv 2205.05198) know no temporary: their peak is at the start of backward. Of today's
+        code the last micro-batch in flight runs, over what the others have saved.
+        """
+        model, run, plan = self
+        if plan.loop != TRAINER:
+            raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
+        model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
+        sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
+        piece = on_device(model_.module(), layout_of(plan_))
+        tree = held_on_device(piece, run_, plan)
+        saved = saved_on_device(piece, tree, run_, layout_of(plan_), plan.backend)
+        by, placement = precision(plan.precision), placement_of(plan)
+        states = states_of(tree, sized, plan)
+        beside = Overheads(buffers_of(tree, run_, by), NOTHING if plan.of_2022 else dummy_gradients(tree))
+        scratch = 0 if placement.offload != "none" else bytes_in(states.step)
+        stays = not plan.of_2022 or gradients_stay(by, placement) or plan.grad_accum != 1
+        gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
+        standing = standing_of(states, beside)
+        recorder = None if plan.of_2022 else chunk_of(model, run, plan, ends_alone=True)
+        moments = over(bytes_in(saved), recorder)
+        found = phases(standing, gradients, moments, gathered, scratch, gradients_resident=stays)
+        peak = highest(found)
+        passing = Component("temporary", "temporary")
+        if peak.name == STEP:
+            passing = states.step
+        elif recorder is not None:
+            passing = temporaries(recorder, peak)
+        live = alive(states, states.device.gradients, saved, beside, passing, peak)
+        return TrainingStep(live, found, peak, saved, states, beside, passing)
+
+    def reserved(self, limit: int | None = None) -> Reserved:
+        """Simulate the caching allocator on a card with ``limit`` bytes. Raises OutOfMemory.
+
+        Weights are tensors of their own until one buffer takes them in, beside that of gradients, if the optimizer is
+        distributed. Chunks run as many ahead as the schedule has it, then one backward after each forward.
+
+        Source: Megatron-core's ``_ParamAndGradBuffer``; ``forward_backward_pipelining_without_interleaving``.
+        """
+        plan, step, recorder = self.plan, self.memory(), chunk_of(*self)
+        device = step.placed.device
+        weights, gradients = bytes_in(device.weights), bytes_in(device.gradients)
+        moved = [] if plan.zero == "0" else list(sizes(device.weights))
+        before = [*((place, size, 0) for place, size in enumerate(moved) if size)]
+        before += [(len(moved), gradients, 0)] if gradients else []
+        if moved:
+            before += [(len(moved) + 1, weights, 0), *((place, 0, 0) for place, size in enumerate(moved) if size)]
+        states = step.placed._replace(
+            device=device._replace(weights=NOTHING if moved else device.weights, gradients=NOTHING)
+        )
+        if plan.offload != "none":
+            states = states._replace(step=NOTHING)
+        ahead = value_of(chunks_in_flight(layout_of(plan)))
+        chunks = max(ahead, value_of(plan.grad_accum) * value_of(plan.virtual_pipeline))
+        events = pipelined(recorder.noted.events, recorder.forward_events, ahead, min(chunks, ahead + STEADY))
+        settings = AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE)
+        return reserved_by(states, list(step.beside), events, settings, gradients_resident=False, before=before)
+
+
+def chunk_of(model: Model, run: Workload, plan: Training, *, ends_alone: bool = False) -> ChunkRecorder:
+    """Forward and backward of a micro-batch through a chunk of the first stage's layers, with every allocation.
+
+    Gradients of weights are added to their buffer. ``ends_alone``: of equal layers those at the ends run, which is
+    enough to find when most is live.
     """
-    if plan.loop != TRAINER:
-        raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
-    model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
-    sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
-    piece = on_device(model_.module(), layout_of(plan_))
-    tree = held_on_device(piece, run_, plan)
-    saved = saved_on_device(piece, tree, run_, layout_of(plan_), plan.backend)
-    by, placement = precision(plan.precision), placement_of(plan)
-    states = states_of(tree, sized, plan)
-    beside = Overheads(buffers_of(tree, run_, by), NOTHING if plan.of_2022 else dummy_gradients(tree))
-    moment = MemorySnapshot()
-    moment.total = moment.saved = bytes_in(saved)
-    scratch = 0 if placement.offload != "none" else bytes_in(states.step)
-    stays = gradients_stay(by, placement) or plan.grad_accum != 1
-    gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
-    standing = standing_of(states, beside)
-    found = phases(standing, gradients, {"backward": moment}, gathered, scratch, gradients_resident=stays)
-    peak = highest(found)
-    passing = states.step if peak.name == STEP else Component("temporary", "temporary")
-    live = alive(states, states.device.gradients, saved, beside, passing, peak)
-    return TrainingStep(live, found, peak, saved, states, beside, passing)
+    at = layout_of(plan)
+    piece = on_device(model.module(), at._replace(pp=at.pp * at.vpp, vpp=1))
+    tree = held_on_device(piece, run, plan)
+    running = ModuleProgram(piece, run, NUMERICS, backend(plan.backend)())
+    running.trace.ends_alone = ends_alone
+    tape, recorder = running.tape, ChunkRecorder()
+    tape.tracker, tape.lists, tape.gradients_stay = recorder, False, False
+    recorder.begin("forward")
+    last = running(tree)
+    recorder.saved_by_forward, recorder.forward_events = recorder.saved, len(recorder.noted.events)
+    if last.node is None:
+        raise InvalidModel("nothing is trained", "freeze fewer modules")
+    recorder.begin("backward")
+    tape.backward(last)
+    recorder.begin(STEP)
+    return recorder
+
+
+class ChunkRecorder(StepRecorder):
+    """Records a chunk: what forward leaves saved, and how many of the events are forward's."""
+
+    __slots__ = ("forward_events", "saved_by_forward")
+    forward_events: int
+    saved_by_forward: int
+
+
+def over(saved: int, recorder: ChunkRecorder | None) -> Mapping[str, MemorySnapshot]:
+    """Highest moments of forward and backward of the last chunk in flight, where all in flight have ``saved`` so much.
+
+    Without a recorder the start of backward.
+    """
+    if recorder is None:
+        start = MemorySnapshot()
+        start.total = start.saved = saved
+        return {"backward": start}
+    others = saved - recorder.saved_by_forward
+    for moment in recorder.phases.values():
+        moment.total += others
+        moment.saved += others
+    return recorder.phases
+
+
+STEADY = 2
+"""Chunks that are simulated beyond those that run ahead: later ones find the blocks of these."""
+
+
+def pipelined(events: Sequence[Allocation], forward: int, ahead: int, chunks: int) -> list[Allocation]:
+    """Events of ``chunks`` equal chunks, ``ahead`` of which are in flight; the first ``forward`` are forward's.
+
+    >>> pipelined([(0, 8, 0), (0, 0, 0)], 1, ahead=2, chunks=2)
+    [(0, 8, 0), (2, 8, 0), (0, 0, 0), (2, 0, 0)]
+    """
+
+    def ran(part: Sequence[Allocation], chunk: int) -> Iterator[Allocation]:
+        return ((number + chunk * len(events), size, stream) for number, size, stream in part)
+
+    left = {number for number, size, _ in events if size} - {number for number, size, _ in events if not size}
+    ends = [*events[forward:], *((number, 0, 0) for number in sorted(left))]
+    made: list[Allocation] = []
+    for turn in range(chunks + ahead - 1):
+        if turn < chunks:
+            made += ran(events[:forward], turn)
+        if turn >= ahead - 1:
+            made += ran(ends, turn - ahead + 1)
+    return made
 
 
 def dummy_gradients(tree: Component) -> Component:

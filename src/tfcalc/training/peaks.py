@@ -5,12 +5,12 @@ A step is also told term by term: with closed forms, or in plain numbers, each f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.backends.sdpa import chosen
-from tfcalc.core.component import Component, Cost, Held
+from tfcalc.core.component import Component, Held
 from tfcalc.core.measure import params
 from tfcalc.core.number import Num
 from tfcalc.core.polynomial import Polynomial
@@ -19,7 +19,6 @@ from tfcalc.defaults import resolve_checkpointing, resolve_plan, resolve_run, re
 from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
-from tfcalc.number_formats import WIDTHS
 from tfcalc.plans import DEFAULT, EXPANDABLE, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
@@ -36,6 +35,7 @@ from tfcalc.training.plan_checks import (
     check_offloaded,
     check_plan,
     code_of,
+    holds_attributes,
     known_error,
     numerics,
     piece_of,
@@ -51,24 +51,25 @@ from tfcalc.training.states import NOTHING, Overheads, Placed, outputs, step_alo
 from tfcalc.training.step import StepMemory, Trainer, activations, envelope, kept, step
 from tfcalc.training.step_terms import (
     STEP,
-    TEMPORARY,
     Phase,
     TrainingStep,
     alive,
     beside_of,
     buffers_of,
+    by_operation,
     bytes_in,
     highest,
-    lump,
     phases,
     standing_of,
     states_of,
+    temporaries,
 )
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Training
     from tfcalc.training.allocator import Reserved
+    from tfcalc.training.megatron import MegatronStep
     from tfcalc.training.step_terms import Step
     from tfcalc.workload import Workload
 
@@ -169,7 +170,7 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.megatron:
-            return on_megatron(self.model, run, plan).peak.total
+            return of_megatron()(self.model, run, plan).memory().peak.total
         self.check(run, plan)
         found, _ = self.phases(run, plan, self.step(run, plan, noting=noting))
         return highest(found).total
@@ -319,7 +320,7 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.megatron:
-            return on_megatron(self.model, run, plan).peak.total
+            return of_megatron()(self.model, run, plan).memory().peak.total
         _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
             return sum(standing_of(states, Overheads(buffers)))
@@ -342,6 +343,8 @@ class Peaks:
     def reserved(self, run: Workload, plan: Training, limit: int | None = None) -> Reserved:
         """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
         run, plan = self.resolved(run, plan)
+        if plan.megatron:
+            return of_megatron()(self.model, run, plan).reserved(limit)
         sized, states, buffers = self.standing(run, plan)
         noted, ran = self.noted_of(run, plan), self.step(run, plan)
         events = repeated(noted.events, noted.spans)
@@ -362,7 +365,7 @@ class Peaks:
 
     def on_card(self, run: Workload, plan: Training, allocated: int) -> OnCard:
         """Return the figures that a card shows of a step whose peak is known."""
-        return on_card(allocated, self.reserved(run, plan).reserved, CONTEXT)
+        return on_card(allocated, self.reserved(run, plan).reserved, CONTEXT, megatron=plan.megatron)
 
     def noted_of(self, run: Workload, plan: Training) -> Noted:
         """Allocations and frees of a step, of a run and a plan that are resolved."""
@@ -387,11 +390,11 @@ class Peaks:
         return self._trees[asked]
 
 
-def on_megatron(model: Model, run: Workload, plan: Training) -> TrainingStep:
+def of_megatron() -> type[MegatronStep]:
     """The step by Megatron-LM's code."""
-    from tfcalc.training import megatron  # a description of its own, which few ask for
+    from tfcalc.training.megatron import MegatronStep  # a description of its own, which few ask for
 
-    return megatron.on_megatron(model, run, plan)
+    return MegatronStep
 
 
 ON_HOST = {
@@ -407,10 +410,15 @@ OF_TREE = (*TUNING, "tensor_parallel", "sequence_parallel")
 
 
 def off_tape(plan: Training) -> dict[str, object]:
-    """Fields of the plan that are off the tape, at their defaults; not the optimizer where it runs in backward."""
+    """Fields of the plan that are off the tape, at their defaults.
+
+    The optimizer is on it where it runs in backward, and the loop where it holds what backward has not freed.
+    """
     by_units = placement_of(plan).by_units
     fields = {**ON_HOST, "offload": "all" if plan.offload == "all" else "none"} if by_units else OFF_TAPE
-    return {name: value for name, value in fields.items() if name != "optimizer" or not plan.optimizer_in_backward}
+    seen = {"optimizer"} if plan.optimizer_in_backward else set()
+    seen |= {"loop"} if holds_attributes(plan) else set()
+    return {name: value for name, value in fields.items() if name not in seen}
 
 
 def stepped(tree: Component, plan: Training) -> Stepped | None:
@@ -462,7 +470,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     run, plan = resolve_training(model, run, plan) if peaks is None else peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.megatron:
-        return on_megatron(model, run, plan)
+        return of_megatron()(model, run, plan).memory()
     check_step(model, run, plan)
     by, placement = precision(plan.precision), placement_of(plan)
     guards, recorder = Guards(), SizedRecorder()
@@ -482,10 +490,10 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     beside = beside_of(buffers, plan, ran.returned)
     found = phases_of(plan, states, beside, ran)
     peak = highest(found)
-    passing = states.step if peak.name == STEP else _passing(recorder, peak)
+    passing = states.step if peak.name == STEP else temporaries(recorder, peak)
     gradients = states.device.gradients
     if plan.optimizer_in_backward:
-        gradients = Component("gradients", "memory", parts=tuple(_by_operation(recorder.gradients_at(peak.name))))
+        gradients = Component("gradients", "memory", parts=tuple(by_operation(recorder.gradients_at(peak.name))))
     if placement.stage == 3 and not peak.gathered:
         states = states._replace(gathered=Component("gathered", "memory"))
     elif placement.by_units:
@@ -529,29 +537,10 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     return forms if step is None else [*forms, step]
 
 
-def _passing(recorder: PeakRecorder, peak: Phase) -> Component:
-    """Temporary buffers live at the peak: each kind of tensor by the operation that made it."""
-    parts = tuple(_by_operation(one for one in recorder.passing(peak.name) if one.label not in LENT))
-    tree = Component("temporary", "temporary", parts=parts)
-    rest = peak.temporary - bytes_in(tree)
-    return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
-
-
 def _gathered(recorder: PeakRecorder, peak: Phase) -> Component:
     """Tensors live at the peak for other devices' sake."""
-    parts = _by_operation(one for one in recorder.passing(peak.name) if one.label in LENT)
+    parts = by_operation(one for one in recorder.passing(peak.name) if one.label in LENT)
     return Component("gathered", "memory", parts=tuple(parts))
-
-
-def _by_operation(found: Iterable[Found]) -> Iterator[Component]:
-    """Yield each kind of tensor by the operation that made it."""
-    alike: dict[tuple[str, str, int], list[Found]] = {}
-    for one in found:
-        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
-    for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1])):
-        if name:
-            held = Held(name, (ones[0].elements,), 8 * WIDTHS[dtype])
-            yield Component(name, "memory", Cost(held=(held,)), copies=len(ones))
 
 
 class TrainingNumbers:
@@ -624,5 +613,5 @@ def training_numbers(model: Model, run: Workload, plan: Training, peaks: Peaks) 
     run, plan = peaks.resolved(run, plan)
     check_code(model, run, plan)
     if plan.megatron:
-        return on_megatron(model, run, plan)
+        return of_megatron()(model, run, plan).memory()
     return TrainingNumbers(model, run, plan, peaks)

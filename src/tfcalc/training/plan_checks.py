@@ -13,8 +13,8 @@ from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
-from tfcalc.plans import BITSANDBYTES_OLD, EXPANDABLE
-from tfcalc.serving.weight_formats import OUTPUT, PLAIN, Format, MixedFormat, format_named, single
+from tfcalc.plans import BITSANDBYTES_OLD, EXPANDABLE, TUTORIAL
+from tfcalc.serving.weight_formats import LLM_INT8, OUTPUT, PLAIN, Format, MixedFormat, format_named, single
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 DEVICE = "--device recorded"
-LLM_INT8 = "int8"
-"""bitsandbytes' format whose products keep what they read (``MatMul8bitLt``: ``ctx.tensors``)."""
 OF_BITSANDBYTES = ("nf4", "fp4")
 """Its formats of 4 bits, by their beginnings."""
 
@@ -209,10 +207,18 @@ def numerics(by: Precision, plan: Training) -> Numerics:
     stored = format_named(plan.base_weights).name
     return formats._replace(
         packed=stored not in PLAIN,
-        keeps_inputs=stored == LLM_INT8,
+        in_int8=stored == LLM_INT8,
         keeps_casts=plan.bitsandbytes == BITSANDBYTES_OLD,
         packs_head=plan.quantize_head,
+        holds_graph=holds_attributes(plan),
     )
+
+
+def holds_attributes(plan: Training) -> bool:
+    """Return whether the loop holds the graph of the step before, whose nodes have inputs of products as attributes."""
+    stored = format_named(plan.base_weights).name if plan.base_weights else ""
+    kept = stored == LLM_INT8 or plan.bitsandbytes == BITSANDBYTES_OLD
+    return plan.loop == TUTORIAL and kept and stored not in PLAIN
 
 
 def base_format(plan: Training) -> Format | MixedFormat:

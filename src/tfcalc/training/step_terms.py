@@ -5,7 +5,7 @@ Only what is live at once is added up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -16,11 +16,11 @@ from tfcalc.core.number import Num
 from tfcalc.core.polynomial import symbol
 from tfcalc.core.traced import Traced, value_of
 from tfcalc.errors import InvalidModel
-from tfcalc.number_formats import INT64
+from tfcalc.number_formats import INT64, WIDTHS
 from tfcalc.plans import TRAINER
 from tfcalc.serving.weight_formats import single
 from tfcalc.serving.weights import weights
-from tfcalc.tape.memory_tracker import MemorySnapshot
+from tfcalc.tape.memory_tracker import LENT, Found, MemorySnapshot, PeakRecorder
 from tfcalc.training.adapters import thawed
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.plan_checks import base_format, has_buckets, placement_of, trained_in
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfcalc.plans import Training
-    from tfcalc.tape.memory_tracker import Found
     from tfcalc.workload import Workload
 
 
@@ -312,3 +311,22 @@ def lump(name: str, size: int, letter: str) -> Component:
     """Component of ``size`` bytes, which a letter stands for."""
     sign = -1 if size < 0 else 1
     return Component(name, name, Cost(held=(Held(name, (Traced(size, sign * symbol(letter)),), 8),)))
+
+
+def temporaries(recorder: PeakRecorder, peak: Phase) -> Component:
+    """Temporary buffers live at the peak: each kind of tensor by the operation that made it."""
+    parts = tuple(by_operation(one for one in recorder.passing(peak.name) if one.label not in LENT))
+    tree = Component("temporary", "temporary", parts=parts)
+    rest = peak.temporary - bytes_in(tree)
+    return tree._replace(parts=(*parts, lump("workspace", rest, TEMPORARY))) if rest else tree
+
+
+def by_operation(found: Iterable[Found]) -> Iterator[Component]:
+    """Yield each kind of tensor by the operation that made it."""
+    alike: dict[tuple[str, str, int], list[Found]] = {}
+    for one in found:
+        alike.setdefault((one.label, one.dtype, value_of(one.elements)), []).append(one)
+    for (name, dtype, _), ones in sorted(alike.items(), key=lambda item: -item[0][2] * len(item[1])):
+        if name:
+            held = Held(name, (ones[0].elements,), 8 * WIDTHS[dtype])
+            yield Component(name, "memory", Cost(held=(held,)), copies=len(ones))
