@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import DTYPES
-from tfcalc.core.component import Component, Cost, Held
+from tfcalc.core.component import Cached, Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, held_bytes
-from tfcalc.core.number import minimum, total
+from tfcalc.core.number import Num, minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
@@ -28,7 +28,7 @@ from tfcalc.training.measured import error_of
 from tfcalc.workload import AUTO, EITHER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -290,13 +290,29 @@ def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth
     workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
     requests = at_work(workload, plan)
     model.check(requests)
-    found = mixers(model.tree(requests))
+    return growth_of(mixers(model.tree(requests)), plan)
+
+
+def growth_of(found: Sequence[Mixer], plan: Serving) -> CacheGrowth:
+    """Growth of the caches of these mixers by as many tokens of one request as all layers store together."""
     growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
     tokens = lcm(*(value_of(one.every) for one in growing))
     by_mixer: dict[str, int] = {}
     for mixer in found:
-        kept = tuple(one._replace(tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing)
-        alone = Mixer(mixer.path, mixer.copies, kept)
-        amount = value_of(held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held))
+        kept = tuple(
+            one._replace(sequences=1, tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing
+        )
+        amount = value_of(_held_by(mixer, kept, plan))
         by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
     return CacheGrowth(tokens, by_mixer)
+
+
+def states_of_sequence(found: Sequence[Mixer], plan: Serving) -> Num:
+    """Bytes of the states of one request, whatever its length."""
+    of_one = ((each, tuple(one._replace(sequences=1) for one in each.cached if one.tokens is None)) for each in found)
+    return total(_held_by(mixer, states, plan) for mixer, states in of_one)
+
+
+def _held_by(mixer: Mixer, cached: tuple[Cached, ...], plan: Serving) -> Num:
+    alone = Mixer(mixer.path, mixer.copies, cached)
+    return held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held)
