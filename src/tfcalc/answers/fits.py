@@ -530,9 +530,10 @@ def memory_within(
     if training is not None or (workload is not None and workload.training):
         workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
-    elif budget.gpus != 1:
-        raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
+    elif budget.gpus != 1 and not serving:
+        raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
     elif serving:
+        serving = _served_on_gpus(serving, budget)
         budget = budget.serving(serving, utilization)
     by = conventions or Conventions()
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
@@ -558,6 +559,15 @@ def _case(
         served.kernel = run.kernel
         return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
+
+
+def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
+    """The plan on as many GPUs as the budget is of."""
+    if budget.gpus == 1:
+        return plan
+    if plan.gpus not in (None, budget.gpus):
+        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    return plan.replaced(gpus=budget.gpus)
 
 
 def _on_gpus(plan: Training, budget: Capacity) -> Training:
@@ -801,7 +811,7 @@ class _Serving(Case["Serving"]):
     def paged(self) -> PagedCache | None:
         from tfcalc.serving.paging import paged_cache
 
-        if not self.budget.of_gpu:
+        if not self.budget.of_gpu or self.plan.shared:
             return None
         left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
         temporary, card = self.memory.temporary_bytes, self.budget.memory

@@ -186,12 +186,12 @@ def global_batch(workload: Workload, plan: Training) -> Num:
     return workload.batch_size * plan.grad_accum * plan.data_parallel
 
 
-def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:
-    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``."""
+def of_serving(model: Model, workload: Workload, weights: str, plan: Serving, on: str = "") -> str:
+    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``; ``on`` which GPUs."""
     count = workload.batch_size
     requests = "1 request" if count == 1 else f"{count:,} requests"
     context = f"{requests} of {workload.size('cached'):,} tokens"
-    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}"
+    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}{on}"
 
 
 def of_text_alone(model: Model) -> Iterator[str]:

@@ -20,9 +20,10 @@ distributed/utils.py (``get_pp_indices``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate
-from typing import Any, TypeVar
+from math import prod
+from typing import Any, NamedTuple, TypeVar
 
 from tfcalc.core.number import Num, ceil_div, divide, floor_div
 from tfcalc.core.traced import known, value_of
@@ -106,6 +107,58 @@ class ServedLayout(Layout):
         check_least("expert", self.ep, 1)
         check_even("tensor x data", self.tp * self.dp, "expert", self.ep)
         super().check()
+
+
+NODE = 8
+"""GPUs of a server that talk to each other fast enough to share each layer."""
+
+
+class AskedLayout(NamedTuple):
+    """Numbers of GPUs that were asked for; None: whatever goes with the others."""
+
+    gpus: int | None = None
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    ep: int | None = None
+
+    def of(self, module: Module) -> ServedLayout:
+        """Return the layout of a model. Raises InvalidModel.
+
+        GPUs share each layer, as many of a server as its heads divide by; there are as many stages as servers. GPUs
+        that are left over where tensor and pipeline parallelism are both given serve as further groups. Source: vLLM's
+        "Parallelism and scaling".
+        """
+        given = {"tp": self.tp, "pp": self.pp, "dp": self.dp}
+        known_ = {name: size for name, size in given.items() if size is not None}
+        asked = prod(known_.values())
+        gpus = asked if self.gpus is None else self.gpus
+        check_even("GPUs", gpus, " x ".join(known_), asked) if known_ else None
+        rest = gpus // asked
+        if "tp" not in known_:
+            tp = next(size for size in range(min(rest, NODE), 0, -1) if rest % size == 0 and _splits(module, size))
+            known_, rest = known_ | {"tp": tp}, rest // tp
+        last = "dp" if "pp" in known_ or (self.tp is not None and "dp" not in known_) else "pp"
+        if last in known_ and rest != 1:
+            raise InvalidModel(
+                f"{gpus:,} GPUs, and {_product(known_)}", "give one of them less, or another number of GPUs"
+            )
+        sizes = {"pp": 1, "dp": 1, last: rest} | known_
+        return ServedLayout(tp=sizes["tp"], pp=sizes["pp"], dp=sizes["dp"], ep=self.ep or 1)
+
+
+def _product(sizes: Mapping[str, int]) -> str:
+    """``tp 2 x pp 2 = 4``."""
+    return f"{' x '.join(f'{name} {size}' for name, size in sizes.items())} = {prod(sizes.values())}"
+
+
+def _splits(module: Module, tp: int) -> bool:
+    """Return whether as many GPUs can share each layer."""
+    try:
+        on_rank(module, ServedLayout(tp=tp))
+    except InvalidModel:
+        return False
+    return True
 
 
 M = TypeVar("M", bound=Module)

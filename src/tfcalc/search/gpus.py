@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -166,6 +166,8 @@ COMMON = (
 """GPUs that can be rented or bought nearly everywhere, by their names in hardware.csv."""
 MOST = 2
 """GPUs that are named."""
+SERVING_GPUS = (2, 4, 8, 16, 24, 32, 48, 64)
+"""Numbers of GPUs that are proposed: in a server as many as most heads divide by, then whole servers."""
 
 
 @cache
@@ -203,6 +205,40 @@ def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: s
     return filter(fits, _computing(dtype))
 
 
+class Several(NamedTuple):
+    """Equal GPUs that hold a model together."""
+
+    gpus: int
+    card: Accelerator
+
+    @property
+    def name(self) -> str:
+        """``16xH100-SXM``, as ``--gpu`` takes it."""
+        return f"{self.gpus}x{self.card.name}"
+
+    @property
+    def memory(self) -> str:
+        """The memory of each, as it is stated."""
+        return self.card.memory
+
+
+SERVERS = ("H100-SXM", "H200-SXM")
+"""GPUs that people serve models on that are too large for any one."""
+
+
+def serving_on_several(need: Callable[[int], int | None], plan: Serving, dtype: str) -> Iterator[Several]:
+    """Of each kind of GPU the fewest on which serving fits, where each of n ``needs`` so many bytes; None: not by n."""
+    for gpu in common():
+        if gpu.name not in SERVERS or dtype not in gpu.peaks:
+            continue
+        room = of_accelerator(gpu).serving(plan).bytes
+        for gpus in SERVING_GPUS:
+            found = need(gpus)
+            if found is not None and found <= room:
+                yield Several(gpus, gpu)
+                break
+
+
 MOST_RESERVED = 1.5
 """Times what is allocated: no step that was simulated reserves as much (each preset, tuned in three ways: 1.43)."""
 ROUNDED = 1.02
@@ -218,10 +254,12 @@ def _computing(dtype: str) -> Iterator[Accelerator]:
     return (gpu for gpu in common() if dtype in gpu.peaks)
 
 
-def in_words(gpus: Iterator[Accelerator]) -> str:
-    """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of the same memory."""
+def in_words(gpus: Iterator[Accelerator | Several]) -> str:
+    """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of its memory; ``16 H100-SXM or 8 H200-SXM``."""
     first = next(gpus, None)
     if first is None:
         return "more than one GPU"
+    if isinstance(first, Several):
+        return " or ".join(f"{each.gpus} {each.card.name}" for each in (first, *gpus) if isinstance(each, Several))
     alike = [first.name, *(gpu.name for gpu in takewhile(lambda gpu: gpu.memory == first.memory, gpus))][:MOST]
     return f"{' or '.join(alike)} ({first.memory})"

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfcalc.model import Model
+    from tfcalc.placed.served import ServedLayout
+    from tfcalc.serving.ranks import ServingRank
     from tfcalc.workload import Workload
 
 
@@ -58,6 +60,12 @@ class Served:
     buffers: Component
     recipe: WeightStorage
     run: Callable[[], Iterable[PhasePeak]]
+    requests: Workload
+    """Those whose cache it is: of one group of data parallel attention."""
+    layout: ServedLayout | None = None
+    """How several GPUs share the model: all else is of the one that stores most."""
+    ranks: tuple[ServingRank, ...] = ()
+    """One GPU of each kind, if there are several."""
 
     @cached_property
     def moments(self) -> list[PhasePeak]:
@@ -96,6 +104,8 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Sizes remember their
     ``formulas``, unless nobody asks for these. Raises InvalidModel.
     """
+    if plan.shared:
+        return _served_by_several(model, run, plan, dtype, formulas=formulas)
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -105,11 +115,30 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
-    return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
+    return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe), requests)
+
+
+def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
+    """Memory of the GPU that stores most, of those that share the model."""
+    from tfcalc.serving.ranks import ServingRanks, layout_of  # every class that engines split: few ask for it
+
+    found = ServingRanks(model, layout_of(model, plan), run, plan, dtype, formulas=formulas)
+    most = max(found.each, key=lambda rank: rank.bytes)
+    requests = found.of_group
+
+    def moments() -> Iterator[PhasePeak]:
+        piece = model.run_by(found.module) if isinstance(model, HFModel) else model
+        return _moments(piece, requests, found.plan, found.recipe)
+
+    cache = most.cache._replace(name="cache", kind="cache")
+    return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each)
 
 
 def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:
     """The bytes of weights, buffers and caches alone, which no peak is below: nothing runs on a tape for it."""
+    if plan.shared:
+        found = _served_by_several(model, run, plan, dtype, formulas=False)
+        return sum(value_of(part.total(bytes_held)) for part in (found.weights, found.buffers, found.cache))
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)

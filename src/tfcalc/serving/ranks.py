@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
-from tfcalc.core.number import Num, divide, total
+from tfcalc.core.number import Num, ceil_div, divide, total
 from tfcalc.core.traced import known, traced, value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
@@ -16,9 +16,9 @@ from tfcalc.model import remembering
 from tfcalc.nn.mixture import Experts, Networks
 from tfcalc.nn.module import counted
 from tfcalc.placed.layout import check_least
-from tfcalc.placed.served import ServedLayout, on_rank
-from tfcalc.plans import Serving
-from tfcalc.serving.caches import cache, cache_format, mixers
+from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
+from tfcalc.plans import LAYOUT, Serving
+from tfcalc.serving.caches import PAGED, cache, cache_format, mixers
 from tfcalc.serving.memory import at_work, buffers_of, check_served, growth_of, states_of_sequence, weight_recipe
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.serving.weights import hold, places_of
@@ -65,6 +65,11 @@ class ServingRank(NamedTuple):
         return self.buffers.total(bytes_held)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of weights, buffers and the cache of all requests."""
+        return sum(value_of(part.total(bytes_held)) for part in (self.weights, self.buffers, self.cache))
+
+    @property
     def cache(self) -> Component:
         """The cache of all requests of its group, as a tree of tensors."""
         longest = self.plan.context or 0
@@ -104,12 +109,12 @@ class ServingRanks:
         *,
         formulas: bool = False,
     ) -> None:
-        self.layout = layout
+        self.layout, self._plain = layout, model
         self.run, self.plan = resolve_serving(model, run, plan, dtype)
-        self.requests = at_work(self.run, self.plan)
-        check_served(model, self.requests)
+        self.of_group = of_a_group(at_work(self.run, self.plan), layout)
+        check_served(model, self.of_group)
         self.recipe = weight_recipe(model, self.plan, dtype)
-        self.model = model
+        self.model, self.requests = model, self.of_group
         if formulas:
             sizes = {name: traced(letter, value_of(getattr(layout, name))) for name, letter in LETTERS.items()}
             self.model, self.requests = remembering(model), remembering(self.requests)
@@ -127,6 +132,12 @@ class ServingRanks:
         kinds = [(True, left), (False, value_of(self.layout.ep) - left)] if left else [(True, self.layout.ep)]
         return tuple(rank for more, groups in kinds for rank in self._of_kind(module, more=more, groups=groups))
 
+    @cached_property
+    def module(self) -> Module:
+        """What one GPU of the first kind runs, with the layers of all stages, by plain numbers."""
+        sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
+        return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
+
     def _of_kind(self, module: Module, *, more: bool, groups: Num) -> Iterator[ServingRank]:
         tree = counted(on_rank(module, self.layout, more=more), self.requests)._replace(kind="model")
         alike = divide(self.layout.of_a_stage, self.layout.ep) * groups
@@ -136,6 +147,20 @@ class ServingRanks:
             facts = tree if isinstance(self.recipe.format, MixedFormat) else None
             weights = hold(here, self.recipe, of=facts)._replace(name="weights", kind="weights")
             yield ServingRank(at, alike, here, weights, buffers_of(here, self.recipe), self.plan)
+
+
+def layout_of(model: Model, plan: Serving) -> ServedLayout:
+    """Return the layout that a plan of serving asks for. Raises InvalidModel."""
+    if plan.cache != PAGED:
+        raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
+    sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
+    gpus, tp, pp, dp, ep = (sizes[name] for name in LAYOUT)
+    return AskedLayout(gpus, tp, pp, dp, ep).of(model.module())
+
+
+def of_a_group(requests: Workload, layout: ServedLayout) -> Workload:
+    """The requests of one group of data parallel attention, of which some have one more than others."""
+    return requests.replaced(batch_size=ceil_div(requests.batch_size, layout.dp))
 
 
 def tree_of_stage(tree: Component, at: ServedLayout) -> Component:
