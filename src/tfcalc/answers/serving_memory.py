@@ -208,7 +208,7 @@ class ServingMemory(Memory, in_order=True):
         )
 
     def _on_gpus(self) -> Iterator[str]:
-        """Whose rules share out the model, and whether the layout was asked for."""
+        """Yield the rules by which GPUs share the model, and whether the layout is the default."""
         layout = self.served.layout
         if layout is not None:
             chosen = " by default" if self.plan.asked_layout.keys() == {"gpus"} else ""

@@ -34,7 +34,8 @@ class Capacity(NamedTuple):
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
     card has without anything running on it; ``assumes`` say in short what was taken off it. ``capability`` is CUDA's
-    number for what it can do, ``vendor`` who makes it; ``others`` are the cards of this name with other memory.
+    number for what it can do, ``vendor`` who makes it; ``others`` are the cards of this name with other memory. An
+    engine takes a ``share`` of it.
     """
 
     bytes: int
@@ -47,6 +48,7 @@ class Capacity(NamedTuple):
     capability: str = ""
     vendor: str = ""
     others: str = ""
+    share: float | None = None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -61,14 +63,14 @@ class Capacity(NamedTuple):
         also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
 
-    def serving(self, plan: Serving, utilization: float | None = None) -> Capacity:
+    def serving(self, plan: Serving, utilization: float | None = None, engine: str = "vLLM") -> Capacity:
         """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache.
 
         No engine takes a share of unified memory unless asked to: Metal's limit is one already.
         """
         if not self.card or (utilization is None and (plan.cache != "paged" or self.vendor == APPLE)):
             return self
-        return self.utilized(UTILIZATION if utilization is None else utilization)
+        return self.utilized(UTILIZATION if utilization is None else utilization, engine or "vLLM")
 
     @property
     def of_gpu(self) -> bool:
@@ -80,14 +82,14 @@ class Capacity(NamedTuple):
         """Number of the bytes that a training step may allocate by its count, which may be off by a few per cent."""
         return allocatable(self.bytes) if self.card else self.bytes
 
-    def utilized(self, share: float) -> Capacity:
+    def utilized(self, share: float, engine: str = "vLLM") -> Capacity:
         """Return the part of a card left to an engine that takes this share of its memory. Raises UsageError."""
         if not 0 < share <= 1:
             raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
-        assumed = f"{100 * share:g} % of the card's memory as in vLLM"
+        assumed = f"{100 * share:g} % of the card's memory as in {engine}"
         part = int(share * self.memory)
         notes = self.notes if part > self.bytes else tuple(note.partition(", less ")[0] for note in self.notes)
-        return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes)
+        return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes, share=share)
 
 
 def stated(amount: str | int) -> Capacity:
@@ -227,7 +229,7 @@ SERVERS = ("H100-SXM", "H200-SXM")
 
 
 def serving_on_several(need: Callable[[int], int | None], plan: Serving, dtype: str) -> Iterator[Several]:
-    """Of each kind of GPU the fewest on which serving fits, where each of n ``needs`` so many bytes; None: not by n."""
+    """Yield the fewest GPUs of a kind on which serving fits: the ``need`` of one of n is in bytes; None: not by n."""
     for gpu in common():
         if gpu.name not in SERVERS or dtype not in gpu.peaks:
             continue

@@ -65,9 +65,14 @@ class ServingRank(NamedTuple):
         return self.buffers.total(bytes_held)
 
     @property
+    def bytes_beside_cache(self) -> int:
+        """Bytes of weights and buffers."""
+        return value_of(self.weight_bytes) + value_of(self.buffer_bytes)
+
+    @property
     def bytes(self) -> int:
         """Bytes of weights, buffers and the cache of all requests."""
-        return sum(value_of(part.total(bytes_held)) for part in (self.weights, self.buffers, self.cache))
+        return self.bytes_beside_cache + value_of(self.cache.total(bytes_held))
 
     @property
     def cache(self) -> Component:
@@ -134,7 +139,7 @@ class ServingRanks:
 
     @cached_property
     def module(self) -> Module:
-        """What one GPU of the first kind runs, with the layers of all stages, by plain numbers."""
+        """The piece of one GPU of the first kind, with the layers of all stages, by plain numbers."""
         sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
         return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
 
