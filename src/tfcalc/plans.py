@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tfcalc import backends
 from tfcalc.core.number import Num, divide
+from tfcalc.core.traced import value_of
 from tfcalc.dimensions import Described, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -238,6 +239,37 @@ class Serving(Described):
         default=8192,
         length=True,
     )
+    gpus: Num | None = dimension("N", "GPUs in all: those of --tp, --pp and --dp", "--gpus", follows="t·p·d_p")
+    tensor_parallel: Num | None = dimension(
+        "t", "tensor parallelism: GPUs over which each layer is split", "--tp", "--tensor-parallel"
+    )
+    pipeline_parallel: Num | None = dimension(
+        "p", "pipeline parallelism: stages of the pipeline", "--pp", "--pipeline-parallel"
+    )
+    data_parallel: Num | None = dimension(
+        "d_p",
+        "data parallelism: groups of GPUs with requests of their own, which share experts",
+        "--dp",
+        "--data-parallel",
+    )
+    expert_parallel: Num | None = dimension(
+        "e_p", "expert parallelism: groups of GPUs that share the experts [default: 1]", "--ep", "--expert-parallel"
+    )
+
+    @property
+    def asked_layout(self) -> dict[str, Num]:
+        """The numbers of GPUs that were asked for, by their fields."""
+        given = {name: getattr(self, name) for name in LAYOUT}
+        return {name: size for name, size in given.items() if size is not None}
+
+    @property
+    def shared(self) -> bool:
+        """Return whether several GPUs serve the model together."""
+        return any(value_of(size) != 1 for size in self.asked_layout.values())
+
+
+LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+"""Fields of how GPUs share a model that is served."""
 
 
 DATA = Path(__file__).with_name("training_presets.toml")

@@ -39,6 +39,7 @@ LINES = (
     "shapes layer llama-3-8b --seq 4k",
     "shapes layer mixtral-8x7b --count all",
     "shapes attention gpt2 --phase decode --cached 1k",
+    "memory mixtral-8x7b --serve --tp 2 --pp 2 --ep 2 --context 128",
     "ranks llama-3-8b --tp 2 --pp 4 --grad-accum 8",
     "ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
     "sweep --d-model 512,513",

@@ -106,7 +106,7 @@ def test_a_card_has_less_than_its_name_says(tfcalc: Program) -> None:
         (("memory", "gpt2", "--budget", "80"), 2, "GiB"),
         (("memory", "gpt2", "--budget", "80GB", "--gpu", "h100"), 2, "--gpu"),
         (("memory", "gpt2", "--gpu", "h1000"), 2, "H100"),
-        (("memory", "gpt2", "--serve", "--gpu", "8xh100"), 2, "training alone"),
+        (("memory", "gpt2", "--gpu", "8xh100"), 2, "8 GPUs hold no model at rest together"),
         (("memory", "gpt2", "--train", "--gpu", "8xh100", "--gpus", "4"), 2, "contradicts"),
         (("memory", "gpt2", "--margin", "3"), 2, "--gpu"),
         (("memory", "gpt2", "--gpu", "h100", "--margin", "101"), 2, "from 0 to 100"),

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.training_memory import TrainingMemory
     from tfcalc.model import Model
     from tfcalc.plans import Serving
+    from tfcalc.serving.engine_rules import CacheLog, EngineRules, Profile
     from tfcalc.serving.memory import Served
     from tfcalc.serving.paging import PagedCache
     from tfcalc.training.measured import OnCard
@@ -166,6 +167,11 @@ class Fit:
     def paged(self) -> PagedCache | None:
         """Room for the cache of an engine that pages it."""
         return self.case.paged()
+
+    @cached_property
+    def log(self) -> CacheLog | None:
+        """Room for the cache by an engine's own numbers, as its log says it."""
+        return self.case.log()
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:
@@ -310,6 +316,8 @@ class Fit:
         if self.on_card and self.fits and self.on_card.reserved.bytes > self.budget.bytes:
             wanted = f"PyTorch's cache would take {self._short(self.on_card.reserved.bytes)}"
             yield f"{wanted}; it gives blocks back instead, which costs time ({SEGMENTS})"
+        if self.log is not None:
+            yield f"{self.log.rules.called} would log: {'; '.join(self.log.lines)}"
         if not self.fits:
             yield from self._of_remedies()
         if self.largest and not self.fits:
@@ -357,7 +365,8 @@ class Fit:
                 *self.budget.notes,
                 *footer.assumptions,
                 *bands,
-                *([self.paged.in_words] if self.paged else []),
+                *self.case.of_engine(),
+                *([self.paged.in_words] if self.paged and self.log is None else []),
             ),
         )
 
@@ -515,6 +524,8 @@ def memory_within(
     weights: str | None = None,
     margin: int = MARGIN,
     utilization: float | None = None,
+    engine: str = "",
+    profile: Profile | None = None,
     peaks: Peaks | None = None,
 ) -> Memory:
     """Return the answer of :func:`memory`, compared with a budget: with the verdict, and what would fit.
@@ -530,14 +541,23 @@ def memory_within(
     if training is not None or (workload is not None and workload.training):
         workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
-    elif budget.gpus != 1:
-        raise UsageError(f"{budget.gpus} GPUs are counted in training alone", "give one, or add --train")
+    elif budget.gpus != 1 and not serving:
+        raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
     elif serving:
-        budget = budget.serving(serving, utilization)
+        serving = _served_on_gpus(serving, budget)
+        rules = _rules(engine, budget)
+        if rules is not None and utilization is None:
+            from tfcalc.serving.ranks import layout_of  # which loads what engines split
+
+            at = layout_of(model, serving)
+            utilization = rules.share(budget.memory, value_of(at.tp), value_of(at.pp))
+        budget = budget.serving(serving, utilization, rules.called if rules else "")
     by = conventions or Conventions()
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
     case = _case(found, budget, workload or default_run(model), training, serving, weights)
     case.margin = margin
+    if isinstance(case, _Serving):
+        case.rules, case.profile = rules, profile
     found.judge = Fit(found, case)
     return found
 
@@ -558,6 +578,26 @@ def _case(
         served.kernel = run.kernel
         return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
+
+
+def _rules(engine: str, budget: Capacity) -> EngineRules | None:
+    """The rules of an engine, if one is asked for on a card. Raises UsageError."""
+    if not engine:
+        return None
+    from tfcalc.serving.engine_rules import engine as named_engine
+
+    if not budget.memory:
+        raise UsageError(f"--engine {engine} has no effect but on a card", "give --gpu NAME")
+    return named_engine(engine)
+
+
+def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
+    """The plan on as many GPUs as the budget is of."""
+    if budget.gpus == 1:
+        return plan
+    if plan.gpus not in (None, budget.gpus):
+        raise UsageError(f"--gpus {plan.gpus} contradicts {budget.gpus}x{budget.card}", "leave one of them out")
+    return plan.replaced(gpus=budget.gpus)
 
 
 def _on_gpus(plan: Training, budget: Capacity) -> Training:
@@ -653,6 +693,14 @@ class Case(Generic[P]):
     def paged(self) -> PagedCache | None:
         """Return the room for the cache of an engine that pages it, if that is asked for."""
         return None
+
+    def log(self) -> CacheLog | None:
+        """Return what an engine's log says, if its own numbers are given."""
+        return None
+
+    def of_engine(self) -> Iterator[str]:
+        """Yield where an engine's rules are from, and which of its defaults were not taken."""
+        yield from ()
 
     def remedies(self) -> Remedies:
         """Changes that would make it fit, the cheapest first."""
@@ -777,6 +825,9 @@ class _Serving(Case["Serving"]):
     def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: Serving) -> None:
         super().__init__(memory, budget, run, plan)
         self.served = cache(self._serve)
+        self.rules: EngineRules | None = None
+        """Those of the engine that was asked for."""
+        self.profile: Profile | None = None
         self.kernel = run.kernel
         """Kernel of attention that was asked for."""
 
@@ -803,9 +854,36 @@ class _Serving(Case["Serving"]):
 
         if not self.budget.of_gpu:
             return None
-        left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
-        temporary, card = self.memory.temporary_bytes, self.budget.memory
-        return paged_cache(self.model, self.run, self.plan, left, card=card, temporary=temporary)
+        beside: dict[str, Any] = {"card": self.budget.memory, "temporary": self.memory.temporary_bytes}
+        room = self.budget.bytes - self.memory.temporary_bytes
+        ranks = self.served(self.run, self.plan).ranks
+        if not ranks:
+            left = self.budget.bytes - self.memory.total_bytes + self.memory.kv_cache_bytes
+            return paged_cache(self.model, self.run, self.plan, left, **beside)
+        each = [
+            paged_cache(self.model, self.run, self.plan, room - rank.bytes_beside_cache, **beside, here=rank.tree)
+            for rank in ranks
+        ]
+        found = [one for one in each if one is not None]
+        return min(found, key=lambda one: one.blocks) if len(found) == len(each) else None
+
+    def of_engine(self) -> Iterator[str]:
+        if self.rules is None:
+            return
+        own, asked = self.rules.batches(self.budget.memory, self.budget.card), value_of(self.plan.batched)
+        if own is not None and own != asked:
+            yield f"{self.rules.called} reads {own} prompt tokens at once on this card: --max-num-batched-tokens {own}"
+        yield f"rules of {self.rules.called}, read {self.rules.dated}: {'; '.join(self.rules.sources)}"
+
+    def log(self) -> CacheLog | None:
+        if self.profile is None or self.rules is None:
+            return None
+        from tfcalc.serving.engine_rules import cache_log
+        from tfcalc.serving.ranks import ServingRanks, layout_of
+
+        found = ServingRanks(self.model, layout_of(self.model, self.plan), self.run, self.plan, self.memory.by.dtype)
+        share = self.budget.share or 1
+        return cache_log(found.each, self.model, found.plan, self.rules, self.profile, self.budget.memory, share)
 
     def ways(self) -> Options:
         return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)

@@ -186,12 +186,12 @@ def global_batch(workload: Workload, plan: Training) -> Num:
     return workload.batch_size * plan.grad_accum * plan.data_parallel
 
 
-def of_serving(model: Model, workload: Workload, weights: str, plan: Serving) -> str:
-    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``."""
+def of_serving(model: Model, workload: Workload, weights: str, plan: Serving, on: str = "") -> str:
+    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``; ``on`` which GPUs."""
     count = workload.batch_size
     requests = "1 request" if count == 1 else f"{count:,} requests"
     context = f"{requests} of {workload.size('cached'):,} tokens"
-    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}"
+    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}{on}"
 
 
 def of_text_alone(model: Model) -> Iterator[str]:
@@ -376,6 +376,29 @@ class PagedRoom(Record):
     concurrency_low = number("requests of this context that these hold", lambda room: room.concurrency_low)
 
 
+LOG = found("the engine's own rule, of the card's memory, the weights and what its profile run says")
+
+
+class EngineLog(Record):
+    """The room for the cache by an engine's rules and its own profile run, as its log says it."""
+
+    name = text("the engine", lambda log: log.rules.name)
+    version = text("the version whose rules these are", lambda log: log.rules.version)
+    dated = text("when they were read", lambda log: log.rules.dated)
+    utilization = number("the share of the card's memory that it takes", lambda log: log.share, LOG)
+    card_bytes = integer("the card's memory", lambda log: log.memory, given("the memory of --gpu"))
+    loaded_bytes = integer("weights, with the angles of all positions", lambda log: log.weights, LOG)
+    profiled_bytes = integer("peak of the profile run", lambda log: log.profile.profiled, given("given by --profiled"))
+    nontorch_bytes = integer("memory outside PyTorch", lambda log: log.profile.nontorch, given("given by --nontorch"))
+    graphs_bytes = integer("CUDA graphs", lambda log: log.profile.graphs, given("given by --graphs, or its default"))
+    available_bytes = integer("left to the cache", lambda log: log.available, LOG)
+    block_bytes = integer("bytes of a block", lambda log: log.block_bytes, LOG)
+    blocks = integer("blocks that there is room for", lambda log: log.blocks, LOG)
+    tokens = integer("the size of the cache in tokens, as this version counts it", lambda log: log.tokens, LOG)
+    concurrency = number("requests of the context that it holds", lambda log: log.concurrency, LOG)
+    lines = texts("the lines of its log", lambda log: log.lines)
+
+
 class Judge(Protocol):
     """Verdict on the memory, compared with a budget: a :class:`~tfcalc.answers.fits.Fit`."""
 
@@ -482,6 +505,13 @@ class Memory(Report):
         lambda memory: memory.judge.paged,
         found("vLLM's arithmetic of blocks, in the memory that is left"),
         when=When(lambda memory: memory.judge is not None and memory.judge.paged is not None),
+        place=TOGETHER,
+    )
+    engine = record(
+        EngineLog,
+        "the room for the cache by an engine's rules and its own profile run",
+        lambda memory: memory.judge.log,
+        when=When(lambda memory: memory.judge is not None and memory.judge.log is not None),
         place=TOGETHER,
     )
     changes = records(

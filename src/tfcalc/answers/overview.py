@@ -41,7 +41,7 @@ from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
-from tfcalc.search.gpus import UTILIZATION, in_words, serving_on, training_on
+from tfcalc.search.gpus import UTILIZATION, Several, in_words, serving_on, serving_on_several, training_on
 from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.training.measured import bands
 from tfcalc.training.peaks import Peaks
@@ -145,12 +145,12 @@ def per_token_of(meaning: str, make: Any, line: str) -> Key[float]:
     return number(meaning, make, OnCommand(line, "flops_per_token"))
 
 
-def cards(of: str) -> Key[list[str] | None]:
+def cards(of: str, more: str = "") -> Key[list[str] | None]:
     """The accelerators on which it fits."""
     schema = {
         "type": ["array", "null"],
         "items": {"type": "string"},
-        "description": f"accelerators that hold {of}_bytes",
+        "description": f"accelerators that hold {of}_bytes{more}",
     }
     return Key(schema, lambda overview: [gpu.name for gpu in overview.gpus[of]()] if of in overview.gpus else None)
 
@@ -213,7 +213,7 @@ class Overview(Answer):
     finetune_qlora_bytes = quantity(
         "finetune_qlora_bytes", "bytes to train with QLoRA", OnCommand("finetune_qlora", "total_bytes")
     )
-    serving_gpus = cards("serving")
+    serving_gpus = cards("serving", "; where none does alone, how many do together, as --gpu takes them: 16xH100-SXM")
     finetune_full_gpus = cards("finetune_full")
     finetune_lora_gpus = cards("finetune_lora")
     finetune_qlora_gpus = cards("finetune_qlora")
@@ -331,12 +331,25 @@ class Overview(Answer):
         return {method: need for method, (need, _) in self._tuned.items()}
 
     @cached_property
-    def gpus(self) -> dict[str, Callable[[], Iterator[Accelerator]]]:
+    def gpus(self) -> dict[str, Callable[[], Iterator[Accelerator | Several]]]:
         """Searches for the cards on which serving and each method fit."""
-        found = {f"finetune_{method}": on for method, (_, on) in self._tuned.items() if on}
+        found: dict[str, Callable[[], Iterator[Accelerator | Several]]] = {
+            f"finetune_{method}": on for method, (_, on) in self._tuned.items() if on
+        }
         if not isinstance(self.serving, Unknown):
-            found["serving"] = partial(serving_on, self.serving, self.plan, served_dtype(self.of))
+            found["serving"] = partial(self._serving_on, self.serving)
         return found
+
+    def _serving_on(self, need: int) -> Iterator[Accelerator | Several]:
+        """Yield the GPUs that serve it alone; where none does, the fewest that do together."""
+        dtype = served_dtype(self.of)
+        alone = tuple(serving_on(need, self.plan, dtype))
+        return iter(alone) if alone else serving_on_several(self._need_of_each, self.plan, dtype)
+
+    def _need_of_each(self, gpus: int) -> int | None:
+        """Bytes that each of so many GPUs takes to serve a request; None where they cannot share the model."""
+        need, _ = serving_and_cache(self.of, self.plan.replaced(gpus=gpus))
+        return None if isinstance(need, Unknown) else need
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -21,9 +21,10 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, own_dtype, resolve_serving, served_dtype
 from tfcalc.model import legend
+from tfcalc.plans import LAYOUT as LAYOUT_FIELDS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
-from tfcalc.report.opening import found
+from tfcalc.report.opening import count, found
 from tfcalc.serving.caches import PAGED
 from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, in_int8, served
 from tfcalc.units import short_bytes
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.core.component import Component
     from tfcalc.model import Model
+    from tfcalc.placed.served import ServedLayout
     from tfcalc.plans import Serving
     from tfcalc.workload import Workload
 
@@ -52,6 +54,35 @@ class ServingPhase(Record):
         "bytes; null where they are not known",
         lambda phase: phase.temporary,
         found("what is live when this phase needs most, on the tape"),
+    )
+
+
+STORED = found("the sum over what the GPU stores")
+BY_LAYOUT = found("by the layout")
+
+
+class RankKeys(Record):
+    """A GPU of those that serve a model together, and how many store the same."""
+
+    stage = integer(
+        "its stage of the pipeline, from 0", lambda rank: value_of(rank.at.stage), count("the stages, from 0")
+    )
+    alike = integer("GPUs that store the same", lambda rank: value_of(rank.alike), BY_LAYOUT)
+    layers = integer("layers of its stage", lambda rank: value_of(rank.layers), BY_LAYOUT)
+    params = integer(
+        "its parameters, with the rows that a vocabulary is filled up with", lambda rank: value_of(rank.params), STORED
+    )
+    weights_bytes = integer("its weights", lambda rank: value_of(rank.weight_bytes), STORED)
+    kv_cache_bytes = integer(
+        "the cache of all requests of its group", lambda rank: value_of(rank.cache.total(bytes_held)), STORED
+    )
+    kv_cache_bytes_per_token = integer(
+        "what a token adds to the cache, before a window is full",
+        lambda rank: value_of(rank.cache_bytes_per_token),
+        STORED,
+    )
+    state_bytes_per_sequence = integer(
+        "states of a request, whatever its length", lambda rank: value_of(rank.state_bytes_per_sequence), STORED
     )
 
 
@@ -89,6 +120,11 @@ class ServingMemory(Memory, in_order=True):
         lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")
     )
     phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
+    ranks = records(
+        RankKeys,
+        "of several GPUs that serve it each that stores something else; all else is of the one that stores most",
+        lambda memory: memory.served.ranks,
+    )
 
     def __init__(self, model: Model, run: Workload, plan: Serving, by: Conventions, depth: int | None = None) -> None:
         self._model, self._by, self.depth = model, by, depth
@@ -138,12 +174,13 @@ class ServingMemory(Memory, in_order=True):
     @property
     def title(self) -> str:
         """The quantity, and when it is."""
-        return f"peak, in {self.served.peak.phase}"
+        return f"peak{' of each GPU' if self.served.layout else ''}, in {self.served.peak.phase}"
 
     @property
     def subtitle(self) -> str:
         """Model that is served, and how."""
-        return of_serving(self._model, self.requests, self.served.recipe.format.name, self.plan)
+        on = f", {in_words(self.served.layout)}" if self.served.layout else ""
+        return of_serving(self._model, self.requests, self.served.recipe.format.name, self.plan, on)
 
     @property
     def definitions(self) -> Mapping[str, object]:
@@ -161,6 +198,7 @@ class ServingMemory(Memory, in_order=True):
         return Footer(
             assumes=(
                 *in_short(self.requests, self.plan),
+                *self._on_gpus(),
                 *assumed_dtype(self._model, self.served.recipe.dtype),
                 *_halved(self._model, self.served.recipe.format.name),
             ),
@@ -168,6 +206,13 @@ class ServingMemory(Memory, in_order=True):
             see_also=("--gpu h100 (does it fit?)", "--formulas", "--assumptions"),
             assumptions=tuple(notes(self.plan, self.served)),
         )
+
+    def _on_gpus(self) -> Iterator[str]:
+        """Yield the rules by which GPUs share the model, and whether the layout is the default."""
+        layout = self.served.layout
+        if layout is not None:
+            chosen = " by default" if self.plan.asked_layout.keys() == {"gpus"} else ""
+            yield f"GPUs share the model as vLLM's do{chosen}"
 
     @property
     def summary(self) -> Summary:
@@ -200,7 +245,22 @@ def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
         "block_size": plan.block if plan.cache == PAGED else None,
         "attention_kernel": run.kernel,
         "not_counted": NOT_COUNTED,
+        **(sizes_of(found.layout) if found.layout else {}),
     }
+
+
+def sizes_of(layout: ServedLayout) -> dict[str, int]:
+    """Return the numbers of a layout by the names of a plan's fields."""
+    sizes = (layout.gpus, layout.tp, layout.pp, layout.dp, layout.ep)
+    return {name: value_of(size) for name, size in zip(LAYOUT_FIELDS, sizes, strict=True)}
+
+
+def in_words(layout: ServedLayout) -> str:
+    """``16 GPUs = TP 8 x PP 2``."""
+    sizes = {"TP": layout.tp, "PP": layout.pp, "DP": layout.dp}
+    ways = " x ".join(f"{name} {value_of(size):,}" for name, size in sizes.items() if value_of(size) != 1)
+    experts = f", EP {value_of(layout.ep):,}" if value_of(layout.ep) != 1 else ""
+    return f"{value_of(layout.gpus):,} GPUs = {ways}{experts}"
 
 
 def in_full(run: Workload, plan: Serving, found: Served, conventions: Conventions) -> dict[str, object]:
@@ -211,10 +271,11 @@ def in_full(run: Workload, plan: Serving, found: Served, conventions: Convention
 def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
     """Return what each term is stored in, and what it is for."""
     weights, beside = found.recipe.format.name, found.recipe.dtype
-    per_token = value_of(found.cache.total(bytes_held)) // (run.batch_size * run.size("cached"))  # type: ignore[operator]
+    group = value_of(found.requests.batch_size)
+    per_token = value_of(found.cache.total(bytes_held)) // (group * value_of(run.size("cached")))
     return {
         "weights": weights if weights == beside else f"{weights}, unquantized tensors {beside}",
-        "cache": f"{short_bytes(per_token)} per token, {run.batch_size:,} x {run.size('cached'):,} tokens",
+        "cache": f"{short_bytes(per_token)} per token, {group:,} x {run.size('cached'):,} tokens",
         "temporary": f"{found.peak.phase}: {_reading(plan)}",
     }
 

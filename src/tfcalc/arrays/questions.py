@@ -16,7 +16,7 @@ from tfcalc.core.traced import EFFORT, formula_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.model import asked_run
-from tfcalc.plans import Serving, Training
+from tfcalc.plans import LAYOUT, Serving, Training
 from tfcalc.serving.caches import PAGED
 from tfcalc.serving.memory import cache_bytes, served_bytes
 from tfcalc.training.peaks import live_bytes
@@ -80,7 +80,7 @@ class SweepQuestion:
 
     def apart(self, axes: Sequence[Axis]) -> frozenset[str]:
         """The sizes of which each value has a run of its own: nothing remembers what is decided by them."""
-        if self.by_itself:
+        if self.by_itself or any(axis.of == SERVING and axis.field in LAYOUT for axis in axes):
             return frozenset(axis.name for axis in axes)
         whole = self.of == "memory" and (self.training or self.serving)
         of = {MODEL, TRAINING} if whole else {TRAINING}
@@ -115,7 +115,9 @@ class SweepQuestion:
             return bool(self.weights) or (own is not None and not own.format.plain)
         if self.training is not None and self.of == "memory":
             return self.training.megatron
-        return self.serving is not None and self.of == "memory" and self.serving.cache != PAGED
+        if self.serving is None:
+            return False
+        return self.serving.shared or (self.of == "memory" and self.serving.cache != PAGED)
 
     def forms(self) -> Sequence[Polynomial]:
         """Return all forms that may be the answer, which is the highest of them.

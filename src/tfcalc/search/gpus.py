@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +34,8 @@ class Capacity(NamedTuple):
 
     Of GPUs they are those of one; ``gpus`` is their number, and ``card`` its name as it was typed. ``memory`` is what a
     card has without anything running on it; ``assumes`` say in short what was taken off it. ``capability`` is CUDA's
-    number for what it can do, ``vendor`` who makes it; ``others`` are the cards of this name with other memory.
+    number for what it can do, ``vendor`` who makes it; ``others`` are the cards of this name with other memory. An
+    engine takes a ``share`` of it.
     """
 
     bytes: int
@@ -47,6 +48,7 @@ class Capacity(NamedTuple):
     capability: str = ""
     vendor: str = ""
     others: str = ""
+    share: float | None = None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -61,14 +63,14 @@ class Capacity(NamedTuple):
         also = "" if self.stated.replace(" ", "") in _spellings(amount) else f" = {amount}"
         return f"the budget is {self.stated}{also}"
 
-    def serving(self, plan: Serving, utilization: float | None = None) -> Capacity:
+    def serving(self, plan: Serving, utilization: float | None = None, engine: str = "vLLM") -> Capacity:
         """Return the part usable in serving: of a card the share that is asked for, or that of a paged cache.
 
         No engine takes a share of unified memory unless asked to: Metal's limit is one already.
         """
         if not self.card or (utilization is None and (plan.cache != "paged" or self.vendor == APPLE)):
             return self
-        return self.utilized(UTILIZATION if utilization is None else utilization)
+        return self.utilized(UTILIZATION if utilization is None else utilization, engine or "vLLM")
 
     @property
     def of_gpu(self) -> bool:
@@ -80,14 +82,14 @@ class Capacity(NamedTuple):
         """Number of the bytes that a training step may allocate by its count, which may be off by a few per cent."""
         return allocatable(self.bytes) if self.card else self.bytes
 
-    def utilized(self, share: float) -> Capacity:
+    def utilized(self, share: float, engine: str = "vLLM") -> Capacity:
         """Return the part of a card left to an engine that takes this share of its memory. Raises UsageError."""
         if not 0 < share <= 1:
             raise UsageError(f"--gpu-memory-utilization {share:g} is not from 0 to 1", "vLLM's default is 0.9")
-        assumed = f"{100 * share:g} % of the card's memory as in vLLM"
+        assumed = f"{100 * share:g} % of the card's memory as in {engine}"
         part = int(share * self.memory)
         notes = self.notes if part > self.bytes else tuple(note.partition(", less ")[0] for note in self.notes)
-        return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes)
+        return self._replace(bytes=min(self.bytes, part), assumes=(*self.assumes, assumed), notes=notes, share=share)
 
 
 def stated(amount: str | int) -> Capacity:
@@ -166,6 +168,8 @@ COMMON = (
 """GPUs that can be rented or bought nearly everywhere, by their names in hardware.csv."""
 MOST = 2
 """GPUs that are named."""
+SERVING_GPUS = (2, 4, 8, 16, 24, 32, 48, 64)
+"""Numbers of GPUs that are proposed: in a server as many as most heads divide by, then whole servers."""
 
 
 @cache
@@ -203,6 +207,40 @@ def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: s
     return filter(fits, _computing(dtype))
 
 
+class Several(NamedTuple):
+    """Equal GPUs that hold a model together."""
+
+    gpus: int
+    card: Accelerator
+
+    @property
+    def name(self) -> str:
+        """``16xH100-SXM``, as ``--gpu`` takes it."""
+        return f"{self.gpus}x{self.card.name}"
+
+    @property
+    def memory(self) -> str:
+        """The memory of each, as it is stated."""
+        return self.card.memory
+
+
+SERVERS = ("H100-SXM", "H200-SXM")
+"""GPUs that people serve models on that are too large for any one."""
+
+
+def serving_on_several(need: Callable[[int], int | None], plan: Serving, dtype: str) -> Iterator[Several]:
+    """Yield the fewest GPUs of a kind on which serving fits: the ``need`` of one of n is in bytes; None: not by n."""
+    for gpu in common():
+        if gpu.name not in SERVERS or dtype not in gpu.peaks:
+            continue
+        room = of_accelerator(gpu).serving(plan).bytes
+        for gpus in SERVING_GPUS:
+            found = need(gpus)
+            if found is not None and found <= room:
+                yield Several(gpus, gpu)
+                break
+
+
 MOST_RESERVED = 1.5
 """Times what is allocated: no step that was simulated reserves as much (each preset, tuned in three ways: 1.43)."""
 ROUNDED = 1.02
@@ -218,10 +256,12 @@ def _computing(dtype: str) -> Iterator[Accelerator]:
     return (gpu for gpu in common() if dtype in gpu.peaks)
 
 
-def in_words(gpus: Iterator[Accelerator]) -> str:
-    """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of the same memory."""
+def in_words(gpus: Iterator[Accelerator | Several]) -> str:
+    """``RTX-3090 or RTX-4090 (24 GB)``: the smallest, with another of its memory; ``16 H100-SXM or 8 H200-SXM``."""
     first = next(gpus, None)
     if first is None:
         return "more than one GPU"
+    if isinstance(first, Several):
+        return " or ".join(f"{each.gpus} {each.card.name}" for each in (first, *gpus) if isinstance(each, Several))
     alike = [first.name, *(gpu.name for gpu in takewhile(lambda gpu: gpu.memory == first.memory, gpus))][:MOST]
     return f"{' or '.join(alike)} ({first.memory})"

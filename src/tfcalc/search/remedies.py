@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
@@ -24,7 +25,10 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
-from tfcalc.plans import EXPANDABLE
+from tfcalc.placed.served import NODE
+from tfcalc.plans import EXPANDABLE, LAYOUT
+from tfcalc.search.gpus import SERVING_GPUS
+from tfcalc.serving.caches import PAGED
 from tfcalc.training.precisions import precision
 from tfcalc.workload import AUTO
 
@@ -115,10 +119,14 @@ class Degrees(NamedTuple):
 
 
 class Options:
-    """The changes that there are, in the order of what they cost, by what they are called here."""
+    """The changes that there are, in the order of what they cost, by what they are called here.
 
-    def __init__(self, known: Mapping[str, tuple[int, Sequence[Change]]]) -> None:
+    The least degree of ``tight_too`` that fits tightly is told beside that which fits with room to spare.
+    """
+
+    def __init__(self, known: Mapping[str, tuple[int, Sequence[Change]]], tight_too: str = "") -> None:
         found = {name: Degrees(cost, tuple(degrees)) for name, (cost, degrees) in known.items() if degrees}
+        self.tight_too = found.get(tight_too)
         self.known = dict(sorted(found.items(), key=lambda item: item[1].cost))
 
     def __iter__(self) -> Iterator[Degrees]:
@@ -192,6 +200,7 @@ def of_serving(run: Workload, plan: Serving, *, pages: bool = True) -> Options:
                     for name in _fewer_bits(plan.weights, ("int8", "int4"))
                 ],
             ),
+            "gpus": (HARDWARE, list(_more_gpus_that_serve(plan))),
             "context": (
                 REQUEST,
                 [
@@ -207,8 +216,21 @@ def of_serving(run: Workload, plan: Serving, *, pages: bool = True) -> Options:
                     for size in _halves(value_of(plan.concurrency))
                 ],
             ),
-        }
+        },
+        tight_too="gpus",
     )
+
+
+def _more_gpus_that_serve(plan: Serving) -> Iterator[Change]:
+    """More GPUs, by the usual layout; where one was asked for, with each layer over those of a server."""
+    given = plan.asked_layout
+    least = max(value_of(given.get("gpus", 1)), prod(value_of(given.get(name, 1)) for name in LAYOUT[1:-1]))
+    for gpus in SERVING_GPUS:
+        if gpus > least and plan.cache == PAGED:
+            shared = min(gpus, NODE)
+            by_hand = {"tensor_parallel": shared, "pipeline_parallel": gpus // shared, "data_parallel": 1}
+            more = {name: size for name, size in by_hand.items() if given.keys() & LAYOUT[1:-1]}
+            yield Change(f"{gpus} GPUs", {"gpus": gpus, **more})
 
 
 def _fewer_bits(given: str, formats: tuple[str, ...]) -> tuple[str, ...]:
@@ -416,7 +438,7 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
     soonest first; what is within the room is judged by its ``status``.
     """
     search = _RemedySearch(ways, need, least, room, status)
-    found = [one for group in ways for one in search.first(group.degrees)]
+    found = [one for group in ways for one in search.first(group)]
     by_cost = {cost: [group for group in ways if group.cost <= cost] for cost in range(REQUEST + 1)}
     if not any(one.status == "fits" and ways.cost(one.changes) <= TRANSFERS for one in found):
         found += search.together(by_cost[TRANSFERS], [()])
@@ -495,13 +517,13 @@ class _RemedySearch:
             self._judged[names] = Remedy(changes, total, "tight" if tight else status)
         return self._judged[names]
 
-    def first(self, degrees: Changes) -> Iterator[Remedy]:
+    def first(self, group: Degrees) -> Iterator[Remedy]:
         """The first of these that fits with the margin, or else tightly."""
         tight: Remedy | None = None
-        for degree in degrees:
+        for degree in group.degrees:
             one = self.judged((degree,))
             if one and one.status == "fits":
-                yield one
+                yield from (tight, one) if tight and group is self.ways.tight_too else (one,)
                 return
             tight = tight or (one if one and one.fits else None)
         if tight:

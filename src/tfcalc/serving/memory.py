@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import DTYPES
-from tfcalc.core.component import Component, Cost, Held
+from tfcalc.core.component import Cached, Component, Cost, Held
 from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, held_bytes
-from tfcalc.core.number import minimum, total
+from tfcalc.core.number import Num, minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
@@ -28,9 +28,11 @@ from tfcalc.training.measured import error_of
 from tfcalc.workload import AUTO, EITHER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tfcalc.model import Model
+    from tfcalc.placed.served import ServedLayout
+    from tfcalc.serving.ranks import ServingRank
     from tfcalc.workload import Workload
 
 
@@ -58,6 +60,12 @@ class Served:
     buffers: Component
     recipe: WeightStorage
     run: Callable[[], Iterable[PhasePeak]]
+    requests: Workload
+    """Those whose cache it is: of one group of data parallel attention."""
+    layout: ServedLayout | None = None
+    """How several GPUs share the model: all else is of the one that stores most."""
+    ranks: tuple[ServingRank, ...] = ()
+    """One GPU of each kind, if there are several."""
 
     @cached_property
     def moments(self) -> list[PhasePeak]:
@@ -96,6 +104,8 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     Weights are in the format that is asked for, in ``dtype``, or as the checkpoint stores them. Sizes remember their
     ``formulas``, unless nobody asks for these. Raises InvalidModel.
     """
+    if plan.shared:
+        return _served_by_several(model, run, plan, dtype, formulas=formulas)
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -105,11 +115,30 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
-    return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe))
+    return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe), requests)
+
+
+def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
+    """Memory of the GPU that stores most, of those that share the model."""
+    from tfcalc.serving.ranks import ServingRanks, layout_of  # every class that engines split: few ask for it
+
+    found = ServingRanks(model, layout_of(model, plan), run, plan, dtype, formulas=formulas)
+    most = max(found.each, key=lambda rank: rank.bytes)
+    requests = found.of_group
+
+    def moments() -> Iterator[PhasePeak]:
+        piece = model.run_by(found.module) if isinstance(model, HFModel) else model
+        return _moments(piece, requests, found.plan, found.recipe)
+
+    cache = most.cache._replace(name="cache", kind="cache")
+    return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each)
 
 
 def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:
     """The bytes of weights, buffers and caches alone, which no peak is below: nothing runs on a tape for it."""
+    if plan.shared:
+        found = _served_by_several(model, run, plan, dtype, formulas=False)
+        return sum(value_of(part.total(bytes_held)) for part in (found.weights, found.buffers, found.cache))
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
     check_served(model, requests)
@@ -296,13 +325,29 @@ def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth
     workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
     requests = at_work(workload, plan)
     model.check(requests)
-    found = mixers(model.tree(requests))
+    return growth_of(mixers(model.tree(requests)), plan)
+
+
+def growth_of(found: Sequence[Mixer], plan: Serving) -> CacheGrowth:
+    """Growth of the caches of these mixers by as many tokens of one request as all layers store together."""
     growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
     tokens = lcm(*(value_of(one.every) for one in growing))
     by_mixer: dict[str, int] = {}
     for mixer in found:
-        kept = tuple(one._replace(tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing)
-        alone = Mixer(mixer.path, mixer.copies, kept)
-        amount = value_of(held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held))
+        kept = tuple(
+            one._replace(sequences=1, tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing
+        )
+        amount = value_of(_held_by(mixer, kept, plan))
         by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
     return CacheGrowth(tokens, by_mixer)
+
+
+def states_of_sequence(found: Sequence[Mixer], plan: Serving) -> Num:
+    """Bytes of the states of one request, whatever its length."""
+    of_one = ((each, tuple(one._replace(sequences=1) for one in each.cached if one.tokens is None)) for each in found)
+    return total(_held_by(mixer, states, plan) for mixer, states in of_one)
+
+
+def _held_by(mixer: Mixer, cached: tuple[Cached, ...], plan: Serving) -> Num:
+    alone = Mixer(mixer.path, mixer.copies, cached)
+    return held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held)

@@ -309,9 +309,18 @@ class PagedCache(NamedTuple):
 
 
 def paged_cache(
-    model: Model, run: Workload, plan: Serving, budget: int, *, card: int = 0, temporary: int = 0
+    model: Model,
+    run: Workload,
+    plan: Serving,
+    budget: int,
+    *,
+    card: int = 0,
+    temporary: int = 0,
+    here: Component | None = None,
 ) -> PagedCache | None:
     """Paged cache of a resolved plan, in ``budget`` bytes; None where there is none that vLLM could page.
+
+    It is that of the whole model, or of what one GPU has ``here``.
 
     On a ``card``, of which the bytes are given, an engine also takes what nobody counts, and its profile run samples:
     what that takes beyond the ``temporary`` buffers of a step is not left for the cache.
@@ -319,7 +328,7 @@ def paged_cache(
     if plan.cache != PAGED or budget < 0:
         return None
     requests, engine = at_work(run, plan), Engine(value_of(plan.block), value_of(plan.batched), format=plan.kv)
-    tree = model.tree(requests)
+    tree = here or model.tree(requests)
     try:
         found = pool(layers(tree, engine), engine)
     except InvalidModel:

@@ -227,9 +227,9 @@ def weights(
     return hold(tree, WeightStorage(format, dtype, tuple(keep), inside, tuple(others)))
 
 
-def hold(tree: Component, recipe: WeightStorage) -> Component:
-    """Return the tree of stored tensors for this :class:`WeightStorage`."""
-    facts = facts_of(tree, recipe.format.name) if isinstance(recipe.format, MixedFormat) else ModelTraits()
+def hold(tree: Component, recipe: WeightStorage, of: Component | None = None) -> Component:
+    """Return the tree of stored tensors for this :class:`WeightStorage`; it may be a part ``of`` a model's tree."""
+    facts = facts_of(of or tree, recipe.format.name) if isinstance(recipe.format, MixedFormat) else ModelTraits()
     return _Holding(recipe, facts).component(tree, _Place())
 
 
@@ -280,7 +280,7 @@ class _Holding:
             yield self.component(part, place.inside(part, first if part.kind == "layer" else place.layer))
             return
         groups: dict[tuple[Format, ...], tuple[Component, list[int]]] = {}
-        layers_of = _places(part)
+        layers_of = places_of(part)
         self.looked += len(layers_of) * self.characters
         if self.looked > MOST_LOOKED:
             fact = f"patterns of {self.characters:,} characters are too many for {len(layers_of):,} layers"
@@ -340,7 +340,8 @@ def matrix(tensor: Weight) -> tuple[Num, Num]:
     return (second, first) if tensor.turned else (first, second)
 
 
-def _places(part: Component) -> Sequence[int]:
+def places_of(part: Component) -> Sequence[int]:
+    """Return the places of these layers in their stack. Raises InvalidModel where their number is none."""
     if part.places:
         return part.places
     copies, under = known(part.copies), known(part.under)

@@ -11,12 +11,14 @@ from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
 from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.units import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
+    from tfcalc.serving.engine_rules import Profile
 
 TIMELINE = Option(
     "timeline", ("--timeline",), "the phases of a training step, each at its peak, and a chart", switch=True
@@ -35,10 +37,15 @@ BUDGET = (
     Option(
         "utilization",
         ("--gpu-memory-utilization",),
-        "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache]",
+        "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache, or the engine's]",
         amount=True,
     ),
+    Option("engine", ("--engine",), "serving engine whose rules hold, perhaps at a version: vllm, vllm@0.10, sglang"),
+    Option("profiled", ("--profiled",), "peak of the engine's profile run, as its log says it: 1.26GiB"),
+    Option("nontorch", ("--nontorch",), "memory outside PyTorch, as the engine's log says it: 0.9GiB"),
+    Option("graphs", ("--graphs",), "CUDA graphs, as the engine's log estimates them [default: 0]"),
 )
+OF_ENGINE = ("utilization", "engine", "profiled", "nontorch", "graphs")
 
 
 def answer(settings: Settings) -> Answered:
@@ -66,7 +73,7 @@ def _asked_of(settings: Settings) -> Memory:
             found.judge.in_a_line = bool(settings.get("budget")) and not found.over_time
             found.judge.strict = bool(settings.get("strict"))
         return found
-    settings.refuse(("margin", "strict", "utilization"), "without --gpu or --budget", {}, "add --gpu NAME")
+    settings.refuse(("margin", "strict", *OF_ENGINE), "without --gpu or --budget", {}, "add --gpu NAME")
     model, question = _question(settings)
     memory = memory_of(model, **question, depth=settings.get("depth"))
     memory.over_time = bool(settings.get("timeline"))
@@ -82,14 +89,31 @@ def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
         raise UsageError("--budget and --gpu both set the budget", "leave one of them out")
     settings.refuse(("depth",), "with --budget or --gpu", {})
     if settings.get("budget") or not settings.get("serve"):
-        settings.refuse(("utilization",), "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
+        settings.refuse(OF_ENGINE, "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, question = _question(settings)
     return model, {
         **question,
         "budget": settings.get("budget") or of_card(settings.get("gpu")),
         "margin": settings.get("margin", MARGIN),
         "utilization": settings.get("utilization"),
+        "engine": settings.get("engine", ""),
+        "profile": _profile(settings),
     }
+
+
+def _profile(settings: Settings) -> Profile | None:
+    """The profile run by an engine's own log. Raises UsageError where a part of it is missing, or no engine is."""
+    given = [name for name in ("profiled", "nontorch", "graphs") if settings.get(name)]
+    if not given:
+        return None
+    from tfcalc.serving.engine_rules import Profile
+
+    if not settings.get("engine"):
+        settings.refuse(given, "without --engine", {}, "add --engine vllm")
+    if not (settings.get("profiled") and settings.get("nontorch")):
+        raise UsageError("an engine's cache follows from both --profiled and --nontorch", "give both, or neither")
+    peak, outside, *graphs = (parse_bytes(settings.get(name)) for name in given)
+    return Profile(peak, outside, *graphs)
 
 
 def _asked(settings: Settings) -> tuple[Model, Plans]:

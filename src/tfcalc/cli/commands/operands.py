@@ -10,7 +10,7 @@ from tfcalc.answers.compared import SERVED, TRAINED, Operand
 from tfcalc.answers.memory import memory
 from tfcalc.catalog import is_path
 from tfcalc.cli.app import settings_of
-from tfcalc.cli.commands.plans import PLANS, SERVING, TRAINING, sound
+from tfcalc.cli.commands.plans import IN_BOTH, PLANS, SERVING, TRAINING, sound
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, READ_AS, RUN, Option, of_fields
 from tfcalc.cli.settings import FILE, FLAG, MODEL_NAMES, Settings
 from tfcalc.errors import InvalidModel, UsageError
@@ -64,9 +64,11 @@ def operand(text: str, settings: Settings) -> Operand:
         raise
     trains, serves = settings.get("train", False), settings.get("serve", False)
     if not trains:
-        settings.refuse((option.name for option in (*TRAINING, *IN_TRAINING)), "without --train", {}, "add --train")
+        of_step = (option.name for option in (*TRAINING, *IN_TRAINING) if not (serves and option.name in IN_BOTH))
+        settings.refuse(of_step, "without --train", {}, "add --train")
     if not serves:
-        settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
+        of_request = (option.name for option in SERVING if not (trains and option.name in IN_BOTH))
+        settings.refuse(of_request, "without --serve", {}, "add --serve")
     return Operand(
         " ".join(text.split()),
         model,

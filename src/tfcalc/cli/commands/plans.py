@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 TRAINING, SERVING = training(), serving()
 SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
-PLANS = (*TRAINING, SERVE, *SERVING)
+IN_BOTH = {option.name for option in TRAINING} & {option.name for option in SERVING}
+PLANS = (*TRAINING, SERVE, *(option for option in SERVING if option.name not in IN_BOTH))
 
-SHARED_OPTIONS = ("weights", "gpus", "tensor_parallel", "pipeline_parallel")
+SHARED_OPTIONS = ("weights", *IN_BOTH)
 """Options of both modes, or of a model at rest: none says which is meant."""
 OF_TRAINING = tuple(option.name for option in TRAINING if option.name not in SHARED_OPTIONS)
 OF_SERVING = tuple(option.name for option in SERVING if option.name not in SHARED_OPTIONS)
@@ -100,18 +101,19 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         workload = settings.workload(model)
         if settings.get("cache", "paged") != "paged":
             settings.refuse(("block", "batched"), f"with --cache {settings.get('cache')}", {})
-        settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
+        settings.refuse((o.name for o in TRAINING if o.name not in IN_BOTH), "without --train", {}, "add --train")
         sound(model)
         return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
-        settings.refuse((option.name for option in SERVING), "without --serve", {}, "add --serve")
+        settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
         settings.forget(item.name for item in fields(Workload) if item.name not in STEP)
         workload = settings.workload(model).replaced(phase="train")
         sound(model)
         return Plans(workload, settings.fill(Training()))
-    settings.refuse((option.name for option in TRAINING), "without --train", {}, "add --train")
-    settings.refuse((o.name for o in SERVING if o.name != "weights"), "without --serve", {}, "add --serve")
+    settings.refuse((o.name for o in TRAINING if o.name not in IN_BOTH), "without --train", {}, "add --train")
+    settings.refuse(sorted(IN_BOTH), "on a model at rest", {}, "add --serve or --train")
+    settings.refuse((o.name for o in SERVING if o.name not in SHARED_OPTIONS), "without --serve", {}, "add --serve")
     settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
     return Plans()
 

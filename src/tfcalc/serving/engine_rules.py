@@ -1,0 +1,208 @@
+"""Rules of serving engines, a dated file each: what of a card they give to the cache, and how their log says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.core.traced import known, value_of
+from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.nn.attention import attentions
+from tfcalc.serving.paging import CachePool, Engine, layers, pool
+from tfcalc.units import parse_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.nn.module import Module
+    from tfcalc.plans import Serving
+    from tfcalc.serving.ranks import ServingRank
+
+FOLDER = Path(__file__).with_name("engines")
+MIB, GIB = 2**20, 2**30
+OF_CARD, BEFORE, AFTER = "of the card", "of what is free before weights", "of what is free after weights"
+GROUPS, SLOTS = "blocks of a group", "slots"
+
+
+class EngineRules(NamedTuple):
+    """An engine at a version, by its file: each value has its source there."""
+
+    name: str
+    version: str
+    dated: str
+    sources: Sequence[str]
+    option: str
+    budget: str
+    graphs_first: bool
+    in_flight: int
+    block: int
+    tokens_are: str
+    words: Mapping[str, str]
+    utilization: float | None = None
+    batched: Sequence[Sequence[Any]] = ()
+    chunks: Sequence[Sequence[int]] = ()
+    reserved: Mapping[str, float] = {}  # read alone
+
+    @property
+    def called(self) -> str:
+        """``vllm 0.24``."""
+        return f"{self.name} {self.version}"
+
+    def share(self, memory: int, tp: int = 1, pp: int = 1) -> float:
+        """Return the share of a card's memory that it takes where nothing else is asked for.
+
+        >>> round(engine("sglang").share(80 * GIB, 8), 3), engine("vllm").share(80 * GIB)
+        (0.82, 0.92)
+        """
+        if self.utilization is not None:
+            return self.utilization
+        by, mib = self.reserved, memory / MIB
+        _, chunk, alone, several = next(row for row in self.chunks if memory < row[0] * GIB)
+        graphs = several if tp >= GRAPHS_FROM else alone
+        taken = by["constant"] + by["a_chunk_token"] * max(chunk, by["least_chunk"]) + by["a_graph"] * graphs
+        taken += by["eight_gpus"] * tp * pp / 8
+        taken = max(taken, by["least"]) if mib > by["least_from"] else taken
+        return round((mib - taken) / mib, 3)
+
+    def batches(self, memory: int, card: str) -> int | None:
+        """Return the prompt tokens that it reads at once on such a card, if its file says so.
+
+        vLLM reads as many on an A100 as on smaller cards.
+        """
+        rows = self.batched[1:] if "A100" in card.upper() and len(self.batched) > 1 else self.batched
+        return next((int(row[1]) for row in rows if memory >= parse_bytes(row[0])), None)
+
+
+GRAPHS_FROM = 4
+"""GPUs of tensor parallelism from which SGLang captures larger graphs."""
+
+
+@lru_cache(maxsize=1)
+def engines() -> Mapping[str, tuple[EngineRules, ...]]:
+    """Return all engines by name, the newest version of each first."""
+    import tomllib  # few ask for one
+
+    found: dict[str, list[EngineRules]] = {}
+    for path in sorted(FOLDER.glob("*.toml")):
+        one = EngineRules(**tomllib.loads(path.read_text(encoding="utf-8")))
+        found.setdefault(one.name, []).append(one)
+    return {name: tuple(sorted(each, key=_number, reverse=True)) for name, each in found.items()}
+
+
+def _number(rules: EngineRules) -> tuple[int, ...]:
+    return tuple(map(int, rules.version.split(".")))
+
+
+def engine(text: str) -> EngineRules:
+    """Return the rules of ``vllm``, the newest that are known, or of ``vllm@0.10``. Raises UsageError."""
+    name, _, version = text.lower().partition("@")
+    known_ = engines()
+    if name not in known_:
+        raise UsageError(f"engine {text!r} is not known", nearest(name, known_))
+    if not version:
+        return known_[name][0]
+    found = next((one for one in known_[name] if one.version == version), None)
+    if found is None:
+        raise UsageError(f"{name} {version} is not known", f"known: {', '.join(one.version for one in known_[name])}")
+    return found
+
+
+class Profile(NamedTuple):
+    """Numbers of an engine's own log, in bytes: the peak of its profile run, memory outside PyTorch, CUDA graphs."""
+
+    profiled: int
+    nontorch: int
+    graphs: int = 0
+
+
+class CacheLog(NamedTuple):
+    """Room of an engine's cache on the GPU that has the least, and the words of its log."""
+
+    rules: EngineRules
+    memory: int
+    share: float
+    profile: Profile
+    weights: int
+    available: int
+    block_bytes: int
+    blocks: int
+    tokens: int
+    context: int
+    concurrency: float
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of its log."""
+        words = self.rules.words
+        return (
+            f"{words['available']}: {self.available / GIB:.2f} GiB",
+            f"{words['tokens']}: {self.tokens:,} tokens",
+            f"{words['concurrency'].format(length=f'{self.context:,}')}: {self.concurrency:.2f}x",
+        )
+
+
+def cache_log(
+    ranks: Sequence[ServingRank],
+    model: Model,
+    plan: Serving,
+    rules: EngineRules,
+    profile: Profile,
+    memory: int,
+    share: float,
+) -> CacheLog:
+    """Return what an engine logs on cards of ``memory`` bytes of which it takes a ``share``, given its profile run.
+
+    The rank with the fewest blocks decides. Raises InvalidModel for a cache that cannot be paged, or no room for one.
+    """
+    block = rules.block if value_of(plan.block) == Engine().block else value_of(plan.block)
+    settings = Engine(block, value_of(plan.batched), rules.in_flight, format=plan.kv)
+    found = [(rank, pool(layers(rank.tree, settings), settings)) for rank in ranks]
+    rooms = [(rank, each, _available(rank, model, rules, profile, memory, share)) for rank, each in found]
+    rank, each, available = min(rooms, key=lambda room: room[1].blocks(room[2]))
+    if available <= 0:
+        fact = f"{rules.called} has {available / GIB:.2f} GiB for its cache"
+        raise InvalidModel(fact, f"give it more of the card ({rules.option}), or more GPUs")
+    context = value_of(plan.context or 0)
+    blocks = each.blocks(available)
+    return CacheLog(
+        rules,
+        memory,
+        share,
+        profile,
+        loaded(rank, model),
+        available,
+        each.block_bytes,
+        blocks,
+        _tokens(each, blocks, context, rules),
+        context,
+        round(float(each.requests(blocks, context)), 2),
+    )
+
+
+def _available(rank: ServingRank, model: Model, rules: EngineRules, profile: Profile, memory: int, share: float) -> int:
+    """Bytes of a card that are left to the cache."""
+    weights, beside = loaded(rank, model), profile.profiled + profile.nontorch
+    if rules.budget == BEFORE:
+        return int((memory - profile.nontorch) * share) - weights
+    if rules.budget == AFTER:
+        return int((memory - weights - beside) * share)
+    return int(memory * share) - weights - beside - (profile.graphs if rules.graphs_first else 0)
+
+
+def _tokens(found: CachePool, blocks: int, context: int, rules: EngineRules) -> int:
+    """The size of the cache in tokens, as this version counts it."""
+    return found.slots(blocks) if rules.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
+
+
+def loaded(rank: ServingRank, model: Model) -> int:
+    """Return the bytes that loading takes: weights, buffers, and cosines and sines of all positions in 16 bits."""
+    return (
+        value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) + _angles(model.module(), known(model.longest) or 0)
+    )
+
+
+def _angles(module: Module, positions: int) -> int:
+    """One table for each kind of rotation, which all layers share (vLLM's ``get_rope``)."""
+    kinds = {(value_of(each.rope.width), each.window is None) for each in attentions(module) if each.rope is not None}
+    return sum(2 * positions * width for width, _ in kinds)

@@ -1,0 +1,227 @@
+"""Ranks of a served model: the weights, the cache and the states of one GPU of each kind, and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.measure import bytes_held, params
+from tfcalc.core.number import Num, ceil_div, divide, total
+from tfcalc.core.traced import known, traced, value_of
+from tfcalc.defaults import resolve_serving
+from tfcalc.errors import InvalidModel
+from tfcalc.model import remembering
+from tfcalc.nn.mixture import Experts, Networks
+from tfcalc.nn.module import counted
+from tfcalc.placed.layout import check_least
+from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
+from tfcalc.plans import LAYOUT, Serving
+from tfcalc.serving.caches import PAGED, cache, cache_format, mixers
+from tfcalc.serving.memory import at_work, buffers_of, check_served, growth_of, states_of_sequence, weight_recipe
+from tfcalc.serving.weight_formats import MixedFormat
+from tfcalc.serving.weights import hold, places_of
+from tfcalc.workload import AUTO
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
+    from tfcalc.nn.module import Module
+    from tfcalc.workload import Workload
+
+LAYER = "layer"
+LETTERS = {"tp": "t", "dp": "d_p", "ep": "e_p"}
+"""Letters of a layout's sizes in formulas."""
+
+
+class ServingRank(NamedTuple):
+    """One GPU of those that store alike: its place in the layout, and how many ``alike`` there are.
+
+    ``tree`` is of one decoding step, with the weights, products and caches of its share of each layer, and of its
+    stage's layers alone; requests are those of its own group of data parallel attention. A token's ``chosen`` experts
+    are those of the whole model, wherever they are. ``weights`` and ``buffers`` are tensors as they are stored.
+    """
+
+    at: ServedLayout
+    alike: Num
+    tree: Component
+    weights: Component
+    buffers: Component
+    plan: Serving
+
+    @property
+    def params(self) -> Num:
+        """Parameters, with the rows that a vocabulary is filled up with."""
+        return self.tree.total(params)
+
+    @property
+    def weight_bytes(self) -> Num:
+        """Bytes of the weights as they are stored."""
+        return self.weights.total(bytes_held)
+
+    @property
+    def buffer_bytes(self) -> Num:
+        """Bytes of what is stored beside them and is no parameter."""
+        return self.buffers.total(bytes_held)
+
+    @property
+    def bytes_beside_cache(self) -> int:
+        """Bytes of weights and buffers."""
+        return value_of(self.weight_bytes) + value_of(self.buffer_bytes)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of weights, buffers and the cache of all requests."""
+        return self.bytes_beside_cache + value_of(self.cache.total(bytes_held))
+
+    @property
+    def cache(self) -> Component:
+        """The cache of all requests of its group, as a tree of tensors."""
+        longest = self.plan.context or 0
+        how, block = self.plan.cache, value_of(self.plan.block)
+        return cache(self.tree, how=how, format=cache_format(self.plan.kv), longest=longest, block_size=block)
+
+    @property
+    def cache_bytes_per_token(self) -> Num:
+        """Bytes that a token adds to a request's cache in the rank's layers, before a window is full."""
+        return growth_of(mixers(self.tree), self.plan).per_token
+
+    @property
+    def state_bytes_per_sequence(self) -> Num:
+        """Bytes of the states of a request, whatever its length."""
+        return states_of_sequence(mixers(self.tree), self.plan)
+
+    @property
+    def layers(self) -> Num:
+        """Number of layers of its stage."""
+        stacks = (node.component for node in self.tree.walk() if _is_stack(node.component))
+        return total(part.copies for stack in stacks for part in stack.parts if part.kind == LAYER)
+
+
+class ServingRanks:
+    """The ranks of a model that a layout places: those that store alike are one.
+
+    Raises InvalidModel where the layout does not divide the model. Sizes remember their ``formulas``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        layout: ServedLayout,
+        run: Workload,
+        plan: Serving,
+        dtype: str = AUTO,
+        *,
+        formulas: bool = False,
+    ) -> None:
+        self.layout, self._plain = layout, model
+        self.run, self.plan = resolve_serving(model, run, plan, dtype)
+        self.of_group = of_a_group(at_work(self.run, self.plan), layout)
+        check_served(model, self.of_group)
+        self.recipe = weight_recipe(model, self.plan, dtype)
+        self.model, self.requests = model, self.of_group
+        if formulas:
+            sizes = {name: traced(letter, value_of(getattr(layout, name))) for name, letter in LETTERS.items()}
+            self.model, self.requests = remembering(model), remembering(self.requests)
+            self.layout = ServedLayout(**layout._asdict() | sizes)
+
+    @cached_property
+    def each(self) -> tuple[ServingRank, ...]:
+        """One GPU of each kind, stage after stage; those with more experts first."""
+        module = self.model.module()
+        experts = experts_of(module)
+        if experts is None and known(self.layout.ep) != 1:
+            raise InvalidModel("expert parallelism has no effect on a model without experts", "leave it out")
+        self.layout.check()
+        left = 0 if experts is None else value_of(experts) % value_of(self.layout.ep)
+        kinds = [(True, left), (False, value_of(self.layout.ep) - left)] if left else [(True, self.layout.ep)]
+        return tuple(rank for more, groups in kinds for rank in self._of_kind(module, more=more, groups=groups))
+
+    @cached_property
+    def module(self) -> Module:
+        """The piece of one GPU of the first kind, with the layers of all stages, by plain numbers."""
+        sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
+        return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
+
+    def _of_kind(self, module: Module, *, more: bool, groups: Num) -> Iterator[ServingRank]:
+        tree = counted(on_rank(module, self.layout, more=more), self.requests)._replace(kind="model")
+        alike = divide(self.layout.of_a_stage, self.layout.ep) * groups
+        for stage in range(value_of(self.layout.pp)):
+            at = ServedLayout(**self.layout._replace(stage=stage)._asdict())
+            here = tree_of_stage(tree, at)
+            facts = tree if isinstance(self.recipe.format, MixedFormat) else None
+            weights = hold(here, self.recipe, of=facts)._replace(name="weights", kind="weights")
+            yield ServingRank(at, alike, here, weights, buffers_of(here, self.recipe), self.plan)
+
+
+def layout_of(model: Model, plan: Serving) -> ServedLayout:
+    """Return the layout that a plan of serving asks for. Raises InvalidModel."""
+    if plan.cache != PAGED:
+        raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
+    sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
+    gpus, tp, pp, dp, ep = (sizes[name] for name in LAYOUT)
+    return AskedLayout(gpus, tp, pp, dp, ep).of(model.module())
+
+
+def of_a_group(requests: Workload, layout: ServedLayout) -> Workload:
+    """The requests of one group of data parallel attention, of which some have one more than others."""
+    return requests.replaced(batch_size=ceil_div(requests.batch_size, layout.dp))
+
+
+def tree_of_stage(tree: Component, at: ServedLayout) -> Component:
+    """Return what a stage has: its layers, what runs before them on the first stage, what runs behind on the last.
+
+    A head that is tied to the table has a copy of it, where that is on another stage. Raises InvalidModel for an
+    encoder with its decoder, and for a model without layers that cache something.
+    """
+    if known(at.pp) == 1:
+        return tree
+    stacks = [node for node in tree.walk() if _is_stack(node.component)]
+    if len(stacks) != 1 or _reads_source(stacks[0].component):
+        raise InvalidModel("a pipeline cuts the one stack of layers of a decoder", "leave --pp out")
+    count = value_of(total(part.copies for part in stacks[0].component.parts if part.kind == LAYER))
+    check_least("layers", count, value_of(at.pp))
+    here = at.stages(count)[value_of(at.stage)]
+    return _cut(tree, stacks[0].names[1:], here, at)
+
+
+def _is_stack(component: Component) -> bool:
+    """Return whether its parts are the layers of a stack that caches something."""
+    layers = (part for part in component.parts if part.kind == LAYER)
+    return any(node.component.own.cached for layer in layers for node in layer.walk())
+
+
+def _reads_source(stack: Component) -> bool:
+    """Return whether its layers cache keys of what an encoder read."""
+    cached = (one for node in stack.walk() for one in node.component.own.cached)
+    return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
+
+
+def _cut(tree: Component, way: tuple[str, ...], here: range, at: ServedLayout) -> Component:
+    """Keep of a component that holds the stack, at the end of this ``way``, what the stage has."""
+    inside = [part.kind == LAYER if not way else part.name == way[0] for part in tree.parts]
+    first, last = inside.index(True), len(inside) - 1 - inside[::-1].index(True)
+    parts: list[Component] = []
+    for place, (part, holds) in enumerate(zip(tree.parts, inside, strict=True)):
+        if not holds:
+            if at.first if place < first else at.last and place > last:
+                parts.append(part if at.first else _untied(part))
+        elif way:
+            parts.append(_cut(part, way[1:], here, at))
+        else:
+            kept = tuple(layer for layer in places_of(part) if layer in here)
+            if kept:
+                parts.append(part._replace(copies=len(kept), places=kept, under=0))
+    return tree._replace(parts=tuple(parts))
+
+
+def _untied(tree: Component) -> Component:
+    """The component with storage of its own for what is tied to another."""
+    weights = tuple(weight._replace(tied_to=None) for weight in tree.own.weights)
+    return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(map(_untied, tree.parts)))
+
+
+def experts_of(module: Module) -> Num | None:
+    """Return the fewest experts of a layer, if there are any."""
+    found = [each.count for each in module.all_of() if isinstance(each, Experts | Networks)]
+    return min(found, key=value_of, default=None)

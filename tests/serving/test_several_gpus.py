@@ -1,0 +1,98 @@
+"""Serving on several GPUs: verdicts, layouts that are chosen, and how many GPUs a model takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Quick
+from tfcalc import Serving, fits, load, memory
+from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.placed.served import AskedLayout
+from tfcalc.search.gpus import of_card
+
+GIB = 2**30
+
+
+def test_a_layout_is_chosen_as_vllm_would_want_it() -> None:
+    """Each layer over the GPUs of a server, as far as heads divide; stages for further servers."""
+    model = load("llama-3.1-70b").module()
+    chosen = {
+        AskedLayout(gpus=4): (4, 1, 1),
+        AskedLayout(gpus=8): (8, 1, 1),
+        AskedLayout(gpus=16): (8, 2, 1),
+        AskedLayout(gpus=6): (2, 3, 1),  # 64 heads divide by 2 alone of 6, 3, 2
+        AskedLayout(gpus=8, tp=4): (4, 1, 2),
+        AskedLayout(gpus=8, pp=2): (4, 2, 1),
+        AskedLayout(tp=2, pp=2): (2, 2, 1),
+        AskedLayout(dp=2): (1, 1, 2),
+    }
+    for asked, wanted in chosen.items():
+        at = asked.of(model)
+        assert (at.tp, at.pp, at.dp) == wanted, asked
+    with pytest.raises(InvalidModel, match="GPUs 4 not divisible by tp 8"):
+        AskedLayout(gpus=4, tp=8).of(model)
+    with pytest.raises(InvalidModel, match="8 GPUs, and tp 2 x pp 2 x dp 1 = 4"):
+        AskedLayout(gpus=8, tp=2, pp=2, dp=1).of(model)
+
+
+def test_the_memory_of_a_gpu_is_a_share_and_its_copies() -> None:
+    """70B by hand: 2 bytes of (W − norms)/4 + norms; 80 layers of 8/4 heads of 128 keys and values."""
+    whole, norms = 70_553_706_496, (2 * 80 + 1) * 8192
+    found = memory(load("llama-3.1-70b"), serving=Serving(gpus=4, context=8192, concurrency=3))
+    assert found.weights_bytes == 2 * ((whole - norms) // 4 + norms)
+    assert found.kv_cache_bytes == 3 * 8192 * 80 * 2 * 128 * 2 * 2
+    of_groups = memory(load("deepseek-v3"), serving=Serving(data_parallel=8, expert_parallel=8, concurrency=20))
+    assert of_groups.kv_cache_bytes == 3 * 8192 * 61 * 576 * 2  # of 20 requests a group has 3 at most
+    assert of_groups.to_dict()["conventions"].items() >= {"gpus": 8, "tensor_parallel": 1, "data_parallel": 8}.items()  # type: ignore[attr-defined]
+
+
+def test_verdicts_on_several_gpus() -> None:
+    """671B in 8 bits take 627 GiB: 8 cards of 71 GiB do not hold them, 16 do, and 8 of 126 GiB."""
+    model = load("deepseek-v3")
+    assert not fits(model, of_card("8xh100"), serving=Serving()).fits
+    assert fits(model, of_card("16xh100"), serving=Serving()).fits
+    assert fits(model, of_card("8xh200"), serving=Serving()).fits
+    alone = fits(load("llama-3.1-70b"), of_card("h100"), serving=Serving(weights="bf16"))
+    found = {flags: remedy.tight for remedy, flags in zip(alone.remedies, alone.flags, strict=True)}
+    assert found[("--gpus 2",)]  # 68.1 of 71.2 GiB leave less than the margin
+    assert not found[("--gpus 4",)]
+    with pytest.raises(UsageError, match="--gpus 2 contradicts 4xh100"):
+        fits(load("llama-3-8b"), of_card("4xh100"), serving=Serving(gpus=2))
+
+
+def test_how_many_gpus_a_model_takes(quick: Quick) -> None:
+    """The fewest of a kind on which it fits, each of which is tried; a model that one holds names that one."""
+    assert "16 H100-SXM or 8 H200-SXM" in quick("deepseek-v3").stdout
+    assert "16xH100-SXM" in quick("deepseek-v3", "--json").stdout
+    assert "H100-SXM" not in next(line for line in quick("llama-3.1-70b").stdout.splitlines() if "serving" in line)
+    for gpus, held in ((8, False), (16, True)):
+        assert (quick("memory", "deepseek-v3", "--serve", "--gpu", f"{gpus}xh100").returncode == 0) is held
+
+
+def test_the_command_line_takes_layouts_of_serving(quick: Quick) -> None:
+    assert "4 GPUs = TP 2 x PP 2" in quick("memory", "llama-3-8b", "--serve", "--tp", "2", "--pp", "2").stdout
+    assert "8 GPUs = DP 8, EP 8" in quick("memory", "deepseek-v3", "--dp", "8", "--ep", "8").stdout
+    refused = {
+        ("llama-3-8b", "--tp", "2"): "--tp 2 has no effect on a model at rest; add --serve or --train",
+        ("llama-3-8b", "--train", "--ep", "2"): "--ep 2 has no effect without --serve",
+        ("llama-3-8b", "--serve", "--tp", "2", "--cache", "dynamic"): "a dynamic cache on several GPUs",
+        ("llama-3-8b", "--serve", "--tp", "3"): "heads 32 not divisible by tensor 3; nearest: 2, 4",
+        (
+            "llama-3-8b",
+            "--serve",
+            "--tp",
+            "2",
+            "--ep",
+            "2",
+        ): "expert parallelism has no effect on a model without experts",
+    }
+    for words, fact in refused.items():
+        found = quick("memory", *words)
+        assert found.returncode in (2, 3)
+        assert fact in found.stderr
+
+
+def test_a_sweep_over_layouts_runs_each(quick: Quick) -> None:
+    lines = quick("sweep", "llama-3.1-70b", "--of", "cache", "--serve", "--tp", "4,8,16", "--format", "csv").stdout
+    sizes = [int(line.split(",")[-1]) for line in lines.splitlines()[1:]]
+    assert sizes == [8192 * 80 * 2 * heads * 128 * 2 for heads in (2, 1, 1)]
