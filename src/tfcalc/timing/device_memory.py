@@ -9,8 +9,8 @@ Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attent
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.timing.numbers import Many, larger, smaller, where
@@ -32,6 +32,19 @@ ROUTED = 4
 """Bytes saved of each hidden number of a token's copy at an expert: as it comes, and as it leaves."""
 
 
+class MemoryParts(NamedTuple):
+    """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss."""
+
+    states: Many
+    saved: Many
+    loss: Many
+
+    @property
+    def bytes(self) -> Many:
+        """Bytes of all."""
+        return sum(self)
+
+
 class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
@@ -45,12 +58,17 @@ class DeviceMemory:
     @property
     def peak(self) -> Many:
         """Bytes of the first or the last stage, whichever has more."""
-        return larger(self._stage(last=False), self._stage(last=True))
+        return larger(self.stage(last=False).bytes, self.stage(last=True).bytes)
 
-    def _stage(self, *, last: bool) -> Many:
-        at = self.at
-        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else 0
-        return self.states(last=last) + self.saved(last=last) + loss
+    @property
+    def fullest(self) -> MemoryParts:
+        """Parts of the peak of one layout."""
+        return max((self.stage(last=last) for last in (False, True)), key=lambda one: float(one.bytes))
+
+    def stage(self, *, last: bool) -> MemoryParts:
+        """Parts of what the first stage or the last one has."""
+        loss = LOSS * self._tokens * self.work.vocabulary / self.at.tp if last else 0
+        return MemoryParts(self.states(last=last), self.saved(last=last), loss)
 
     @property
     def _tokens(self) -> Many:
@@ -76,7 +94,9 @@ class DeviceMemory:
         if self.fsdp:
             shards = copies if at.shards is None else smaller(at.shards, copies)
             unit = params / larger(self.work.depth, 1)
-            return params * (GRADIENT + OPTIMIZER) / shards + 2 * unit * (WEIGHT + GRADIENT)  # two layers are gathered
+            two_layers = 2 * unit * (WEIGHT + GRADIENT)  # that are gathered
+            kept = params * (WEIGHT + where(at.pp > 1, GRADIENT, 0))  # until the last micro-batch of a pipeline
+            return params * (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
         optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
         gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
@@ -85,12 +105,18 @@ class DeviceMemory:
     def saved(self, *, last: bool = False) -> Many:
         """Bytes saved for backward, of all micro-batches in flight."""
         at = self.at
-        whole = sum(layer.copies * self.layer(layer) for layer in self.work.layers)
+        whole, most = self._of_layers
         input_alone = BYTES * self._tokens / self.sharing * self.work.width
-        most = reduce(larger, (self.layer(layer) for layer in self.work.layers))
         checkpointed = self.work.depth * input_alone
         each = where(at.again > 0, checkpointed, whole) / at.pp
         return each * self.in_flight(last=last) + where(at.again > 0, most, 0)
+
+    @cached_property
+    def _of_layers(self) -> tuple[Many, Many]:
+        """Bytes that all layers save of a micro-batch, and the one that saves most."""
+        each = [self.layer(layer) for layer in self.work.layers]
+        whole = sum(layer.copies * one for layer, one in zip(self.work.layers, each, strict=True))
+        return whole, reduce(larger, each)
 
     def layer(self, layer: LayerWork) -> Many:
         """Bytes that one layer saves of a micro-batch."""
