@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import FLAGS, FSDP, Possible, Space, ends_of
+from tfcalc.search.possible import FLAGS, FSDP, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime
@@ -58,8 +58,8 @@ class ChosenLayout(NamedTuple):
     replicas: Many
     again: Many
 
-    def layouts(self, space: Space) -> Layouts:
-        """Return them with what follows: micro-batches, and shards."""
+    def layouts(self, space: Space, *, staged: bool = True) -> Layouts:
+        """Return them with what follows: micro-batches, shards, and, if ``staged``, layers of stages (for memory)."""
         copies = self.dp * self.cp
         return Layouts(
             tp=self.tp,
@@ -76,7 +76,33 @@ class ChosenLayout(NamedTuple):
             again=self.again,
             attention_again=int(space.attention_again),
             sequence_parallel=space.sequence_parallel,
+            stages=_stages(space, self.pp, self.vpp) if staged else None,
         )
+
+
+def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] | None:
+    """Return the layers of each kind on three stages of each layout; None where all stages have as many."""
+    if not is_array(pp):
+        return stages_of(space, int(pp), int(vpp))
+    import numpy as np
+
+    longest = int(vpp.max(initial=0)) + 1
+    codes = (pp * longest + vpp).astype(np.intp)
+    present = np.zeros(int(codes.max(initial=0)) + 1, dtype=bool)
+    present[codes] = True
+    different = present.nonzero()[0].tolist()
+    known = [stages_of(space, *divmod(code, longest)) for code in different]
+    if not any(known):
+        return None
+    place = np.zeros(len(present), dtype=np.intp)
+    place[different] = range(len(different))
+    even = [
+        tuple(tuple(layer.copies / (code // longest) for layer in space.work.layers) for _ in range(3))
+        for code in different
+    ]
+    table = np.array([one or other for one, other in zip(known, even, strict=True)], dtype=np.float64)
+    here = table[place[codes]]
+    return tuple(tuple(here[:, stage, kind] for kind in range(here.shape[2])) for stage in range(here.shape[1]))
 
 
 class LayoutBlock(NamedTuple):
@@ -391,7 +417,7 @@ def _in_arrays(found: Enumeration, by: LayoutEvaluator, room: float, all_timed: 
         memory[here] = taken = by.memory(ChosenLayout(*some).layouts(found.space)).peak
         fitting = np.arange(len(taken)) if all_timed else (taken <= room).nonzero()[0]
         if len(fitting):
-            timed = by.time.parts(ChosenLayout(*some.take(fitting, axis=1)).layouts(found.space))
+            timed = by.time.parts(ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False))
             seconds[start + fitting] = timed.seconds
         start = here.stop
     return SearchedLayouts(found.space, room, chosen, memory, seconds)

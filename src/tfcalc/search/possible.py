@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import divisors
@@ -105,10 +106,47 @@ def ends_of(depth: int, pp: int) -> PipelineEnds | None:
     return None
 
 
+def stages_of(space: Space, pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
+    """Return the layers of each kind on the first stage, between, and on the last one; None where all have as many.
+
+    Of the stages between it is the one with most parameters; there are none where there are no three stages.
+    """
+    kinds = space.work.layers
+    return _stages(tuple((layer.copies, layer.params_of_all) for layer in kinds), pp, vpp)
+
+
+@cache
+def _stages(kinds: tuple[tuple[int, int], ...], pp: int, vpp: int) -> tuple[tuple[int, ...], ...] | None:
+    starts = [0, *accumulate(copies for copies, _ in kinds)]
+    depth = starts[-1]
+    ends = ends_of(depth, pp) if pp <= depth else None
+    if ends is None or vpp not in ends.chunks(depth, pp) or (len(kinds) == 1 and depth % pp == 0):
+        return None
+    at = _with_ends(Layout(pp=pp, vpp=vpp), ends)
+
+    def on(stage: int) -> tuple[int, ...]:
+        here = at._replace(stage=stage).places(depth)
+        return tuple(sum(low <= place < high for place in here) for low, high in pairwise(starts))
+
+    def params(here: tuple[int, ...]) -> int:
+        return sum(copies * each for copies, (_, each) in zip(here, kinds, strict=True))
+
+    return on(0), max(map(on, range(1, pp - 1)), key=params, default=(0,) * len(kinds)), on(pp - 1)
+
+
+def _with_ends(at: Layout, ends: PipelineEnds) -> Layout:
+    return at._replace(
+        counts_embedding=ends.counts_embedding,
+        counts_loss=ends.counts_loss,
+        first_layers=ends.first,
+        last_layers=ends.last,
+    )
+
+
 def placed(at: Layouts, space: Space) -> Layout:
     """Return one layout as ``ranks`` takes it."""
     ends = ends_of(space.work.depth, at.pp) or PipelineEnds(1)
-    return Layout(
+    here = Layout(
         tp=at.tp,
         sequence_parallel=space.sequence_parallel and at.tp > 1,
         pp=at.pp,
@@ -117,11 +155,8 @@ def placed(at: Layouts, space: Space) -> Layout:
         dp=at.dp,
         ep=at.ep,
         etp=at.etp if space.experts > 1 else None,
-        counts_embedding=ends.counts_embedding,
-        counts_loss=ends.counts_loss,
-        first_layers=ends.first,
-        last_layers=ends.last,
     )
+    return _with_ends(here, ends)
 
 
 class Possible:

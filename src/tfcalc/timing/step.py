@@ -48,6 +48,7 @@ class Layouts(NamedTuple):
         again: layers run again in backward, 1 of all of them (full checkpointing), 0 of none.
         attention_again: attention alone runs again.
         sequence_parallel: GPUs of tensor parallelism share the hidden vectors of all tokens.
+        stages: layers of each kind on the first stage, on one between and on the last; None where all have as many.
     """
 
     tp: Many = 1
@@ -64,6 +65,7 @@ class Layouts(NamedTuple):
     again: Many = 0
     attention_again: Many = 0
     sequence_parallel: bool = True
+    stages: tuple[tuple[Many, ...], ...] | None = None
 
     @property
     def recompute(self) -> str:
