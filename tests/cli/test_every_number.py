@@ -66,6 +66,13 @@ LINES = (
     "memory gpt2 --train --seq 64 --gpu 2xh200",
     "overview gpt2",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pareto --micro-batch 1,2",
+    "plan gpt2 --gpu h100 --global-batch-size 64 --seq 64 --tokens 1B --budget-days 1 --zero 1",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why 'dp=8' 'tp=2 pp=2'",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why-not 'tp=2 pp=2 full'",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why-not tp=8",
+    "plan llama-3-70b --gpu 8xh100 --global-batch-size 8 --seq 64 --why-not 'tp=2 pp=2'",
+    "plan llama-3-70b --gpu 2xh100 --global-batch-size 2 --seq 64",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",
 )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections import defaultdict
+from contextlib import suppress
+from itertools import combinations, product
 from statistics import median
 
 import numpy as np
@@ -12,12 +16,19 @@ import pytest
 import tfcalc
 from tests import planning_runs
 from tests.planning_runs import Row
+from tests.schemas.questions import ROOT
+from tfcalc.errors import InvalidModel
 from tfcalc.hardware import named
+from tfcalc.search import layouts
 from tfcalc.search.axes import Axes
-from tfcalc.search.layouts import Space, enumerate_layouts, evaluate
-from tfcalc.timing.rates import machine_of, rates_of, table
+from tfcalc.search.layouts import ChosenLayout, Enumeration, LayoutEvaluator, search
+from tfcalc.search.possible import Possible, Space
+from tfcalc.timing.estimate import band_of_pairs
+from tfcalc.timing.rates import STACKS, machine_of, rates_of, table
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import work_of
+
+ALL = Axes()
 
 
 def test_the_estimate_of_published_runs() -> None:
@@ -43,34 +54,131 @@ def test_the_choice_among_measured_layouts() -> None:
     assert median(regrets) <= 0.02
 
 
-def test_arrays_are_single_evaluations() -> None:
-    """Of every layout of two models 300 drawn ones, one by one."""
-    card = named("h100")[0]
-    machine = machine_of(card)
+def test_the_band_of_pairs() -> None:
+    """How far the ratio of two published steps was from its estimate: 812 pairs that differ in layout alone."""
+    groups: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for row in planning_runs.timed():
+        key = ("unit", "model", "gpu", "n_gpus", "global_batch", "seq", "precision")
+        groups[tuple(row[name] for name in key)].append(1 + planning_runs.error(row))
+    errors = sorted(abs(one / other - 1) for group in groups.values() for one, other in combinations(group, 2))
+    band = band_of_pairs()
+    assert band.runs == len(errors)
+    assert band.typical == pytest.approx(errors[len(errors) // 2], abs=0.01)
+    assert band.most == pytest.approx(errors[len(errors) * 9 // 10], abs=0.03)
+
+
+def space_of(name: str, length: int, gpus: int, sequences: int, fixed: Axes = ALL, stack: str = "megatron") -> Space:
+    """The space of layouts of a preset."""
+    model = tfcalc.load(name)
+    return Space(work_of(model, length), model.module(), gpus, sequences, fixed, stack=stack)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_arrays_are_single_evaluations(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every layout of three models 1,000 drawn ones, one by one: seconds and bytes are equal."""
+    machine = machine_of(named("h100")[0])
     assert machine is not None
-    for name, sequences in (("llama-3-8b", 128), ("mixtral-8x7b", 64)):
-        work = work_of(tfcalc.load(name), 4096)
-        rates = rates_of(machine.generation, "megatron")
-        at = enumerate_layouts(Space(work, 64, sequences, Axes()), machine.domain)
-        found, left_out = evaluate(work, at, machine, rates, "bf16", stack="megatron", room=None)
-        assert left_out == 0
-        for place in random.Random(7).sample(range(len(found.memory)), 150):
-            alone = found.at(place).layouts
-            again, _ = evaluate(work, alone, machine, rates, "bf16", stack="megatron", room=None)
-            assert again.memory == pytest.approx(found.memory[place], rel=1e-12)
-            assert again.seconds == pytest.approx(found.seconds[place], rel=1e-12)
+    monkeypatch.setattr(layouts, "ONE_BY_ONE", 0)
+    draw = random.Random(7)
+    for name, gpus in (("llama-3-8b", 64), ("mixtral-8x7b", 64), ("llama-3.1-405b", 512)):
+        space = space_of(name, 4096, gpus, 128, stack=stack)
+        found = search(
+            space, by := LayoutEvaluator(space, machine, rates_of("hopper", stack), "bf16"), 0.0, all_timed=True
+        )
+        assert isinstance(found.memory, np.ndarray)
+        for place in draw.choices(range(found.number), k=334):
+            alone = by.evaluated(found.at(place))
+            assert alone.memory == pytest.approx(found.memory[place], rel=1e-12)
+            assert alone.seconds == pytest.approx(found.seconds[place], rel=1e-12)
+
+
+def test_one_by_one_is_the_same_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and arrays have the same layouts, the same fastest, smallest and equal ones, and the same front."""
+    machine = machine_of(named("h100")[0])
+    assert machine is not None
+    space = space_of("llama-3-8b", 4096, 64, 128)
+    room = 60e9
+    both = []
+    for most in (0, 10**6):
+        monkeypatch.setattr(layouts, "ONE_BY_ONE", most)
+        both.append(search(space, LayoutEvaluator(space, machine, rates_of("hopper", "megatron"), "bf16"), room))
+    arrays, lists = both
+    assert isinstance(lists.memory, list)
+    assert arrays.chosen.tolist() == [list(one) for one in lists.chosen]
+    assert 0 < len(lists.places) < lists.number
+    assert list(arrays.places) == lists.places
+    for number in (1, 7, 10**6):
+        assert arrays.fastest(number) == lists.fastest(number)
+        assert arrays.smallest(number) == lists.smallest(number)
+    assert arrays.front == lists.front
+    quickest = float(lists.seconds[lists.fastest(1)[0]])
+    assert arrays.alike(quickest) == lists.alike(quickest)
+
+
+def test_the_front_is_what_nothing_beats() -> None:
+    """By comparing each layout with each other: of a front none is both faster and smaller."""
+    machine = machine_of(named("h100")[0])
+    assert machine is not None
+    space = space_of("gpt2", 1024, 8, 64)
+    found = search(space, LayoutEvaluator(space, machine, rates_of("hopper", "megatron"), "bf16"), 60e9)
+    points = {(round(found.seconds[one] / found.tick), found.memory[one]) for one in found.places}
+    front = {one for one in points if not any(a <= one[0] and b <= one[1] and (a, b) != one for a, b in points)}
+    assert {(round(found.seconds[one] / found.tick), found.memory[one]) for one in found.front} == front
+    assert len(found.front) == len(front) > 1
 
 
 def test_everything_divides() -> None:
-    """No layout is enumerated twice, and each uses all GPUs and all sequences."""
-    work = work_of(tfcalc.load("mixtral-8x7b"), 4096)
-    at = enumerate_layouts(Space(work, 48, 96, Axes()), 8)
-    assert np.all(at.tp * at.pp * at.cp * at.dp == 48)
-    assert np.all(at.dp * at.micro_batch * at.batches == 96)
-    assert np.all(32 % at.tp == 0)
-    assert np.all(8 % at.ep == 0)
-    rows = set(zip(*(np.broadcast_to(column, at.tp.shape) for column in at if column is not None), strict=True))
-    assert len(rows) == at.tp.size
+    """No layout is enumerated twice; each uses all GPUs and all sequences, and a pipeline's rounds are full."""
+    space = space_of("mixtral-8x7b", 4096, 48, 96)
+    rows = list(Enumeration(space).rows())
+    assert len(set(rows)) == len(rows) > 100
+    for at in (ChosenLayout(*row).layouts(space) for row in rows):
+        assert at.tp * at.pp * at.cp * at.dp == 48
+        assert at.dp * at.micro_batch * at.batches == 96
+        assert 32 % at.tp == 8 % at.ep == 0
+        assert at.vpp == 1 or at.batches % at.pp == 0
+
+
+def test_what_is_enumerated_is_all_that_breaks_no_rule() -> None:
+    """Of all combinations of small numbers those that no rule refuses, and no others."""
+    axes = Axes(tp=range(1, 5), pp=range(1, 5), vpp=range(1, 5), cp=range(1, 4), micro_batch=range(1, 5), zero=(1,))
+    space = space_of("gpt2", 64, 8, 16, fixed=axes._replace(again=(0,)))
+    rules = Possible(space)
+    allowed = set()
+    for tp, pp, vpp, cp, micro in product(axes.tp or (), axes.pp or (), axes.vpp or (), axes.cp or (), range(1, 5)):
+        dp = max(1, 8 // (tp * pp * cp))
+        at = ChosenLayout(tp, pp, cp, dp, 1, 1, vpp, micro, int(dp * cp > 1), 1, 0)
+        with suppress(InvalidModel):
+            rules.check(at.layouts(space))
+            allowed.add(tuple(at))
+    assert set(Enumeration(space).rows()) == allowed
+    assert len(allowed) > 20
+
+
+def test_a_million_layouts() -> None:
+    """DeepSeek-V3 at 128k on 30,720 GPUs: within 400 MB, and about a second of CPU (a busy machine takes longer)."""
+    code = """
+import resource, time
+from tests.timing.test_published_steps import million
+start = time.process_time()
+print(million(), round(time.process_time() - start), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    number, seconds, megabytes = map(int, done.stdout.split())
+    assert number > 1_000_000
+    assert seconds < 5
+    assert megabytes < 400
+
+
+def million() -> int:
+    """Search more than a million layouts, and return their number."""
+    machine = machine_of(named("h100")[0])
+    assert machine is not None
+    axes = Axes(zero=(0, 1, 2, 3), etp=(1, 2, 4, 8), tp=(1, 2, 4, 8, 16, 32))
+    space = space_of("deepseek-v3", 2**17, 30_720, 2**17 * 15, fixed=axes)
+    found = search(space, LayoutEvaluator(space, machine, rates_of("hopper", "megatron"), "bf16"), 78e9)
+    found.fastest(5)
+    return found.number
 
 
 def test_no_estimate_is_below_the_floor() -> None:

@@ -2,422 +2,332 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import NamedTuple
 
-from tfcalc.answers.ranks import LayoutKeys
+from tfcalc.answers.plan_case import PlanCase
+from tfcalc.answers.plan_keys import (
+    COLUMNS,
+    ESTIMATED,
+    BandKeys,
+    LayoutOfCase,
+    ListedLayout,
+    OneLayout,
+    PartsKeys,
+    PlannedLayout,
+    seconds_in_words,
+)
+from tfcalc.answers.plan_question import PlanQuestion
 from tfcalc.errors import UsageError
-from tfcalc.hardware import GIGA, TERA, Accelerator
-from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, records, text, texts
+from tfcalc.hardware import GIGA, TERA, Accelerator, accelerators
+from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
-from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, Sheet
+from tfcalc.report.sheet import Rounded, Sheet
 from tfcalc.search.axes import Axes
-from tfcalc.search.layouts import EvaluatedLayouts, Space, enumerate_layouts, evaluate
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate, band_of
-from tfcalc.timing.numbers import is_array
-from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
-from tfcalc.timing.step import Layouts, StepParts
-from tfcalc.timing.work import ModelWork, work_of
+from tfcalc.search.layouts import ALIKE
+from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
+from tfcalc.timing.rates import machine_of
 from tfcalc.units import short, short_bytes
 
-if TYPE_CHECKING:
-    from tfcalc.model import Model
-    from tfcalc.timing.rates import Machine, Rates
-
-DEEPSPEED = "deepspeed"
-"""Stack of 2022, in which each GPU has the hidden vectors of all tokens."""
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
-ESTIMATED = "by the rates of rates.toml, fitted to published runs"
+MOST_GPUS = 2**17
+"""Largest number of GPUs that is tried."""
+NODE = 8
+"""GPUs of a node, at most, of which multiples are tried."""
+OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
+COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is not None, "cost")
+IN_DAYS = When(lambda plan: plan.question.budget_days is not None, "budget_days")
+FRONT = When(lambda plan: plan.question.pareto)
+FITS = When(lambda plan: plan.fitting > 0)
+FITS_NOT = When(lambda plan: plan.fitting == 0)
 
 
-class PlanQuestion(NamedTuple):
-    """Question of a plan.
+class Trial(NamedTuple):
+    """Trial of a number of GPUs: the ``days`` of the run; None where no layout fits."""
 
-    Attributes:
-        model: the model.
-        card: the GPU.
-        gpus: how many there are.
-        sequences: sequences of a step, of all GPUs.
-        length: tokens of a sequence.
-        fixed: axes that were given.
-        stack: whose code runs: megatron, fsdp or deepspeed.
-        precision: number format of the products.
-        domain: GPUs with fast links among them, where it is not the card's own number.
-        nic: bytes per second of a GPU to other nodes, where it is not the usual.
-        tokens: tokens of the run, if it is asked for.
-        price: US dollars for a GPU and an hour; else a dated list.
-        measured: a measured rate in tokens per second and GPU, and the axes of the layout that it was measured with.
-        top: layouts that are listed.
-        attention_again: attention is recomputed, and nothing else (selective checkpointing).
-    """
-
-    model: Model
-    card: Accelerator
     gpus: int
-    sequences: int
-    length: int
-    fixed: Axes
-    stack: str = "megatron"
-    precision: str = "bf16"
-    domain: int | None = None
-    nic: float | None = None
-    tokens: int | None = None
-    price: float | None = None
-    measured: tuple[float, Axes] | None = None
-    top: int = 5
-    attention_again: bool = False
+    days: float | None
 
 
-class PlannedLayout(LayoutKeys):
-    """Shares of the model and of the batch, and what a GPU does at once."""
+class TrialKeys(Record):
+    """A number of GPUs that was tried."""
 
-    micro_batch = integer("sequences at once", lambda at: at.micro_batch, found("tried, or given"))
-    zero = integer("stage of ZeRO", lambda at: at.zero, found("tried, or given"))
-    recompute = text("checkpointing", lambda at: at.recompute)
-
-    @property
-    def words(self) -> str:
-        """``tp2 pp8x10 cp2 dp32``: the degrees above 1."""
-        at = self
-        said = (
-            f"tp{at.tp}" * (at.tp > 1),
-            (f"pp{at.pp}" + f"x{at.vpp}" * (at.vpp > 1)) * (at.pp > 1),
-            f"cp{at.cp}" * (at.cp > 1),
-            f"ep{at.ep}" * (at.ep > 1),
-            f"dp{at.dp}",
-            f"b{at.micro_batch}" * (at.micro_batch > 1),
-            f"zero{at.zero}" * (at.zero != 1),
-            "full" * (at.recompute == "full"),
-        )
-        return " ".join(filter(None, said))
+    gpus = integer("GPUs in all", lambda trial: trial.gpus, found("tried: powers of two, and quarters between"))
+    days = optional_number("days of the run; null where no layout fits", lambda trial: trial.days, found(ESTIMATED))
 
 
-def _part(name: str, meaning: str) -> Key[float]:
-    return number(f"seconds of {meaning}", lambda parts: float(getattr(parts, name)), found(ESTIMATED))
+class Cure(NamedTuple):
+    """A change with which a layout fits, tried: what it is, as options, and the layout."""
+
+    change: str
+    listed: LayoutOfCase
 
 
-class PartsKeys(Record):
-    """Parts of the seconds of a step; their sum is the step."""
+class CureKeys(Record):
+    """A change of the question with which a layout fits."""
 
-    products_seconds = _part("products", "matrix products with weights")
-    attention_seconds = _part("attention", "attention between its projections")
-    experts_seconds = _part("experts", "products of routed experts")
-    elementwise_seconds = _part("elementwise", "norms, activations and the launch of kernels")
-    recomputation_seconds = _part("recomputation", "what is recomputed in backward")
-    tensor_parallel_seconds = _part("tensor_parallel", "tensor parallel messages that are not hidden")
-    context_parallel_seconds = _part("context_parallel", "context parallel messages that are not hidden")
-    expert_parallel_seconds = _part("expert_parallel", "tokens to experts and back, where not hidden")
-    bubble_seconds = _part("bubble", "waiting for other stages, at the beginning and the end of a step")
-    data_parallel_seconds = _part("data_parallel", "gradients and weights that are not hidden")
-    optimizer_seconds = _part("optimizer", "the optimizer's step")
-    jitter_seconds = _part("jitter", "waiting for the slowest of many GPUs")
+    change = text("what to ask for", lambda cure: cure.change)
+    fastest = record(ListedLayout, "the fastest layout that fits then", lambda cure: cure.listed)
 
 
-class BandKeys(Record):
-    """Errors of published runs of the same class, their sources left out of the fit."""
-
-    class_ = text("class of runs: dense, experts, other, measured", lambda band: band.kind)
-    percent_p50 = number("half of them were closer, in per cent", lambda band: 100 * band.typical, found("learned"))
-    percent_p90 = number("nine of ten were closer, in per cent", lambda band: 100 * band.most, found("learned"))
-    rows = integer("runs of this class", lambda band: band.runs, found("counted"))
-
-
-class ListedLayout(Record):
-    """One of the fastest layouts."""
-
-    layout = record(PlannedLayout, "the layout", lambda one: one.layouts)
-    step_seconds = number("seconds of a step", lambda one: float(one.parts.seconds), found(ESTIMATED))
-    peak_bytes = integer("bytes of the fullest GPU", lambda one: int(one.memory), found("by the closed form"))
-
-
-RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
-COST = When(lambda plan: plan.question.tokens is not None and plan.price is not None, "cost")
-
-
-class Plan(Answer):
+class Plan(OneLayout):
     """The fastest layout, with those that are next to it."""
 
-    command: ClassVar[str] = "plan"
-    about: ClassVar[str] = "How GPUs should share a model in training, how long a step takes, and what a run costs."
+    form = "without --why and --why-not"
 
-    gpu = text("the GPU", lambda plan: plan.question.card.name)
-    gpus = integer("GPUs in all", lambda plan: plan.question.gpus, given("given by --gpus"))
-    stack = text("whose code runs", lambda plan: plan.question.stack)
-    precision = text("number format of the matrix products", lambda plan: plan.question.precision)
-    global_batch_size = integer(
-        "sequences of a step, of all GPUs", lambda plan: plan.question.sequences, given("given by --global-batch-size")
-    )
-    seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
-    tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
-    layout = record(PlannedLayout, "the fastest layout, or the one that was given", lambda plan: plan.best.layouts)
+    layout = record(PlannedLayout, "the fastest layout, or the one that was given", lambda plan: plan.one.layouts)
     micro_batches = integer(
         "micro-batches of a step on each copy",
-        lambda plan: plan.best.layouts.batches,
+        lambda plan: plan.one.layouts.batches,
         found("global batch over copies and micro-batch"),
     )
-    step_seconds = number("seconds of a step: an estimate", lambda plan: plan.estimate.seconds, found(ESTIMATED))
     step_seconds_low = number("lower end of the band", lambda plan: plan.estimate.low, found("step over 1 + p90"))
     step_seconds_high = number("upper end of the band", lambda plan: plan.estimate.high, found("step over 1 - p90"))
     floor_seconds = number(
         "seconds that no run is below: model FLOPs over the dense peak",
-        lambda plan: plan.floor,
+        lambda plan: plan.case.floor,
         found("FLOPs of a step, nothing recomputed, over the peak of all GPUs at this precision"),
     )
     band = record(BandKeys, "how far published runs were from the estimate", lambda plan: plan.estimate.band)
-    parts = record(PartsKeys, "where the seconds go", lambda plan: plan.scaled_parts)
+    parts = record(PartsKeys, "where the seconds go", lambda plan: plan.case.parts(plan.one))
     tokens_per_second = number("of all GPUs", ratio("tokens_per_step", over=("step_seconds",)))
     tokens_per_second_per_gpu = number("of a GPU", ratio("tokens_per_second", over=("gpus",)))
     mfu = number(
         "model FLOPs utilisation: visible pairs of attention, nothing recomputed, dense 16-bit peak",
-        lambda plan: plan.work.flops * plan.tokens_per_second_per_gpu / plan.machine.peak,
+        lambda plan: plan.case.mfu(plan.step_seconds),
         found("FLOPs per token times tokens per second and GPU, over the dense 16-bit peak"),
     )
     bubble_share = number(
         "share of the step that a stage waits for others",
-        lambda plan: plan.bubble / plan.best.seconds,
+        lambda plan: float(plan.one.parts.bubble) / float(plan.one.seconds),
         found("bubble over step"),
     )
-    peak_bytes = integer(
-        "bytes of the fullest GPU, by a closed form",
-        lambda plan: int(plan.best.memory),
-        found("weights, gradients, optimizer, what is saved for backward, and the loss of the fullest stage"),
-    )
-    usable_bytes = integer(
-        "bytes of the GPU that a process can use", lambda plan: plan.room, found("the driver's figure less its context")
-    )
-    fits = boolean("whether it is within the GPU", lambda plan: plan.best.memory <= plan.room)
     training_tokens = integer(
-        "tokens of the run", lambda plan: plan.question.tokens, given("given by --tokens"), when=RUN
+        "tokens of the run", lambda plan: plan.question.tokens, given("given by --tokens"), when=OF_RUN
     )
-    days = number("days of the run", lambda plan: plan.seconds_of_run / SECONDS_OF_A_DAY, found(ESTIMATED), when=RUN)
-    gpu_hours = number("hours of the run, of all GPUs", ratio("days", "gpus", Constant(24, "hours of a day")), when=RUN)
+    days = number("days of the run", lambda plan: plan.seconds_of_run / SECONDS_OF_A_DAY, found(ESTIMATED), when=OF_RUN)
+    gpu_hours = number(
+        "hours of the run, of all GPUs", ratio("days", "gpus", Constant(24, "hours of a day")), when=OF_RUN
+    )
     cost = number("US dollars of the run", ratio("gpu_hours", "price_per_gpu_hour"), when=COST)
     price_per_gpu_hour = number(
         "US dollars for a GPU and an hour",
-        lambda plan: plan.price.typical,
+        lambda plan: plan.case.price.typical,
         given("given by --price, or the dated list"),
         when=COST,
     )
-    price_source = text("where the price is from", lambda plan: plan.price.origin, when=COST)
-    searched = integer("layouts in which everything divides", lambda plan: plan.searched, found("enumerated"))
-    fitting = integer("of them those that fit", lambda plan: plan.fitting, found("compared with the GPU's memory"))
+    price_source = text("where the price is from", lambda plan: plan.case.price.origin, when=COST)
+    budget_days = number(
+        "days in which the run is to end",
+        lambda plan: plan.question.budget_days,
+        given("given by --budget-days"),
+        when=IN_DAYS,
+    )
+    tried = records(TrialKeys, "numbers of GPUs that were tried", lambda plan: plan.trials, when=IN_DAYS)
+    searched = integer("layouts in which everything divides", lambda plan: plan.case.found.number, found("enumerated"))
+    fitting = integer(
+        "of them those that fit", lambda plan: len(plan.case.found.places), found("compared with the GPU's memory")
+    )
     equal_within = integer(
         "layouts within 2 % of the fastest: equal, as far as the estimate can tell",
-        lambda plan: plan.found.alike(float(plan.best.seconds)),
+        lambda plan: len(plan.alike),
         found("counted"),
     )
+    roomiest = record(
+        ListedLayout, "the one among these that takes least memory", lambda plan: plan.smallest_alike, when=FITS
+    )
     layouts = records(ListedLayout, "the fastest layouts", lambda plan: plan.listed)
-    assumptions = texts("what was assumed", lambda plan: plan.assumed)
+    pareto = records(
+        ListedLayout,
+        "layouts of which none is both faster and smaller, the fastest first",
+        lambda plan: plan.front,
+        when=FRONT,
+    )
+    remedies = records(CureKeys, "changes with which a layout fits, tried", lambda plan: plan.cures, when=FITS_NOT)
+    assumptions = texts("what was assumed", lambda plan: tuple(plan.assumed()))
 
-    def __init__(self, question: PlanQuestion) -> None:
-        self.question = question
-        machine = machine_of(question.card, question.domain, question.nic)
-        if machine is None:
-            known = "A100, H100, H200, H800, B200, GB200, B300 and GB300"
-            raise UsageError(
-                f"no training run on {question.card.name} is known, so there is no rate to estimate by",
-                f"take one of {known}; or ask flops --train --tokens for the FLOPs, memory --train for the memory",
-            )
-        self.machine: Machine = machine
-        self.rates: Rates = rates_of(machine.generation, question.stack)
-        self.work: ModelWork = work_of(question.model, question.length)
-        if not self.work.layers:
-            raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
-        self.room = question.card.usable().bytes
-        sharing = question.stack != DEEPSPEED
-        self.space = Space(
-            self.work, question.gpus, question.sequences, question.fixed, sharing, question.attention_again
-        )
-        at = enumerate_layouts(self.space, machine.domain)
-        self.searched = len(at.tp) if is_array(at.tp) else 1
-        room = None if self.searched == 1 else float(self.room)
-        self.found, _ = self._evaluated(at, room)
-        self.fitting = self.found.within(self.room)
-        self.order = self.found.order
-        if not self.order:
-            self.found, _ = self._evaluated(at, None)
-            self.order = self.found.smallest_first
-
-    def _evaluated(self, at: Layouts, room: float | None) -> tuple[EvaluatedLayouts, int]:
-        question = self.question
-        return evaluate(
-            self.work,
-            at,
-            self.machine,
-            self.rates,
-            question.precision,
-            stack=question.stack,
-            room=room,
-        )
-
-    @property
-    def price(self) -> Price | None:
-        """Price of a GPU and an hour."""
-        return price_of(self.question.card, self.question.price)
+    def __init__(self, case: PlanCase, trials: Sequence[Trial] = ()) -> None:
+        super().__init__(case)
+        self.trials, self.one = trials, case.best
 
     @cached_property
-    def best(self) -> EvaluatedLayouts:
-        """The fastest that fits; where none does, the one that takes least memory."""
-        return self.found.at(self.order[0])
+    def alike(self) -> list[int]:
+        """Places of the layouts that are as fast as the best."""
+        return self.case.found.alike(float(self.one.seconds))
 
     @property
-    def listed(self) -> list[EvaluatedLayouts]:
-        """The first of them."""
-        return [self.found.at(place) for place in self.order[: self.question.top]]
+    def smallest_alike(self) -> LayoutOfCase:
+        """The one among these that takes least memory."""
+        return self._at(min(self.alike, key=lambda place: float(self.case.found.memory[place])))
+
+    def _at(self, place: int) -> LayoutOfCase:
+        return LayoutOfCase(self.case, self.case.evaluated(place))
+
+    @property
+    def listed(self) -> list[LayoutOfCase]:
+        """The first of them; where none fits, those that take least memory."""
+        found, top = self.case.found, self.question.top
+        return [self._at(place) for place in (found.fastest(top) or found.smallest(top))]
+
+    @property
+    def front(self) -> list[LayoutOfCase]:
+        """The front of seconds and memory."""
+        return [self._at(place) for place in self.case.found.front]
 
     @cached_property
-    def scale(self) -> float:
-        """Factor of a measured run over its estimate; 1 without one."""
-        if self.question.measured is None:
-            return 1.0
-        rate, axes = self.question.measured
-        space = self.space._replace(fixed=self.question.fixed.with_those(axes))
-        at = enumerate_layouts(space, self.machine.domain)
-        of_it, _ = self._evaluated(at, None)
-        tokens = self.question.sequences * self.question.length
-        return tokens / (rate * self.question.gpus) / float(of_it.at(of_it.order[0]).seconds)
+    def cures(self) -> list[Cure]:
+        """Changes of the question with which a layout fits: other axes, more GPUs, larger GPUs."""
+        return list(self._cures())
+
+    def _cures(self) -> Iterator[Cure]:
+        question, freed = self.question, Axes()
+        if question.fixed != freed and (found := self._with(fixed=freed)):
+            yield Cure("all axes free", found)
+        for gpus in _doubled(question.gpus):
+            if found := self._with(fixed=freed, gpus=gpus):
+                yield Cure(f"--gpus {gpus}", found)
+                break
+        for card in _larger(question.card):
+            if found := self._with(fixed=freed, card=card):
+                yield Cure(f"--gpu {card.name.lower()}", found)
+                break
+
+    def _with(self, **changes: object) -> LayoutOfCase | None:
+        """Return the fastest layout that fits after these changes; None where none does."""
+        try:
+            case = self.case.with_question(**changes, all_timed=False, measured=None)
+            return LayoutOfCase(case, case.best) if case.fits(case.best) else None
+        except UsageError:
+            return None
+
+    @property
+    def seconds_of_step(self) -> float:
+        """Seconds of a step of the best layout."""
+        return self.case.seconds(self.one)
 
     @cached_property
     def estimate(self) -> Estimate:
         """Seconds of a step of the best layout."""
-        experts = any(layer.experts for layer in self.work.layers)
-        measured = self.question.measured is not None
-        band = band_of(self.machine.generation, self.question.stack, experts=experts, measured=measured)
-        return Estimate(float(self.best.parts.seconds) * self.scale, band)
-
-    @property
-    def scaled_parts(self) -> StepParts:
-        """Parts of the step, scaled as the step is."""
-        return StepParts(*(part * self.scale for part in self.best.parts))
-
-    @property
-    def bubble(self) -> float:
-        """Seconds of the bubble, as estimated."""
-        return float(self.best.parts.bubble)
-
-    @property
-    def floor(self) -> float:
-        """Seconds of the FLOPs alone at the dense peak of the precision."""
-        peaks = self.question.card.peaks
-        peak = max(peaks.get(self.question.precision.removeprefix("mx").removeprefix("nv"), 0), peaks["bf16"])
-        tokens = self.question.sequences * self.question.length
-        return self.work.flops * tokens / (peak * self.question.gpus)
+        return Estimate(self.seconds_of_step, self.case.band)
 
     @property
     def seconds_of_run(self) -> float:
         """Seconds of all steps."""
         assert self.question.tokens is not None
-        return self.question.tokens / (self.question.sequences * self.question.length) * self.estimate.seconds
+        return self.question.tokens / self.question.tokens_per_step * self.estimate.seconds
 
     @property
     def succeeded(self) -> bool:
-        """Return whether a layout fits."""
-        return self.fitting > 0
+        """Return whether a layout fits, and ends in time."""
+        return self.fitting > 0 and (self.question.budget_days is None or self.days <= self.question.budget_days)
 
-    @property
-    def heading(self) -> str:
-        """The model and the machine."""
-        question = self.question
-        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}"
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
+    def assumed(self) -> Iterator[str]:
         """Assumptions of the answer."""
-        return tuple(self._assumed())
-
-    def _assumed(self) -> Iterator[str]:
-        machine, question = self.machine, self.question
+        machine, question = self.case.machine, self.question
         yield (
             f"links: {machine.bus / GIGA:,.0f} GB/s among {machine.domain} GPUs, "
             f"{machine.nic / GIGA:,.4g} GB/s of each GPU to others (links.csv)"
         )
-        yield "experts are balanced; a token goes to a node once" if self.best.layouts.ep > 1 else "equal devices"
+        yield "experts are balanced; a token goes to a node once" if self.one.layouts.ep > 1 else "equal devices"
         yield f"MFU: attention of visible pairs, no recomputation, dense 16-bit peak {machine.peak / TERA:,.5g} TFLOP/s"
-        if question.tokens is not None and self.price is None:
+        if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
             "memory: what is saved for backward in 16 bits, on the GPU, nothing recomputed but whole layers; runs "
             "that offload it, save it in 8 bits or recompute some modules take less"
         )
+        if self.case.possible.unruled:
+            yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
         yield "not in it: data loading, checkpoints, failures, warm-up"
 
     def sheet(self) -> Sheet:
         """The fastest layouts; then where the step goes, and what the run costs."""
-        best = self.layout.words
-        low, high = self.step_seconds_low, self.step_seconds_high
-        span = f"{seconds_in_words(low)} to {seconds_in_words(high)}"
-        title = f"{best}: {seconds_in_words(self.step_seconds)} a step ({span})"
-        if not self.succeeded:
-            short_by = short_bytes(int(self.best.memory) - self.room, "iec")
-            title = f"DOES NOT FIT: {best} is the closest, {short_by} beyond the {short_bytes(self.room, 'iec')} usable"
-        tokens = self.tokens_per_step
-        rows: list[list[Cell]] = []
-        for one in self.layouts:
-            seconds = one.step_seconds * self.scale
-            rate = tokens / seconds / self.gpus
-            share = Share(round(1e6 * self.work.flops * rate / self.machine.peak), 10**6)
-            rows.append(
-                [
-                    one.layout.words,
-                    Rounded(seconds),
-                    Rounded(rate),
-                    share,
-                    InUnit(one.peak_bytes, "GiB"),
-                    InUnit(self.room - one.peak_bytes, "GiB"),
-                ]
-            )
         return Sheet(
-            title=title,
+            title=self._title(),
             subtitle=self.heading,
-            columns=[
-                Column("layout", numeric=False),
-                Column("step s"),
-                Column("tok/s/GPU"),
-                Column("MFU"),
-                Column("GiB"),
-                Column("spare"),
-            ],
-            rows=rows,
-            quiet=Rounded(self.step_seconds),
+            columns=COLUMNS,
+            rows=[one.cells for one in (self.pareto if self.question.pareto and self.fitting else self.layouts)],
+            quiet=self.gpus if self.question.budget_days is not None else Rounded(self.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
             not_counted="",
             see_also=("--assumptions", "--json"),
-            assumptions=self.assumed,
+            assumptions=tuple(self.assumed()),
         )
 
+    def _title(self) -> str:
+        best, room = self.layout.words, self.case.room
+        if not self.fitting:
+            short_by = short_bytes(self.beyond, "iec")
+            return f"DOES NOT FIT: {best} is the closest, {short_by} beyond the {short_bytes(room, 'iec')} usable"
+        low, high = self.step_seconds_low, self.step_seconds_high
+        span = f"{seconds_in_words(low)} to {seconds_in_words(high)}"
+        if self.question.budget_days is None:
+            return f"{best}: {seconds_in_words(self.step_seconds)} a step ({span})"
+        ends = (low / self.step_seconds * self.days, high / self.step_seconds * self.days)
+        span = " to ".join(f"{one:,.3g}" for one in ends)
+        said = f"{self.days:,.4g} days ({span}) as {best}"
+        if self.succeeded:
+            return f"{self.gpus:,} GPUs: {said}"
+        return f"NOT IN {self.budget_days:,.4g} DAYS: {self.gpus:,} GPUs are the fastest, {said}"
+
     def _notes(self) -> Iterator[str]:
-        if self.searched > 1:
+        if not self.fitting:
+            yield from self._what_fits()
+        elif self.searched > 1:
             yield (
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
                 f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
             )
-        step = self.best.parts.seconds
-        shares = {name.replace("_", " "): float(part / step) for name, part in self.best.parts._asdict().items()}
+            if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
+                spare = short_bytes(self.roomiest.spare_bytes, "iec")
+                yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
+        step = self.one.seconds
+        shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
         told = [
-            f"{name} {share:.1%}" for name, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0.001
+            f"{name} {share:.1%}"
+            for name, share in sorted(shares.items(), key=lambda item: -item[1])
+            if share > LEAST_SHARE
         ]
         yield f"Where the step goes: {', '.join(told)}".replace("%", " %")
         if self.question.tokens is not None:
             yield self._of_run()
-        yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor)}"
+        if self.question.budget_days is not None:
+            tried = ", ".join(
+                f"{one.gpus:,}: " + ("none fits" if one.days is None else f"{one.days:,.3g}") for one in self.trials
+            )
+            yield f"Days by the number of GPUs: {tried}"
+        yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
+
+    def _what_fits(self) -> Iterator[str]:
+        if self.searched > 1:
+            yield f"{self.searched:,} layouts, of which none fits"
+        for cure in self.remedies:
+            yield f"It fits with {cure.change}: {cure.fastest.layout.words}, {cure.fastest.taken}"
+        if not self.remedies:
+            yield f"It fits on no number of these GPUs up to {MOST_GPUS:,}, at this batch, nor on a larger GPU"
 
     def _of_run(self) -> str:
         tokens, hours = short(self.training_tokens, billion="B"), short(round(self.gpu_hours))
         said = f"{tokens} tokens: {self.days:,.4g} days, {hours} GPU hours"
-        if self.price is None:
+        price = self.case.price
+        if price is None:
             return f"{said}; --price 2.50 says what they cost"
-        price = self.price
-        assert price is not None
         span = f", {price.low:,.2f} to {price.high:,.2f} were seen" if price.low != price.high else ""
         return f"{said}, {short(round(self.cost))} USD at {price.typical:,.2f} ({price.origin}{span})"
 
 
-def seconds_in_words(seconds: float) -> str:
-    """``16.1 s``."""
-    return f"{seconds:,.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+def _doubled(gpus: int) -> Iterator[int]:
+    while (gpus := 2 * gpus) <= MOST_GPUS:
+        yield gpus
+
+
+def _larger(card: Accelerator) -> list[Accelerator]:
+    """Return the GPUs with more memory of which runs are known, the smallest first."""
+    known = [one for one in accelerators() if machine_of(one) and one.usable().bytes > card.usable().bytes]
+    return sorted(known, key=lambda one: one.usable().bytes)
 
 
 def plan(question: PlanQuestion) -> Plan:
@@ -432,4 +342,54 @@ def plan(question: PlanQuestion) -> Plan:
     Raises:
         UsageError: nothing divides, or no rate is known for the GPU.
     """
-    return Plan(question)
+    return Plan(PlanCase(question))
+
+
+def plan_in_days(question: PlanQuestion) -> Plan:
+    """Find the smallest number of GPUs on which the run ends within the question's ``budget_days``.
+
+    Powers of two are tried, of GPUs and then of nodes, and quarters between the last two.
+
+    Args:
+        question: the model, the GPU, the batch, the tokens and the days; its number of GPUs is not read.
+
+    Returns:
+        The plan on that number; where none is enough, on the one that is fastest.
+
+    Raises:
+        UsageError: no number of GPUs has a layout, or no rate is known for the GPU.
+    """
+    case = PlanCase(question._replace(gpus=1))
+    trials: dict[int, float | None] = {}
+    plans: dict[int, Plan] = {}
+
+    def enough(gpus: int) -> bool:
+        here = case.with_question(gpus=gpus)
+        assert question.tokens is not None
+        assert question.budget_days is not None
+        least = question.tokens / question.tokens_per_step * here.floor / SECONDS_OF_A_DAY
+        if least > question.budget_days:
+            return False
+        try:
+            found = Plan(here)
+        except UsageError:
+            return False
+        trials[gpus] = found.days if found.fitting else None
+        if found.fitting:
+            plans[gpus] = found
+        return found.succeeded
+
+    powers = [1, *_doubled(1)]
+    reached = next((gpus for gpus in powers if enough(gpus)), None)
+    if reached is not None:
+        node = min(question.domain or case.machine.domain, NODE)
+        between = [reached * part // 8 for part in (5, 6, 7)]
+        reached = next((gpus for gpus in between if gpus and gpus % node == 0 and enough(gpus)), reached)
+    if not plans:
+        raise UsageError(
+            f"no number of GPUs up to {MOST_GPUS:,} has a layout that fits", "give a larger batch, or free an axis"
+        )
+    least = (1 + ALIKE) * min(one.days for one in plans.values())
+    chosen = reached or min(gpus for gpus, one in plans.items() if one.days <= least)
+    tried = [Trial(gpus, trials[gpus]) for gpus in sorted(trials)]
+    return Plan(plans[chosen].case, tried)

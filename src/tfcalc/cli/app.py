@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
-from tfcalc.cli.options import Option
+from tfcalc.cli.options import VERSUS, Option
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
@@ -121,13 +121,27 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
 
 
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
-    """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``."""
+    """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``.
+
+    The two words behind an option of a pair are one value: ``--why A B`` is ``--why 'A vs B'``.
+    """
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
-    found: list[str] = []
+    pairs = {flag for option in options if option.pair for flag in option.flags}
+    words, found = _paired(words, pairs) if pairs else words, list[str]()
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         found.append(word)
         if word in alone and not following[:1].isdigit():
             found.append(alone[word])
+    return found
+
+
+def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
+    found: list[str] = []
+    for word in words:
+        if found[-2:-1] and found[-2] in flags and VERSUS not in found[-1] and not word.startswith("-"):
+            found[-1] += VERSUS + word
+        else:
+            found.append(word)
     return found
 
 

@@ -9,6 +9,9 @@ from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Text, facet
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
+VERSUS = " vs "
+"""What stands between the two texts of an option of a pair."""
+
 
 class Option(NamedTuple):
     """One option: ``known`` words; a whole ``number``, from ``least`` to ``most``; an ``amount`` above 0; or free text.
@@ -16,6 +19,8 @@ class Option(NamedTuple):
     A ``switch`` takes no value, an ``argument`` has no flag, and one of ``several`` takes as many words as there are.
     An option may be ``short_for`` others with their values (None: its own). ``alone`` is its value where none follows
     it. Of a ``length`` in tokens k is 1,024. ``spellings`` are others' words.
+
+    One of a ``pair`` takes two texts, which are one value with VERSUS between them.
 
     What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
     have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``. One that runs the user's code is
@@ -41,6 +46,7 @@ class Option(NamedTuple):
     typed: str = ""
     variable: bool = True
     replaces_file: bool = False
+    pair: bool = False
 
     @property
     def keys(self) -> list[str]:

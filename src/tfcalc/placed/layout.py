@@ -238,7 +238,7 @@ def check_even(what: str, whole: Num, by: str, parts: Num) -> None:
     """Raise InvalidModel, with the nearest divisors, if GPUs cannot share something evenly."""
     size, count = known(whole), known(parts)
     if size is not None and count is not None and size % count:
-        remedy = "nearest: " + ", ".join(map(str, _divisors(size, count)))
+        remedy = "nearest: " + ", ".join(map(str, near_divisors(size, count)))
         raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", remedy)
 
 
@@ -250,7 +250,7 @@ def check_multiple(what: str, whole: Num, by: str, parts: Num) -> None:
         raise InvalidModel(f"{what} {size:,} not divisible by {by} {count:,}", f"nearest: {', '.join(map(str, near))}")
 
 
-def _divisors(whole: int, near: int) -> list[int]:
+def near_divisors(whole: int, near: int) -> list[int]:
     """Return the divisors of ``whole`` next to ``near``: one below and, up to ``MOST_DEVICES``, one above."""
     below = next(number for number in range(min(near, whole), 0, -1) if whole % number == 0)
     above = (number for number in range(near, min(whole, MOST_DEVICES) + 1) if whole % number == 0)

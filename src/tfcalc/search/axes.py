@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+Values = Sequence[int] | None
+"""Values of an axis; None where all that divide are tried."""
 
 
 class Axes(NamedTuple):
-    """Axes of the search: values that were given; None where all are tried. ``again``: 1 for full checkpointing."""
+    """Axes of the search. ``replicas`` are those of whole shards (HSDP); ``again`` is 1 for full checkpointing."""
 
-    tp: int | None = None
-    pp: int | None = None
-    vpp: int | None = None
-    cp: int | None = None
-    ep: int | None = None
-    etp: int | None = None
-    micro_batch: int | None = None
-    zero: int | None = None
-    again: int | None = None
+    tp: Values = None
+    pp: Values = None
+    vpp: Values = None
+    cp: Values = None
+    ep: Values = None
+    etp: Values = None
+    micro_batch: Values = None
+    zero: Values = None
+    replicas: Values = None
+    again: Values = None
 
     def with_those(self, others: Axes) -> Axes:
         """Return these axes, and those of the ``others`` that are given."""
         return Axes(*(one if other is None else other for one, other in zip(self, others, strict=True)))
+
+
+class AskedLayout(NamedTuple):
+    """Layout as it was written: its ``text``, its axes with one value or none each, and ``dp`` where it was said."""
+
+    text: str
+    axes: Axes
+    dp: int | None = None

@@ -1,23 +1,34 @@
-"""Layouts of a model over some GPUs, all of them, as arrays: which fit, and how long a step of each takes."""
+"""Layouts of a model over some GPUs, all of them: which fit, and how long a step of each takes.
+
+A few thousand are evaluated one by one; more of them in arrays, by the same formulas.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from heapq import nsmallest
+from itertools import product
+from math import inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.core.number import divisors
-from tfcalc.errors import Unavailable, UsageError
-from tfcalc.search.axes import Axes
+from tfcalc.errors import InvalidModel, Unavailable, UsageError
+from tfcalc.search.axes import Axes, Values
+from tfcalc.search.possible import FLAGS, FSDP, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime
 
 if TYPE_CHECKING:
     from tfcalc.timing.rates import Machine, Rates
-    from tfcalc.timing.work import ModelWork
 
+MOST_POINTS = 10**9
+"""Combinations of the axes' values that are looked at, at most."""
 MOST_LAYOUTS = 5_000_000
-"""Layouts that are enumerated at most."""
+"""Layouts that are evaluated at most."""
+ONE_BY_ONE = 4_000
+"""Layouts that are evaluated without numpy, at most."""
 AT_A_TIME = 2**17
 """Layouts that are evaluated together."""
 LONGEST_INTERLEAVING = 12
@@ -28,114 +39,225 @@ SHORTEST_SHARE = 2048
 
 ALIKE = 0.02
 """Steps that are this close are equal, as far as the estimate can tell."""
+TICK = 1e-5
+"""Share of the fastest step by which steps are told apart when they are put in order."""
 
 
-def degrees(given: int | None, known: Sequence[int], most: int | None = None) -> list[int]:
-    """Return the value that was given, or those that are ``known``, up to the ``most``."""
-    return [given] if given is not None else [one for one in known if most is None or one <= most]
+class ChosenLayout(NamedTuple):
+    """Choices that make a layout: a number of each, or a column."""
+
+    tp: Many
+    pp: Many
+    cp: Many
+    dp: Many
+    ep: Many
+    etp: Many
+    vpp: Many
+    micro_batch: Many
+    zero: Many
+    replicas: Many
+    again: Many
+
+    def layouts(self, space: Space, *, staged: bool = True) -> Layouts:
+        """Return them with what follows: micro-batches, shards, and, if ``staged``, layers of stages (for memory)."""
+        copies = self.dp * self.cp
+        return Layouts(
+            tp=self.tp,
+            pp=self.pp,
+            vpp=self.vpp,
+            cp=self.cp,
+            ep=self.ep,
+            etp=self.etp,
+            dp=self.dp,
+            micro_batch=self.micro_batch,
+            batches=space.sequences // (self.dp * self.micro_batch),
+            zero=self.zero,
+            shards=copies // self.replicas if space.stack == FSDP else None,
+            again=self.again,
+            attention_again=int(space.attention_again),
+            sequence_parallel=space.sequence_parallel,
+            stages=_stages(space, self.pp, self.vpp) if staged else None,
+        )
 
 
-class Space(NamedTuple):
-    """Space of a search: the model's work, GPUs in all, sequences of a step, and the axes that are ``fixed``."""
+def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] | None:
+    """Return the layers of each kind on three stages of each layout; None where all stages have as many."""
+    if not is_array(pp):
+        return stages_of(space, int(pp), int(vpp))
+    import numpy as np
 
-    work: ModelWork
-    gpus: int
-    sequences: int
-    fixed: Axes
-    sequence_parallel: bool = True
-    attention_again: bool = False
-
-
-def enumerate_layouts(space: Space, domain: int) -> Layouts:
-    """Return all layouts in which everything divides, as arrays. Raises UsageError if there are none, or too many.
-
-    Tensor parallelism stays in a ``domain`` of fast links, unless it is fixed.
-    """
-    columns: list[tuple[int, ...]] = []
-    for row in _rows(space, domain):
-        columns.append(row)
-        if len(columns) > MOST_LAYOUTS:
-            raise UsageError(
-                f"more than {MOST_LAYOUTS:,} layouts of {space.gpus:,} GPUs", "fix an axis, as in --tp 8 --cp 1"
-            )
-    if not columns:
-        raise UsageError(why_none(space), "see --help for the axes, and fix fewer of them")
-    tp, pp, vpp, cp, ep, etp, dp, micro, zero, again = columns[0] if len(columns) == 1 else _columns(columns)
-    found = Layouts(tp, pp, vpp, cp, ep, etp, dp, micro, space.sequences // (dp * micro), zero, None, again)
-    return found._replace(sequence_parallel=space.sequence_parallel, attention_again=int(space.attention_again))
+    longest = int(vpp.max(initial=0)) + 1
+    codes = (pp * longest + vpp).astype(np.intp)
+    present = np.zeros(int(codes.max(initial=0)) + 1, dtype=bool)
+    present[codes] = True
+    different = present.nonzero()[0].tolist()
+    known = [stages_of(space, *divmod(code, longest)) for code in different]
+    if not any(known):
+        return None
+    place = np.zeros(len(present), dtype=np.intp)
+    place[different] = range(len(different))
+    even = [
+        tuple(tuple(layer.copies / (code // longest) for layer in space.work.layers) for _ in range(3))
+        for code in different
+    ]
+    table = np.array([one or other for one, other in zip(known, even, strict=True)], dtype=np.float64)
+    here = table[place[codes]]
+    return tuple(tuple(here[:, stage, kind] for kind in range(here.shape[2])) for stage in range(here.shape[1]))
 
 
-def _columns(rows: list[tuple[int, ...]]) -> Any:
-    """Return an array for each axis. Raises Unavailable without numpy."""
-    try:
-        import numpy as np
-    except ImportError:
-        raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]', or fix all axes") from None
-    return np.array(rows, dtype=np.float64).T
+class LayoutBlock(NamedTuple):
+    """Layouts that share their first degrees, and differ in the ``inner`` choices."""
+
+    outer: tuple[int, ...]
+    inner: Sequence[tuple[int, ...]]
 
 
-def _rows(space: Space, domain: int) -> Iterator[tuple[int, ...]]:
-    work, fixed = space.work, space.fixed
-    heads = max((round(layer.scores / work.length**2) for layer in work.layers), default=1)
-    experts = max((layer.experts.number for layer in work.layers if layer.experts), default=1)
-    for tp in degrees(fixed.tp, divisors(space.gpus), domain):
-        if space.gpus % tp or (heads and heads % tp):
-            continue
-        for pp in degrees(fixed.pp, divisors(space.gpus // tp), work.depth):
-            if (space.gpus // tp) % pp or pp > work.depth:
+def values(given: Values, known: Iterable[int], most: int | None = None) -> Sequence[int]:
+    """Return the values that were given, or those that are ``known``, up to the ``most``."""
+    return given if given is not None else [one for one in known if most is None or one <= most]
+
+
+def tried(space: Space) -> Axes:
+    """Return the values of each axis that a search tries, whether they divide or not."""
+    fixed, depth = space.fixed, space.work.depth
+    of_gpus = divisors(space.gpus)
+    fsdp = space.stack == FSDP
+    return Axes(
+        tp=values(fixed.tp, of_gpus, space.domain),
+        pp=values(fixed.pp, of_gpus, depth),
+        vpp=values(fixed.vpp, range(1, min(depth, LONGEST_INTERLEAVING) + 1)),
+        cp=values(fixed.cp, of_gpus, max(1, space.work.length // SHORTEST_SHARE)),
+        ep=values(fixed.ep, divisors(space.experts)),
+        etp=values(fixed.etp, (1,)),
+        micro_batch=values(fixed.micro_batch, divisors(space.sequences), LARGEST_MICRO_BATCH),
+        zero=values(fixed.zero, (2, 3) if fsdp else (1, 3)),
+        replicas=values(fixed.replicas, of_gpus if fsdp else (1,)),
+        again=values(fixed.again, (0, 1)),
+    )
+
+
+class Enumeration:
+    """Blocks of all layouts in which everything divides, and their ``count``. Raises UsageError."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.possible, self.tried = space, Possible(space), tried(space)
+        self.inner = cache(self._inner)
+        if self.points > MOST_POINTS:
+            raise UsageError(f"{self.points:,} points are too many to search", "give fewer values of an axis")
+        try:
+            self.possible.check_values()
+        except InvalidModel as error:
+            raise UsageError(error.message, error.hint) from None
+        self.blocks = list(self._blocks())
+        self.count = sum(len(block.inner) for block in self.blocks)
+        if self.count > MOST_LAYOUTS:
+            fact = f"{self.count:,} layouts of {space.gpus:,} GPUs are too many: at most {MOST_LAYOUTS:,}"
+            raise UsageError(fact, "fix an axis, as in --tp 8 --cp 1")
+        if not self.count:
+            raise self._none()
+
+    @property
+    def points(self) -> int:
+        """Combinations of all values."""
+        return prod(map(len, self.tried))  # type: ignore[arg-type]  # all are there
+
+    def _blocks(self) -> Iterator[LayoutBlock]:
+        space, at, holds, rules = self.space, self.tried, self.possible.holds, self.possible
+        experts = [pair for pair in product(at.ep or (), at.etp or ()) if holds(rules.groups_of_experts, *pair)]
+        for tp in at.tp or ():
+            if not holds(rules.tensor, tp):
                 continue
-            for cp in degrees(fixed.cp, divisors(space.gpus // (tp * pp)), max(1, work.length // SHORTEST_SHARE)):
-                if (space.gpus // (tp * pp)) % cp or work.length % cp:
+            for pp in at.pp or ():
+                if not holds(rules.pipeline, tp, pp):
                     continue
+                for cp in at.cp or ():
+                    if not holds(rules.context, tp, pp, cp):
+                        continue
+                    dp = space.gpus // (tp * pp * cp)
+                    inner = self.inner(pp, dp, dp * cp == 1) if holds(rules.batch, dp) else ()
+                    if inner:
+                        for ep, etp in experts:
+                            if holds(rules.experts, tp * cp * dp, ep, etp):
+                                yield LayoutBlock((tp, pp, cp, dp, ep, etp), inner)
+
+    def _inner(self, pp: int, dp: int, alone: bool) -> list[tuple[int, ...]]:
+        """Interleaving, micro-batch, ZeRO, replicas and checkpointing, where the rest is chosen."""
+        space, at, holds, rules = self.space, self.tried, self.possible.holds, self.possible
+        ends = ends_of(space.work.depth, pp)
+        chunks = values(space.fixed.vpp, ends.chunks(space.work.depth, pp) if ends else (), LONGEST_INTERLEAVING)
+        times = [
+            (vpp, micro)
+            for vpp in chunks
+            if holds(rules.chunks, pp, vpp)
+            for micro in at.micro_batch or ()
+            if holds(rules.micro_batch, dp, micro) and holds(rules.schedule, pp, vpp, space.sequences // (dp * micro))
+        ]
+        shares = [
+            (zero, replicas)
+            for zero in ((0,) if alone else self._stages_of_zero(pp))
+            for replicas in at.replicas or ()
+            if holds(rules.sharding, dp, zero, replicas)
+        ]
+        return [(*one, *other, again) for one, other, again in product(times, shares, at.again or ())]
+
+    def _stages_of_zero(self, pp: int) -> Sequence[int]:
+        """Stages that are tried. With Megatron's shards a pipeline's weights are gathered once a step."""
+        fixed = self.space.fixed.zero
+        if fixed is not None:
+            return fixed
+        if self.space.stack == FSDP:
+            return (3,) if pp == 1 else (2, 3)
+        return (1, 3) if pp == 1 else (1,)
+
+    def _none(self) -> UsageError:
+        """Return the error that says what does not divide, where nothing does."""
+        space, fixed = self.space, self.space.fixed
+        only = {name: given[0] for name, given in fixed._asdict().items() if given and len(given) == 1}
+        try:
+            tp, pp, cp = (only.get(name, 1) for name in ("tp", "pp", "cp"))
+            self.possible.pipeline(tp, pp)
+            self.possible.context(tp, pp, cp)
+            if {"tp", "pp", "cp"} <= set(only):
                 dp = space.gpus // (tp * pp * cp)
-                if space.sequences % dp:
-                    continue
-                yield from _inside(space, (tp, pp, cp, dp), experts)
+                self.possible.batch(dp)
+                self.possible.chunks(pp, only.get("vpp", 1))
+                self.possible.groups_of_experts(only.get("ep", 1), only.get("etp", 1))
+                self.possible.experts(tp * cp * dp, only.get("ep", 1), only.get("etp", 1))
+                self.possible.micro_batch(dp, only.get("micro_batch", 1))
+                self.possible.sharding(dp, only.get("zero", 3), only.get("replicas", 1))
+                batches = space.sequences // (dp * only.get("micro_batch", 1))
+                self.possible.schedule(pp, only.get("vpp", 1), batches)
+            elif "vpp" in only and "pp" in only:
+                self.possible.chunks(pp, only["vpp"])
+        except InvalidModel as error:
+            return UsageError(error.message, error.hint)
+        fact = f"no layout of {space.gpus:,} GPUs divides {space.sequences:,} sequences and the model's"
+        return UsageError(
+            f"{fact} {space.work.depth} layers", f"give other values, or fewer of {', '.join(list(FLAGS.values())[:7])}"
+        )
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """Yield the choices of each layout."""
+        for block in self.blocks:
+            for one in block.inner:
+                yield *block.outer, *one
+
+    def some(self) -> Iterator[list[LayoutBlock]]:
+        """Yield blocks of as many layouts as are evaluated together."""
+        found: list[LayoutBlock] = []
+        number = 0
+        for block in self.blocks:
+            found.append(block)
+            number += len(block.inner)
+            if number >= AT_A_TIME:
+                yield found
+                found, number = [], 0
+        if found:
+            yield found
 
 
-def _inside(space: Space, outer: tuple[int, int, int, int], experts: int) -> Iterator[tuple[int, ...]]:
-    """Interleaving, experts, micro-batch, ZeRO and checkpointing, where the rest is chosen."""
-    (tp, pp, cp, dp), work, fixed = outer, space.work, space.fixed
-    even = pp > 1 and work.depth % pp == 0
-    chunks = divisors(work.depth // pp) if even else [1]
-    of_experts = [one for one in divisors(experts) if (dp * cp * tp) % one == 0]
-    for vpp in degrees(fixed.vpp, chunks, LONGEST_INTERLEAVING):
-        for ep in degrees(fixed.ep, of_experts):
-            etp = fixed.etp or 1
-            if experts % ep or (dp * cp * tp) % (ep * etp):
-                continue
-            for micro in degrees(fixed.micro_batch, divisors(space.sequences // dp), LARGEST_MICRO_BATCH):
-                if (space.sequences // dp) % micro:
-                    continue
-                for zero in degrees(fixed.zero, (1,) if pp > 1 else (1, 3)):
-                    for again in degrees(fixed.again, (0, 1)):
-                        yield tp, pp, vpp, cp, ep, etp, dp, micro, zero, again
-
-
-def why_none(space: Space) -> str:
-    """Say what does not divide, where nothing does."""
-    work, fixed = space.work, space.fixed
-    for flag, degree in (("--tp", fixed.tp), ("--pp", fixed.pp), ("--cp", fixed.cp)):
-        if degree is not None and space.gpus % degree:
-            near = [one for one in divisors(space.gpus) if one <= degree][-1]
-            return f"{space.gpus:,} GPUs are not divisible by {flag} {degree}; nearest: {near}"
-    alike = (fixed.tp or 1) * (fixed.pp or 1) * (fixed.cp or 1)
-    if space.gpus % alike:
-        return f"{space.gpus:,} GPUs are no multiple of tp x pp x cp = {alike:,}"
-    copies = space.gpus // alike
-    if None not in (fixed.tp, fixed.pp, fixed.cp) and space.sequences % copies:
-        near = max(copies, round(space.sequences / copies) * copies)
-        return f"a batch of {space.sequences:,} sequences is not divisible by {copies:,} copies; nearest: {near:,}"
-    if fixed.pp is not None and fixed.pp > work.depth:
-        return f"--pp {fixed.pp} is more than the model's {work.depth} layers"
-    return f"no layout of {space.gpus:,} GPUs divides {space.sequences:,} sequences and the model's {work.depth} layers"
-
-
-class EvaluatedLayouts(NamedTuple):
-    """Layouts with what each takes: bytes of its fullest device, and the parts of its step.
-
-    They are numbers of one layout, or arrays with one for each.
-    """
+class EvaluatedLayout(NamedTuple):
+    """A layout with what it takes: bytes of its fullest device, and the parts of its step. Numbers, or arrays."""
 
     layouts: Layouts
     memory: Many
@@ -143,89 +265,159 @@ class EvaluatedLayouts(NamedTuple):
 
     @property
     def seconds(self) -> Many:
-        """Seconds of a step of each."""
+        """Seconds of a step."""
         return self.parts.seconds
 
-    @property
-    def order(self) -> list[int]:
-        """Places of the layouts, the fastest first; of equally fast ones that with less context parallelism."""
-        if not is_array(self.memory):
-            return [0]
-        import numpy as np
 
-        return [int(place) for place in np.lexsort((self.layouts.cp, self.seconds.round(4)))]
+class LayoutEvaluator:
+    """Bytes and seconds of layouts of one space, on one kind of machine."""
 
-    @property
-    def smallest_first(self) -> list[int]:
-        """Places of the layouts, those that take least memory first."""
-        return [int(place) for place in self.memory.argsort(kind="stable")] if is_array(self.memory) else [0]
+    def __init__(self, space: Space, machine: Machine, rates: Rates, precision: str) -> None:
+        self.space, self.rates = space, rates
+        self.time = StepTime(space.work, machine, rates, precision=precision)
 
-    def alike(self, seconds: float) -> int:
-        """Return the number of layouts that are as fast as this, as far as the estimate can tell."""
-        return _count(self.seconds <= (1 + ALIKE) * seconds)
+    def memory(self, at: Layouts) -> DeviceMemory:
+        """Return the bytes of a device, by the stack's list of what is saved."""
+        return DeviceMemory(self.space.work, at, fsdp=self.space.stack == FSDP, eager=self.rates.eager_attention)
 
-    def within(self, room: float) -> int:
-        """Return the number of layouts that take no more than this."""
-        return _count(self.memory <= room)
-
-    def at(self, place: int) -> EvaluatedLayouts:
-        """Return one of them, as numbers."""
-
-        def pick(column: Any) -> Any:
-            return column[place].item() if is_array(column) else column
-
-        def whole(column: Any) -> Any:
-            return int(column[place]) if is_array(column) else column
-
-        return EvaluatedLayouts(
-            Layouts(*map(whole, self.layouts)), pick(self.memory), StepParts(*map(pick, self.parts))
-        )
+    def evaluated(self, at: Layouts) -> EvaluatedLayout:
+        """Return what a layout takes, or each of several."""
+        return EvaluatedLayout(at, self.memory(at).peak, self.time.parts(at))
 
 
-def _count(those: Any) -> int:
-    return int(those.sum()) if is_array(those) else int(those)
+class SearchedLayouts(NamedTuple):
+    """Layouts of a ``space`` with the bytes of the fullest device and the seconds of a step of each: lists or arrays.
 
-
-def joined(pieces: Sequence[EvaluatedLayouts]) -> EvaluatedLayouts:
-    """Return the layouts of all pieces."""
-    import numpy as np
-
-    def together(columns: Sequence[Any]) -> Any:
-        return np.concatenate(columns) if is_array(columns[0]) else columns[0]
-
-    layouts = Layouts(*map(together, zip(*(one.layouts for one in pieces), strict=True)))
-    parts = StepParts(*map(together, zip(*(one.parts for one in pieces), strict=True)))
-    return EvaluatedLayouts(layouts, np.concatenate([one.memory for one in pieces]), parts)
-
-
-def evaluate(
-    work: ModelWork, at: Layouts, machine: Machine, rates: Rates, precision: str, *, stack: str, room: float | None
-) -> tuple[EvaluatedLayouts, int]:
-    """Find memory and seconds of each layout; only of those within ``room`` bytes, if it is given, and how many not.
-
-    Many are evaluated some at a time, so that what is made on the way takes little memory.
+    Seconds are infinite where they were not asked for, as a layout takes more than the ``room``.
     """
-    if not is_array(at.tp):
-        alone = StepTime(work, machine, rates, precision=precision).parts(at)
-        return EvaluatedLayouts(at, device_memory(work, at, rates, stack).peak, alone), 0
-    if len(at.tp) > AT_A_TIME:
-        starts = range(0, len(at.tp), AT_A_TIME)
-        pieces = [Layouts(*(_some(column, start) for column in at)) for start in starts]
-        found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
-        return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
-    memory: Any = device_memory(work, at, rates, stack).peak
-    saved = memory <= (float("inf") if room is None else room)
-    columns: Sequence[Any] = at
-    chosen = Layouts(*(column[saved] if is_array(column) else column for column in columns))
-    parts = StepTime(work, machine, rates, precision=precision).parts(chosen)
-    parts = StepParts(*(part if is_array(part) else chosen.tp * 0 + part for part in parts))
-    return EvaluatedLayouts(chosen, memory[saved], parts), int((~saved).sum())
+
+    space: Space
+    room: float
+    chosen: Any
+    memory: Any
+    seconds: Any
+
+    @property
+    def number(self) -> int:
+        """Number of layouts."""
+        return len(self.memory)
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of one axis, of the ``memory`` or of the ``seconds``, as Python's numbers."""
+        if name in ChosenLayout._fields:
+            place = ChosenLayout._fields.index(name)
+            return self.chosen[:, place].tolist() if is_array(self.chosen) else [one[place] for one in self.chosen]
+        values = getattr(self, name)
+        return values.tolist() if is_array(values) else values  # type: ignore[no-any-return]
+
+    @property
+    def places(self) -> Any:
+        """Places of those that fit."""
+        if is_array(self.memory):
+            return (self.memory <= self.room).nonzero()[0]
+        return [place for place, taken in enumerate(self.memory) if taken <= self.room]
+
+    def at(self, place: int) -> Layouts:
+        """Return one of them, as whole numbers."""
+        return ChosenLayout(*map(int, self.chosen[place])).layouts(self.space)
+
+    def fastest(self, number: int) -> list[int]:
+        """Return the places of up to this many that fit, the fastest first; of equals that with less ``cp``, memory."""
+        places, tick = self.places, self.tick
+        if is_array(places):
+            import numpy as np
+
+            seconds = self.seconds[places]
+            if len(places) > number:
+                places = places[seconds <= np.partition(seconds, number - 1)[number - 1] + tick]
+            places = places.tolist()
+
+        def order(place: int) -> tuple[int, int, float]:
+            ticks = round(float(self.seconds[place]) / tick)
+            return ticks, int(ChosenLayout(*self.chosen[place]).cp), float(self.memory[place])
+
+        return nsmallest(number, places, key=order)
+
+    @property
+    def tick(self) -> float:
+        """Seconds by which steps are told apart."""
+        return TICK * float(self.seconds.min() if is_array(self.seconds) else min(self.seconds))
+
+    def smallest(self, number: int) -> list[int]:
+        """Return the places of up to this many that take least memory, fitting or not."""
+        places = self.memory.argsort(kind="stable")[:number].tolist() if is_array(self.memory) else range(self.number)
+        return nsmallest(number, places, key=self.memory.__getitem__)
+
+    def alike(self, seconds: float) -> list[int]:
+        """Return the places of those that fit and are as fast as this, as far as the estimate can tell."""
+        places = self.places
+        if is_array(places):
+            return places[self.seconds[places] <= (1 + ALIKE) * seconds].tolist()  # type: ignore[no-any-return]
+        return [place for place in places if self.seconds[place] <= (1 + ALIKE) * seconds]
+
+    @property
+    def front(self) -> list[int]:
+        """Places of those that fit of which none is both faster and smaller (Pareto), the fastest first."""
+        places, tick = self.places, self.tick
+        if is_array(places):
+            import numpy as np
+
+            order = np.lexsort((self.memory[places], (self.seconds[places] / tick).round()))
+            taken = self.memory[places[order]]
+            first = np.concatenate([[True], taken[1:] < np.minimum.accumulate(taken)[:-1]])
+            return places[order[first]].tolist() if len(places) else []
+        found: list[int] = []
+        for place in sorted(places, key=lambda one: (round(self.seconds[one] / tick), self.memory[one])):
+            if not found or self.memory[place] < self.memory[found[-1]]:
+                found.append(place)
+        return found
 
 
-def _some(column: Any, start: int) -> Any:
-    return column[start : start + AT_A_TIME] if is_array(column) else column
+def search(space: Space, by: LayoutEvaluator, room: float, *, all_timed: bool = False) -> SearchedLayouts:
+    """Find memory and seconds of all layouts: of those beyond the ``room`` seconds only where ``all_timed``.
+
+    Raises UsageError where there are none, or too many; Unavailable where numpy is needed and not installed.
+    """
+    found = Enumeration(space)
+    if found.count > ONE_BY_ONE:
+        return _in_arrays(found, by, room, all_timed)
+    chosen = list(found.rows())
+    memory, seconds = [], []
+    for one in chosen:
+        at = ChosenLayout(*one).layouts(space)
+        taken = float(by.memory(at).peak)
+        memory.append(taken)
+        timed = all_timed or taken <= room or found.count == 1
+        seconds.append(float(by.time.parts(at).seconds) if timed else inf)
+    return SearchedLayouts(space, room, chosen, memory, seconds)
 
 
-def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:
-    """Return the bytes of a device, by the stack's list of what is saved."""
-    return DeviceMemory(work, at, fsdp=stack == "fsdp", eager=rates.eager_attention)
+def _in_arrays(found: Enumeration, by: LayoutEvaluator, room: float, all_timed: bool) -> SearchedLayouts:
+    """Evaluate some at a time, so that what is made on the way takes little memory."""
+    try:
+        import numpy as np
+    except ImportError:
+        hint = "pip install 'tfcalc[sweep]', or fix axes, as in --tp 8 --cp 1"
+        raise Unavailable(f"{found.count:,} layouts are searched with numpy, which is not installed", hint) from None
+    different = {id(block.inner): block.inner for block in found.blocks}
+    inner = {name: np.array(rows, dtype=np.int32) for name, rows in different.items()}
+    chosen = np.empty((found.count, len(ChosenLayout._fields)), dtype=np.int32)
+    memory, seconds = np.empty(found.count), np.full(found.count, inf)
+    pieces = list(found.some())
+    columns = np.empty((len(ChosenLayout._fields), max(sum(len(block.inner) for block in blocks) for blocks in pieces)))
+    start = 0
+    for blocks in pieces:
+        sizes = [len(block.inner) for block in blocks]
+        here = slice(start, start + sum(sizes))
+        outer = np.array([block.outer for block in blocks], dtype=np.int32)
+        chosen[here, : outer.shape[1]] = np.repeat(outer, sizes, axis=0)
+        chosen[here, outer.shape[1] :] = np.concatenate([inner[id(block.inner)] for block in blocks])
+        some = columns[:, : here.stop - start]
+        some[:] = chosen[here].T
+        memory[here] = taken = by.memory(ChosenLayout(*some).layouts(found.space)).peak
+        fitting = np.arange(len(taken)) if all_timed else (taken <= room).nonzero()[0]
+        if len(fitting):
+            timed = by.time.parts(ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False))
+            seconds[start + fitting] = timed.seconds
+        start = here.stop
+    return SearchedLayouts(found.space, room, chosen, memory, seconds)

@@ -9,17 +9,21 @@ Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attent
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
-from tfcalc.timing.numbers import Many, larger, smaller, where
+from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
 from tfcalc.timing.step import BYTES, INTERLEAVED, Layouts
 
 if TYPE_CHECKING:
     from tfcalc.timing.work import LayerWork, ModelWork
 
 PLAIN = SCHEDULES["1f1b"]
+FIRST, BETWEEN, LAST = 0, 1, 2
+"""Places of stages in a layout's ``stages``."""
 HIDDEN = 8
 """Bytes saved of each hidden number of a token: the inputs of two norms and of two sub-layers."""
 LOSS = 10
@@ -30,6 +34,19 @@ LOG_SUM_EXP, SCORE = 4, 5
 """Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result."""
 ROUTED = 4
 """Bytes saved of each hidden number of a token's copy at an expert: as it comes, and as it leaves."""
+
+
+class MemoryParts(NamedTuple):
+    """Bytes of a device: of weights, gradients and optimizer; what is saved for backward; logits of the loss."""
+
+    states: Many
+    saved: Many
+    loss: Many
+
+    @property
+    def bytes(self) -> Many:
+        """Bytes of all."""
+        return sum(self)
 
 
 class DeviceMemory:
@@ -44,53 +61,90 @@ class DeviceMemory:
 
     @property
     def peak(self) -> Many:
-        """Bytes of the first or the last stage, whichever has more."""
-        return larger(self._stage(last=False), self._stage(last=True))
+        """Bytes of the stage that has most: the first one, the last, or one between them."""
+        return reduce(larger, (stage.bytes for stage in self.stages))
 
-    def _stage(self, *, last: bool) -> Many:
-        at = self.at
-        loss = LOSS * self._tokens * self.work.vocabulary / at.tp if last else 0
-        return self.states(last=last) + self.saved(last=last) + loss
+    @property
+    def fullest(self) -> MemoryParts:
+        """Parts of the peak of one layout."""
+        return max(self.stages, key=lambda one: float(one.bytes))
+
+    @property
+    def stages(self) -> list[MemoryParts]:
+        """Parts of what the stages have that may be the fullest: one between where they differ."""
+        loss = LOSS * self._tokens * self.work.vocabulary / self.at.tp
+        found = [
+            MemoryParts(self.states(), self.saved(), 0 * loss),
+            MemoryParts(self.states(last=True), self.saved(last=True), loss),
+        ]
+        if self.at.stages is not None:
+            found.append(MemoryParts(self.states(between=True), self.saved(between=True), 0 * loss))
+        return found
+
+    def _layers(self, *, last: bool, between: bool = False) -> Sequence[Many]:
+        """Layers of each kind on a stage."""
+        if self.at.stages is None:
+            return [layer.copies / self.at.pp for layer in self.work.layers]
+        return self.at.stages[LAST if last else BETWEEN if between else FIRST]
 
     @property
     def _tokens(self) -> Many:
         return self.at.micro_batch * self.work.length / self.at.cp
 
-    def states(self, *, last: bool = False) -> Many:
+    def states(self, *, last: bool = False, between: bool = False) -> Many:
         """Weights, gradients and the optimizer's states."""
         at = self.at
-        layers = sum(layer.copies * layer.params for layer in self.work.layers) / at.pp
-        head = self.work.vocabulary * self.work.width
-        tied = self.work.outside < 2 * head
-        of_first = where(at.pp > 1, self.work.outside - (0 if tied else head), self.work.outside)
-        of_last = where(at.pp > 1, head if last else of_first, self.work.outside)
-        dense = (layers + of_last) / at.tp
-        of_experts = sum(layer.copies * layer.experts.params for layer in self.work.layers if layer.experts)
-        experts = of_experts / (at.pp * at.ep * at.etp)
-        copies = at.dp * at.cp
-        expert_copies = larger(copies * at.tp / (at.ep * at.etp), 1)
-        return self._states_of(dense, copies) + self._states_of(experts, expert_copies)
+        here = list(zip(self._layers(last=last, between=between), self.work.layers, strict=True))
+        layers = sum(copies * layer.params for copies, layer in here)
+        dense = (layers + self._tables(last=last, between=between)) / at.tp
+        experts = sum(copies * layer.experts.params for copies, layer in here if layer.experts) / (at.ep * at.etp)
+        of_dense, of_experts = self._bytes_of_params
+        return dense * of_dense + experts * of_experts
 
-    def _states_of(self, params: Many, copies: Many) -> Many:
+    def _tables(self, *, last: bool, between: bool) -> Many:
+        """Parameters outside of the layers; where tensor parallelism shares a vocabulary, it is filled up."""
+        at, head = self.at, self.work.vocabulary * self.work.width
+        tied = self.work.outside < 2 * head
+        rows = rounded_up(self.work.vocabulary / (ROWS_AT_A_TIME * at.tp)) * ROWS_AT_A_TIME * at.tp
+        filled = 0 if self.fsdp else (rows - self.work.vocabulary) * self.work.width
+        of_all = self.work.outside + filled * (1 if tied else 2)
+        if between:
+            return 0
+        return where(at.pp > 1, (head if last else self.work.outside - (0 if tied else head)) + filled, of_all)
+
+    @cached_property
+    def _bytes_of_params(self) -> tuple[Many, Many]:
+        """Bytes of a parameter on a device: of a dense one, and of an expert's."""
+        at = self.at
+        copies = at.dp * at.cp
+        return self._bytes_of(copies), self._bytes_of(larger(copies * at.tp / (at.ep * at.etp), 1))
+
+    def _bytes_of(self, copies: Many) -> Many:
+        """Bytes of a parameter that this many devices share."""
         at = self.at
         if self.fsdp:
             shards = copies if at.shards is None else smaller(at.shards, copies)
-            unit = params / larger(self.work.depth, 1)
-            return params * (GRADIENT + OPTIMIZER) / shards + 2 * unit * (WEIGHT + GRADIENT)  # two layers are gathered
+            two_layers = 2 * (WEIGHT + GRADIENT) / max(self.work.depth, 1)  # that are gathered
+            kept = WEIGHT + where(at.pp > 1, GRADIENT, 0)  # until the last micro-batch of a pipeline
+            return (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
         optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
         gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
-        return params * (weights + gradients + optimizer)
+        return weights + gradients + optimizer
 
-    def saved(self, *, last: bool = False) -> Many:
+    def saved(self, *, last: bool = False, between: bool = False) -> Many:
         """Bytes saved for backward, of all micro-batches in flight."""
-        at = self.at
-        whole = sum(layer.copies * self.layer(layer) for layer in self.work.layers)
+        at, here = self.at, self._layers(last=last, between=between)
         input_alone = BYTES * self._tokens / self.sharing * self.work.width
-        most = reduce(larger, (self.layer(layer) for layer in self.work.layers))
-        checkpointed = self.work.depth * input_alone
-        each = where(at.again > 0, checkpointed, whole) / at.pp
-        return each * self.in_flight(last=last) + where(at.again > 0, most, 0)
+        whole = sum(copies * one for copies, one in zip(here, self._of_layers, strict=True))
+        each = where(at.again > 0, sum(here) * input_alone, whole)
+        most = reduce(larger, self._of_layers)
+        return each * self.in_flight(last=last, between=between) + where(at.again > 0, most, 0)
+
+    @cached_property
+    def _of_layers(self) -> list[Many]:
+        """Bytes that a layer of each kind saves of a micro-batch."""
+        return [self.layer(layer) for layer in self.work.layers]
 
     def layer(self, layer: LayerWork) -> Many:
         """Bytes that one layer saves of a micro-batch."""
@@ -110,10 +164,10 @@ class DeviceMemory:
             saved = saved + rows * (ROUTED * layer.width + BYTES * widths)
         return saved
 
-    def in_flight(self, *, last: bool = False) -> Many:
+    def in_flight(self, *, last: bool = False, between: bool = False) -> Many:
         """Micro-batches of a whole stage whose results wait for backward."""
         at = self.at
-        stage = at.pp - 1 if last else 0
+        stage = at.pp - 1 if last else int(between)
         plain = PLAIN.in_flight(stage, at.pp, at.batches).value
         interleaved = INTERLEAVED.in_flight(stage, at.pp, at.batches, at.vpp).value
         return where((at.vpp > 1) & (at.pp > 1), interleaved, plain)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-OTHER, MEASURED = "other", "measured"
-"""Classes of runs: of other stacks and GPUs than most; scaled by a run that was measured."""
+OTHER, MEASURED, PAIRS = "other", "measured", "pairs"
+"""Classes of runs: of other stacks and GPUs than most; scaled by a run that was measured; two that differ in layout."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -78,5 +78,14 @@ def band_of(generation: str, stack: str, *, experts: bool, measured: bool = Fals
         kind = "experts"
     else:
         kind = "dense" if generation in ("ampere", "hopper") and stack != "fsdp" else OTHER
+    return _band(kind)
+
+
+def band_of_pairs() -> ErrorBand:
+    """Return the band of the ratio of two layouts' steps: of one model on as many GPUs."""
+    return _band(PAIRS)
+
+
+def _band(kind: str) -> ErrorBand:
     known: Mapping[str, Any] = table()["bands"][kind]
     return ErrorBand(kind, known["p50"], known["p90"], known["runs"])

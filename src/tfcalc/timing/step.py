@@ -9,6 +9,8 @@ rates are those of rates.toml.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.placed.schedules import SCHEDULES, StageTimes
@@ -42,10 +44,11 @@ class Layouts(NamedTuple):
         micro_batch: sequences at once on a copy of the model.
         batches: number of them in a step.
         zero: stage of ZeRO; 3 is FSDP.
-        shards: GPUs over which FSDP shards; those of ``dp`` unless hybrid.
+        shards: GPUs over which FSDP shards, all with the same weights unless hybrid (HSDP): ``dp`` x ``cp`` / replicas.
         again: layers run again in backward, 1 of all of them (full checkpointing), 0 of none.
         attention_again: attention alone runs again.
         sequence_parallel: GPUs of tensor parallelism share the hidden vectors of all tokens.
+        stages: layers of each kind on the first stage, on one between and on the last; None where all have as many.
     """
 
     tp: Many = 1
@@ -62,6 +65,7 @@ class Layouts(NamedTuple):
     again: Many = 0
     attention_again: Many = 0
     sequence_parallel: bool = True
+    stages: tuple[tuple[Many, ...], ...] | None = None
 
     @property
     def recompute(self) -> str:
@@ -151,6 +155,7 @@ class StepTime:
         self.rate = self.full * rates.faster(precision)
         self.bandwidth = machine.bandwidth * rates.memory
         self.network = machine.nic * rates.network
+        self.once = cache(self._whole)
 
     def parts(self, at: Layouts) -> StepParts:
         """Seconds of a step, by what they go to."""
@@ -188,19 +193,22 @@ class StepTime:
     def whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
         """Seconds of all layers, and of the head, for one micro-batch: found once for layouts that share them."""
         few, places = distinct(at)
-        layers = [(layer.copies, self.layer(layer, few)) for layer in self.work.layers]
-        added = (
-            sum_of(part.times(copies) for (copies, _), part in zip(layers, parts, strict=True))
-            for parts in zip(*(seconds for _, seconds in layers), strict=True)
-        )
-        summed, head = LayerSeconds(*added), self.head(few)
         if places is None:
-            return summed, head
+            return self.once(few)
+        summed, head = self._whole(few)
 
         def of_each(seconds: Many) -> Many:
             return seconds[places] if is_array(seconds) else seconds
 
         return LayerSeconds(*(PassSeconds(*map(of_each, part)) for part in summed)), of_each(head)
+
+    def _whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
+        layers = [(layer.copies, self.layer(layer, at)) for layer in self.work.layers]
+        added = (
+            sum_of(part.times(copies) for (copies, _), part in zip(layers, parts, strict=True))
+            for parts in zip(*(seconds for _, seconds in layers), strict=True)
+        )
+        return LayerSeconds(*added), self.head(at)
 
     # --- a layer
 
@@ -332,8 +340,7 @@ class StepTime:
         """Seconds of gradients and weights that are not hidden, and of the optimizer."""
         dense, experts = self.of_a_device(at)
         of_data = at.dp * at.cp
-        of_experts = larger(of_data * at.tp / (at.ep * at.etp), 1)
-        shards = at.dp if at.shards is None else at.shards
+        shards = of_data if at.shards is None else where(at.zero > 1, at.shards, of_data)
         fsdp = at.zero == 3
         hidden = self.rates.hidden
         weights, gradients = BYTES, GRADIENT
@@ -346,20 +353,24 @@ class StepTime:
         trained = self.work.trained
         of_shards = larger(shards * at.tp / (at.ep * at.etp), 1)
         gather, scatter = both(weights, shards, of_shards), both(gradients * trained, shards, of_shards)
+        if at.shards is not None:
+            scatter = scatter + where(at.zero > 1, self._over_replicas(at, trained), 0)
         backward = stage.backward + again
         each = larger(gather - stage.forward * hidden, 0) + larger(gather + scatter - backward * hidden, 0)
-        once_gather, once_scatter = (
-            both(weights * trained, of_data, of_experts),
-            both(gradients * trained, of_data, of_experts),
-        )
-        once_scatter = once_scatter * where(at.zero == 0, 2, 1)
+        once_scatter = scatter * where(at.zero == 0, 2, 1)
         once = larger(once_scatter - backward * hidden, 0) + where(
-            at.zero == 0, 0, larger(once_gather - stage.forward * hidden, 0)
+            at.zero == 0, 0, larger(gather * trained - stage.forward * hidden, 0)
         )
         sharded = at.zero > 0
-        states = dense / where(sharded, of_data, 1) + experts / where(sharded, of_experts, 1)
+        states = dense / where(sharded, shards, 1) + experts / where(sharded, of_shards, 1)
         optimizer = STATES * trained * states / self.bandwidth + self.rates.optimizer
         return where(fsdp, at.batches * each, once), optimizer
+
+    def _over_replicas(self, at: Layouts, trained: float) -> Many:
+        """Seconds of gradients that are summed over the replicas of all shards, each GPU those of its shard (HSDP)."""
+        dense, experts = self.of_a_device(at)
+        shards = dense / at.shards + experts / larger(at.shards * at.tp / (at.ep * at.etp), 1)
+        return 2 * self.collective(GRADIENT * trained * shards, at.dp * at.cp / at.shards, at.tp * at.shards)
 
     def of_a_device(self, at: Layouts) -> tuple[Many, Many]:
         """Parameters of a device: dense ones, and those of routed experts."""
@@ -383,17 +394,22 @@ def sum_of(passes: Any) -> PassSeconds:
 
 def distinct(at: Layouts) -> tuple[Layouts, Any]:
     """Return layouts that differ in what the seconds of a layer depend on, and the place of each one among them."""
+    columns = (at.tp, at.cp, at.ep, at.etp, at.micro_batch)
     if not is_array(at.tp):
-        return at, None
+        return _of_layers(columns, at), None
     import numpy as np
 
-    columns = (at.tp, at.cp, at.ep, at.etp, at.micro_batch)
     code = np.zeros(at.tp.shape)
     for column in columns:
         code = code * (np.max(column, initial=0) + 1) + column
     _, first, places = np.unique(code, return_index=True, return_inverse=True)
-    tp, cp, ep, etp, micro_batch = (np.broadcast_to(column, at.tp.shape)[first] for column in columns)
-    return Layouts(tp=tp, cp=cp, ep=ep, etp=etp, micro_batch=micro_batch), places
+    return _of_layers([np.broadcast_to(column, at.tp.shape)[first] for column in columns], at), places
+
+
+def _of_layers(columns: Sequence[Many], at: Layouts) -> Layouts:
+    """Return layouts of what the seconds of a layer depend on."""
+    tp, cp, ep, etp, micro_batch = columns
+    return Layouts(tp=tp, cp=cp, ep=ep, etp=etp, micro_batch=micro_batch, sequence_parallel=at.sequence_parallel)
 
 
 def aligned(width: Many) -> Many:

@@ -77,6 +77,11 @@ class LayerWork(NamedTuple):
     routed: float
     params: int
 
+    @property
+    def params_of_all(self) -> int:
+        """Parameters, with those of routed experts."""
+        return self.params + (self.experts.params if self.experts else 0)
+
 
 class ModelWork(NamedTuple):
     """Work of a model on sequences of ``length`` tokens.
@@ -115,9 +120,7 @@ class ModelWork(NamedTuple):
     @property
     def params(self) -> int:
         """Parameters of the model."""
-        return self.outside + sum(
-            layer.copies * (layer.params + (layer.experts.params if layer.experts else 0)) for layer in self.layers
-        )
+        return self.outside + sum(layer.copies * layer.params_of_all for layer in self.layers)
 
 
 def work_of(model: Model, length: int, tree: Component | None = None) -> ModelWork:

@@ -3,35 +3,48 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, of_fields
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, VERSUS, Option, of_fields, spreading
+from tfcalc.cli.output import deliver, show
 from tfcalc.cli.settings import Settings
-from tfcalc.errors import UsageError
+from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.search.axes import Axes
+from tfcalc.search.axes import AskedLayout, Axes, Values
 from tfcalc.timing.rates import STACKS
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.answers.plan import Plan
+    from tfcalc.answers.plan_keys import PlanAnswer
     from tfcalc.report.answer import Answered
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100")
-LAYOUT = (
-    Option("gpus", ("--gpus",), "GPUs in all", number=True),
-    Option("tensor_parallel", ("--tp",), "tensor parallelism [default: all are tried]", number=True),
-    Option("pipeline_parallel", ("--pp",), "pipeline stages [default: all are tried]", number=True),
-    Option("virtual_pipeline", ("--vpp",), "chunks of a stage, interleaved [default: all are tried]", number=True),
-    Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True),
-    Option("expert_parallel", ("--ep",), "expert parallelism [default: all are tried]", number=True),
-    Option("expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True),
-    Option("zero", ("--zero",), "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]", ("0", "1", "2", "3")),
-    Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True),
+GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True)
+DEGREES = spreading(
+    (
+        Option("tensor_parallel", ("--tp",), "tensor parallelism [default: all are tried]", number=True),
+        Option("pipeline_parallel", ("--pp",), "pipeline stages [default: all are tried]", number=True),
+        Option("virtual_pipeline", ("--vpp",), "chunks of a stage, interleaved [default: all are tried]", number=True),
+        Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True),
+        Option("expert_parallel", ("--ep",), "expert parallelism [default: all are tried]", number=True),
+        Option("expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True),
+        Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True),
+        Option(
+            "replicas",
+            ("--replicas",),
+            "replicas of whole shards, HSDP [default: 1; with --stack fsdp all are tried]",
+            number=True,
+        ),
+    )
 )
+ZERO = Option("zero", ("--zero",), "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]", ("0", "1", "2", "3"))
+AXES = (*(option.name for option in DEGREES), ZERO.name)
 BATCH = (
     Option("global_batch_size", ("--global-batch-size",), "sequences of a step, of all GPUs", number=True),
     Option("global_batch", ("--global-batch",), "tokens of a step, of all GPUs, such as 16.8M", amount=True),
@@ -55,13 +68,57 @@ RUN = (
     Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True),
     Option("measured", ("--measured",), "a measured run that scales the estimate: 'tp=4 pp=8: 1633 tok/s'"),
     Option("top", ("--top",), "layouts that are listed [default: 5]", number=True, most=100),
+    Option("pareto", ("--pareto",), "list the layouts of which none is both faster and smaller", switch=True),
+    Option(
+        "budget_days",
+        ("--budget-days",),
+        "find how many GPUs end the run within these days",
+        amount=True,
+    ),
 )
+WHY = (
+    Option("why_layouts", ("--why",), "compare two layouts part by part: --why 'tp=8 pp=4' 'tp=4 pp=8'", pair=True),
+    Option("why_not", ("--why-not",), "say what rules a layout out, or by how much it loses: 'tp=8 pp=4 vpp=5'"),
+)
+ENDINGS = (".parquet", ".csv")
+"""Ends of files that get all layouts."""
 
 
-def answer(settings: Settings) -> Plan:
-    """Search all layouts, or answer for the one that is fixed."""
-    from tfcalc.answers.plan import PlanQuestion, plan
+def answer(settings: Settings) -> PlanAnswer:
+    """Search all layouts, or answer for those that are asked about."""
+    from tfcalc.answers import plan as whole
+    from tfcalc.answers import plan_why as single
 
+    asked = settings.choose("why_layouts", "why_not", "budget_days")
+    if len(asked) > 1:
+        words = " and ".join(settings.given[name].called for name in asked)
+        raise UsageError(f"{words} are different questions", "ask one of them")
+    question = _question(settings)
+    if text := settings.get("why_layouts"):
+        two = [layout_of(one, "--why") for one in text.split(VERSUS)]
+        if len(two) != 2:
+            raise UsageError(f"--why compares 2 layouts, and got {len(two)}", "write --why 'tp=8 pp=4' 'tp=4 pp=8'")
+        _refuse_idle(settings, "with --why")
+        return single.why(question, *two)
+    if text := settings.get("why_not"):
+        _refuse_idle(settings, "with --why-not")
+        return single.why_not(question, layout_of(text, "--why-not"))
+    if question.budget_days is not None:
+        if question.tokens is None:
+            raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
+        return whole.plan_in_days(question)
+    return whole.plan(question)
+
+
+def _refuse_idle(settings: Settings, where: str) -> None:
+    settings.refuse(("tokens", "price", "top", "pareto"), where, {})
+    if _all_layouts(settings):
+        raise UsageError(
+            f"-o {settings.get('output')} is a file of all layouts, which has no effect {where}", "-o FILE.json"
+        )
+
+
+def _question(settings: Settings) -> PlanQuestion:
     name = settings.get("gpu")
     if name is None:
         raise UsageError("a plan needs a GPU", "add --gpu h100 --gpus 64")
@@ -70,42 +127,55 @@ def answer(settings: Settings) -> Plan:
     gpus = settings.get("gpus") or counted
     if counted > 1 and gpus != counted:
         raise UsageError(f"--gpu {counted}x{name} and --gpus {gpus} differ", "give one of them")
+    days = settings.get("budget_days")
+    if days is not None and (counted > 1 or "gpus" in settings.given):
+        raise UsageError(f"--budget-days finds the number of GPUs, and {gpus:,} are given", "leave one of them out")
     model = settings.model()
     length = int(settings.get("seq_len") or model.usual_length)
-    return plan(
-        PlanQuestion(
-            model=model,
-            card=card,
-            gpus=gpus,
-            sequences=_sequences(settings, length),
-            length=length,
-            fixed=_fixed(settings),
-            stack=settings.get("stack") or STACKS[0],
-            precision=settings.get("precision") or PRECISIONS[0],
-            domain=settings.get("gpus_per_node"),
-            nic=settings.get("nic"),
-            tokens=settings.get("tokens"),
-            price=settings.get("price"),
-            measured=_measured(settings),
-            top=settings.get("top") or 5,
-            attention_again=settings.get("recompute") == "selective",
-        )
+    stack = settings.get("stack") or STACKS[0]
+    if stack == "fsdp" and settings.get("zero") in ("0", "1"):
+        raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
+    return PlanQuestion(
+        model=model,
+        card=card,
+        gpus=gpus,
+        sequences=_sequences(settings, length),
+        length=length,
+        fixed=_fixed(settings),
+        stack=stack,
+        precision=settings.get("precision") or PRECISIONS[0],
+        domain=settings.get("gpus_per_node"),
+        nic=settings.get("nic"),
+        tokens=settings.get("tokens"),
+        price=settings.get("price"),
+        measured=_measured(settings),
+        top=settings.get("top") or 5,
+        attention_again=settings.get("recompute") == "selective",
+        pareto=bool(settings.get("pareto")),
+        all_timed=_all_layouts(settings),
+        budget_days=days,
     )
 
 
 def _fixed(settings: Settings) -> Axes:
     """The axes that were given."""
+
+    def given(name: str) -> Values:
+        value = settings.get(name)
+        return value if value is None or isinstance(value, Sequence) else (int(value),)
+
     zero, recompute = settings.get("zero"), settings.get("recompute")
     return Axes(
-        tp=settings.get("tensor_parallel"),
-        pp=settings.get("pipeline_parallel"),
-        vpp=settings.get("virtual_pipeline"),
-        cp=settings.get("context_parallel"),
-        ep=settings.get("expert_parallel"),
-        etp=settings.get("expert_tensor_parallel"),
-        micro_batch=settings.get("micro_batch"),
-        zero=None if zero is None else int(zero),
-        again=None if recompute is None else int(recompute == "full"),
+        tp=given("tensor_parallel"),
+        pp=given("pipeline_parallel"),
+        vpp=given("virtual_pipeline"),
+        cp=given("context_parallel"),
+        ep=given("expert_parallel"),
+        etp=given("expert_tensor_parallel"),
+        micro_batch=given("micro_batch"),
+        zero=None if zero is None else (int(zero),),
+        replicas=given("replicas"),
+        again=None if recompute is None else (int(recompute == "full"),),
     )
 
 
@@ -126,18 +196,74 @@ def _evenly(sequences: float) -> int:
     return max(near, key=lambda number: (number & -number, -abs(number - sequences)))
 
 
+NAMES = {"b": "micro_batch", "mb": "micro_batch", "hsdp": "replicas", "dp": "dp"}
+NAMES |= {name: name for name in Axes._fields if name != "again"}
+"""Names of axes in a layout that is written."""
+KINDS = {"full": 1, "none": 0}
+"""Words for checkpointing."""
+EXAMPLE = "write it as 'tp=8 pp=4 vpp=5', or as it is printed: 'tp8 pp4x5'"
+
+
+def layout_of(text: str, called: str) -> AskedLayout:
+    """``tp=8 pp=4 vpp=5``, or ``tp8 pp4x5 b2 full``: the axes of a layout."""
+    said: dict[str, int] = {}
+    words = re.sub(r"\s*=\s*", "=", text).replace(",", " ").split()
+    for name, value in (pair for word in words for pair in _axis(word, text, called)):
+        if said.setdefault(name, value) != value:
+            raise UsageError(f"{called} {quoted(text)} has two values of {name}", "give one of them")
+    if not said:
+        raise UsageError(f"{called} {quoted(text)} names no axis", EXAMPLE)
+    dp = said.pop("dp", None)
+    return AskedLayout(text.strip(), Axes(**{name: (value,) for name, value in said.items()}), dp)
+
+
+def _axis(word: str, text: str, called: str) -> Iterator[tuple[str, int]]:
+    """The axes of a word, each with its value: ``pp4x5`` are two."""
+    if word in KINDS:
+        yield "again", KINDS[word]
+        return
+    match = re.fullmatch(r"([a-z_-]+)=?([0-9]{1,12})(?:x([0-9]{1,12}))?", word.lower())
+    if match is None:
+        raise UsageError(f"{called} {quoted(text)}: {quoted(word)} is not understood", EXAMPLE)
+    name, value, chunks = match[1].replace("-", "_"), int(match[2]), match[3]
+    if name not in NAMES:
+        raise UsageError(f"{called} has an axis {quoted(name)}", nearest(name, NAMES))
+    if chunks is not None and name != "pp":
+        raise UsageError(f"{called} {quoted(text)}: {quoted(word)} is not understood", EXAMPLE)
+    if (not value and name != "zero") or (chunks is not None and not int(chunks)):
+        raise UsageError(f"{called} {quoted(text)}: {quoted(word)} is 0", "give 1 or more")
+    if name == "zero" and value > 3:
+        raise UsageError(f"{called} {quoted(text)}: there is no ZeRO {value}", "its stages are 0 to 3")
+    yield NAMES[name], value
+    if chunks is not None:
+        yield "vpp", int(chunks)
+
+
 def _measured(settings: Settings) -> tuple[float, Axes] | None:
     """``tp=4 pp=8 vpp=5: 1633 tok/s``: the axes of a layout, and tokens per second of a GPU."""
     text = settings.get("measured")
     if text is None:
         return None
-    match = re.fullmatch(r"\s*((?:[a-z_]+=\d+[\s,]*)*):?\s*([\d.]+)\s*(?:tok/s(?:/GPU)?)?\s*", text)
-    if match is None or not float(match[2]):
+    match = re.fullmatch(r"((?:[^:]*:)?)\s*([\d.]+)\s*(?:tok/s(?:/GPU)?)?\s*", text)
+    if match is None or not re.fullmatch(r"\d+(\.\d*)?", match[2]) or not float(match[2]):
         raise UsageError(f"--measured {quoted(text)} is not understood", "write it as 'tp=4 pp=8 vpp=5: 1633 tok/s'")
-    axes = {name: int(value) for name, value in re.findall(r"([a-z_]+)=(\d+)", match[1])}
-    if unknown := next((name for name in axes if name not in Axes._fields), ""):
-        raise UsageError(f"--measured has an axis {quoted(unknown)}", f"those are {', '.join(Axes._fields[:-1])}")
-    return float(match[2]), Axes(**axes)
+    layout = match[1].removesuffix(":").strip()
+    return float(match[2]), layout_of(layout, "--measured").axes if layout else Axes()
+
+
+def _all_layouts(settings: Settings) -> bool:
+    """Return whether all layouts are to be written, as columns."""
+    return str(settings.get("output", "")).endswith(ENDINGS)
+
+
+def _write(found: PlanAnswer, settings: Settings) -> None:
+    """Write all layouts as columns, or the answer as any other."""
+    if not _all_layouts(settings):
+        show(found, settings)
+        return
+    target = str(settings.get("output"))
+    settings.refuse(("format", "quiet"), f"with -o {target}, which is a file of all layouts", {})
+    deliver(found.csv() if target.endswith(".csv") else parquet_of(found.columns()), settings)
 
 
 def _code(found: Answered) -> int:
@@ -150,7 +276,9 @@ COMMAND = Command(
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,
         GPU,
-        *LAYOUT,
+        GPUS,
+        *DEGREES,
+        ZERO,
         *of_fields(Workload, "seq_len"),
         *BATCH,
         PRECISION,
@@ -158,12 +286,17 @@ COMMAND = Command(
         STACK,
         *MACHINE,
         *RUN,
+        *WHY,
         *SHOW,
     ),
     (
         "tfcalc plan llama-3-70b --gpus 1024 --gpu h100 --global-batch 16.8M --seq 8k",
         "tfcalc plan llama-3-8b --gpus 64 --gpu h100 --global-batch-size 256 --tokens 1T",
-        "tfcalc plan mixtral-8x7b --gpu 128xh100 --global-batch-size 512 --tp 2 --ep 8",
+        "tfcalc plan llama-3-8b --gpu h100 --global-batch 4M --tokens 1T --budget-days 30",
+        "tfcalc plan mixtral-8x7b --gpu 128xh100 --global-batch-size 512 --tp 2 --ep 4,8",
+        "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why 'tp=2' 'tp=4 pp=2'",
+        "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why-not 'tp=8 pp=4'",
     ),
     _code,
+    _write,
 )

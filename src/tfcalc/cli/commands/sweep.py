@@ -10,6 +10,7 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.plot import QUANTITIES as OF_PARTS
 from tfcalc.answers.plot import PartsOverSize, plot
 from tfcalc.answers.sweep import LARGEST_CHART, LARGEST_FILE, LARGEST_TABLE, LARGEST_TEXT, Swept
+from tfcalc.arrays.parquet import parquet
 from tfcalc.arrays.questions import SweepQuestion
 from tfcalc.arrays.sweep import answered, asked
 from tfcalc.cli.commands import Command
@@ -272,8 +273,6 @@ def write(answer: Swept | PartsOverSize, settings: Settings) -> None:
         return
     target = str(settings.get("output", ""))
     if target.endswith(PARQUET):
-        from tfcalc.arrays.parquet import parquet
-
         deliver(_alone(lambda: parquet(answer.table), settings, target), settings)
     elif settings.get("format") == "csv" and not settings.get("quiet"):
         deliver(answer.csv(), settings)

@@ -1,0 +1,177 @@
+"""Case of a plan: the model, the machine and the space of layouts, for all questions about them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.printable import quoted
+from tfcalc.search.axes import AskedLayout, Axes
+from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
+from tfcalc.search.possible import FSDP, Possible, Space
+from tfcalc.timing.estimate import ErrorBand, band_of
+from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
+from tfcalc.timing.step import Layouts, StepParts
+from tfcalc.timing.work import ModelWork, work_of
+
+if TYPE_CHECKING:
+    from tfcalc.answers.plan_question import PlanQuestion
+    from tfcalc.timing.device_memory import MemoryParts
+    from tfcalc.timing.rates import Machine
+
+
+class PlanCase:
+    """Model, machine and layouts of a question; ``work`` may be known from other GPUs. Raises UsageError."""
+
+    def __init__(self, question: PlanQuestion, work: ModelWork | None = None) -> None:
+        self.question = question
+        machine = machine_of(question.card, question.domain, question.nic)
+        if machine is None:
+            known = "A100, H100, H200, H800, B200, GB200, B300 and GB300"
+            raise UsageError(
+                f"no training run on {question.card.name} is known, so there is no rate to estimate by",
+                f"take one of {known}; or ask flops --train --tokens for the FLOPs, memory --train for the memory",
+            )
+        self.machine: Machine = machine
+        self.rates = rates_of(machine.generation, question.stack)
+        self.work = work_of(question.model, question.length) if work is None else work
+        if not self.work.layers:
+            raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
+        self.room = question.card.usable().bytes
+        self.space = Space(
+            self.work,
+            question.model.module(),
+            question.gpus,
+            question.sequences,
+            question.fixed,
+            machine.domain,
+            question.stack,
+            question.attention_again,
+        )
+        self.possible = Possible(self.space)
+
+    @cached_property
+    def by(self) -> LayoutEvaluator:
+        """Bytes and seconds of layouts."""
+        return LayoutEvaluator(self.space, self.machine, self.rates, self.question.precision)
+
+    @cached_property
+    def found(self) -> SearchedLayouts:
+        """Layouts of the question, all of them. Raises UsageError where there are none."""
+        return search(self.space, self.by, self.room, all_timed=self.question.all_timed)
+
+    def with_question(self, **changes: object) -> PlanCase:
+        """Return the case of a question that differs so, of the same model and length."""
+        return PlanCase(self.question._replace(**changes), self.work)  # type: ignore[arg-type]  # fields of it
+
+    def evaluated(self, place: int) -> EvaluatedLayout:
+        """Return one of the layouts that were found, with what it takes."""
+        return self.by.evaluated(self.found.at(place))
+
+    @cached_property
+    def best(self) -> EvaluatedLayout:
+        """The fastest that fits; where none does, the one that takes least memory."""
+        return self.evaluated(*(self.found.fastest(1) or self.found.smallest(1)))
+
+    @cached_property
+    def scale(self) -> float:
+        """Factor of a measured run over its estimate; 1 without one."""
+        if self.question.measured is None:
+            return 1.0
+        rate, axes = self.question.measured
+        space = self.space._replace(fixed=self.question.fixed.with_those(axes))
+        found = search(space, self.by, float("inf"))
+        estimated = self.by.evaluated(found.at(found.fastest(1)[0])).seconds
+        return self.question.tokens_per_step / (rate * self.question.gpus) / float(estimated)
+
+    def seconds(self, one: EvaluatedLayout) -> float:
+        """Seconds of a step of a layout, scaled by what was measured."""
+        return float(one.seconds) * self.scale
+
+    def parts(self, one: EvaluatedLayout) -> StepParts:
+        """Parts of a step of a layout, scaled as the step is."""
+        return StepParts(*(float(part) * self.scale for part in one.parts))
+
+    def memory(self, one: EvaluatedLayout) -> MemoryParts:
+        """Parts of the bytes of a layout's fullest device."""
+        return self.by.memory(one.layouts).fullest
+
+    @property
+    def band(self) -> ErrorBand:
+        """Errors of published runs of this class."""
+        experts = any(layer.experts for layer in self.work.layers)
+        measured = self.question.measured is not None
+        return band_of(self.machine.generation, self.question.stack, experts=experts, measured=measured)
+
+    @property
+    def price(self) -> Price | None:
+        """Price of a GPU and an hour."""
+        return price_of(self.question.card, self.question.price)
+
+    @property
+    def floor(self) -> float:
+        """Seconds of the FLOPs alone at the dense peak of the precision."""
+        peaks = self.question.card.peaks
+        peak = max(peaks.get(self.question.precision.removeprefix("mx").removeprefix("nv"), 0), peaks["bf16"])
+        return self.work.flops * self.question.tokens_per_step / (peak * self.question.gpus)
+
+    def rate(self, seconds: float) -> float:
+        """Return the tokens per second of a GPU."""
+        return self.question.tokens_per_step / seconds / self.question.gpus
+
+    def mfu(self, seconds: float) -> float:
+        """Model FLOPs utilisation: visible pairs of attention, nothing recomputed, of the dense 16-bit peak."""
+        return self.work.flops * self.rate(seconds) / self.machine.peak
+
+    # --- a layout that was written
+
+    def layout(self, asked: AskedLayout) -> Layouts:
+        """Return the layout that was written: an axis that it does not name has the one value that was given, or 1."""
+        said = {
+            name: one[0] if one else other[0] if other and len(other) == 1 else None
+            for name, one, other in zip(Axes._fields, asked.axes, self.question.fixed, strict=True)
+        }
+        tp, pp, cp = (said[name] or 1 for name in ("tp", "pp", "cp"))
+        dp = asked.dp or max(1, self.question.gpus // (tp * pp * cp))
+        usual = (3 if pp == 1 else 2) if self.question.stack == FSDP else 1
+        zero = 0 if dp * cp == 1 else usual if said["zero"] is None else said["zero"]
+        micro = said["micro_batch"] or 1
+        return ChosenLayout(
+            tp=tp,
+            pp=pp,
+            cp=cp,
+            dp=dp,
+            ep=said["ep"] or 1,
+            etp=said["etp"] or 1,
+            vpp=said["vpp"] or 1,
+            micro_batch=micro,
+            zero=zero,
+            replicas=said["replicas"] or 1,
+            again=said["again"] or 0,
+        ).layouts(self.space)
+
+    def refusal(self, at: Layouts) -> InvalidModel | None:
+        """Return the rule that a layout breaks; None where it can be."""
+        try:
+            self.possible.check(at)
+        except InvalidModel as error:
+            return error
+        return None
+
+    def checked(self, asked: AskedLayout) -> EvaluatedLayout:
+        """Return a layout that was written, with what it takes. Raises UsageError where it cannot be."""
+        at = self.layout(asked)
+        if (error := self.refusal(at)) is not None:
+            raise UsageError(f"{quoted(asked.text)} cannot be: {error.message}", error.hint)
+        return self.by.evaluated(at)
+
+    def fits(self, one: EvaluatedLayout) -> bool:
+        """Return whether it is within the GPU."""
+        return bool(one.memory <= self.room)
+
+    def untried(self, at: Layouts) -> list[str]:
+        """Names of the axes of which a search would not have tried this value."""
+        axes = tried(self.space)._asdict()
+        here = {name: getattr(at, name) for name in Axes._fields if name in at._fields and name != "zero"}
+        return [name for name, value in here.items() if value not in axes[name]]

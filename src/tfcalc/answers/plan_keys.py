@@ -1,0 +1,286 @@
+"""Records that answers about layouts share: a layout, where its seconds go, and what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.answers.ranks import LayoutKeys
+from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text
+from tfcalc.report.opening import found, given, ratio, total
+from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
+from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
+from tfcalc.search.possible import ends_of
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.answers.plan_case import PlanCase
+
+ESTIMATED = "by the rates of rates.toml, fitted to published runs"
+BY_CLOSED_FORM = found("by the closed form")
+AT_ONCE = 10_000
+"""Rows that are written together."""
+FULL = {"again": "full_checkpointing"}
+"""Columns of a file with other names than their axes."""
+SHARED = When(lambda at: at.shards is not None)
+UNEVEN = When(lambda one: one.uneven)
+
+
+class PlannedLayout(LayoutKeys):
+    """Shares of the model and of the batch, and what a GPU does at once."""
+
+    micro_batch = integer("sequences at once", lambda at: at.micro_batch, found("tried, or given"))
+    zero = integer("stage of ZeRO", lambda at: at.zero, found("tried, or given"))
+    replicas = integer(
+        "replicas of whole shards (HSDP); 1 where all GPUs with the same weights share them (FSDP)",
+        lambda at: at.dp * at.cp // at.shards,
+        found("tried, or given"),
+        when=SHARED,
+    )
+    shards = integer(
+        "GPUs over which parameters, gradients and states are sharded",
+        lambda at: at.shards,
+        found("GPUs with the same weights, over the replicas"),
+        when=SHARED,
+    )
+    recompute = text("checkpointing", lambda at: at.recompute)
+
+    @property
+    def words(self) -> str:
+        """``tp2 pp8x10 cp2 dp32``: the degrees above 1."""
+        at = self
+        replicas = at.replicas if at.source.shards is not None else 1
+        usual = 1 if at.source.shards is None else 3
+        said = (
+            f"tp{at.tp}" * (at.tp > 1),
+            (f"pp{at.pp}" + f"x{at.vpp}" * (at.vpp > 1)) * (at.pp > 1),
+            f"cp{at.cp}" * (at.cp > 1),
+            f"ep{at.ep}" * (at.ep > 1),
+            f"etp{at.etp}" * (at.etp > 1),
+            f"dp{at.dp}",
+            f"hsdp{replicas}" * (replicas > 1),
+            f"b{at.micro_batch}" * (at.micro_batch > 1),
+            f"zero{at.zero}" * (at.zero != usual and at.dp * at.cp > 1),
+            at.recompute * (at.recompute != "none"),
+        )
+        return " ".join(filter(None, said))
+
+
+def _part(name: str, meaning: str) -> Key[float]:
+    return number(f"seconds of {meaning}", lambda parts: float(getattr(parts, name)), found(ESTIMATED))
+
+
+class PartsKeys(Record):
+    """Parts of the seconds of a step; their sum is the step."""
+
+    products_seconds = _part("products", "matrix products with weights")
+    attention_seconds = _part("attention", "attention between its projections")
+    experts_seconds = _part("experts", "products of routed experts")
+    elementwise_seconds = _part("elementwise", "norms, activations and the launch of kernels")
+    recomputation_seconds = _part("recomputation", "what is recomputed in backward")
+    tensor_parallel_seconds = _part("tensor_parallel", "tensor parallel messages that are not hidden")
+    context_parallel_seconds = _part("context_parallel", "context parallel messages that are not hidden")
+    expert_parallel_seconds = _part("expert_parallel", "tokens to experts and back, where not hidden")
+    bubble_seconds = _part("bubble", "waiting for other stages, at the beginning and the end of a step")
+    data_parallel_seconds = _part("data_parallel", "gradients and weights that are not hidden")
+    optimizer_seconds = _part("optimizer", "the optimizer's step")
+    jitter_seconds = _part("jitter", "waiting for the slowest of many GPUs")
+
+
+class BandKeys(Record):
+    """Errors of published runs of the same class, their sources left out of the fit."""
+
+    class_ = text("class of runs: dense, experts, other, measured", lambda band: band.kind)
+    percent_p50 = number("half of them were closer, in per cent", lambda band: 100 * band.typical, found("learned"))
+    percent_p90 = number("nine of ten were closer, in per cent", lambda band: 100 * band.most, found("learned"))
+    rows = integer("runs of this class", lambda band: band.runs, found("counted"))
+
+
+class LayoutOfCase(NamedTuple):
+    """A layout with what it takes, in a case."""
+
+    case: PlanCase
+    one: EvaluatedLayout
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of a step, scaled."""
+        return self.case.seconds(self.one)
+
+    @property
+    def behind(self) -> float:
+        """Share of the fastest's step by which it is slower."""
+        return float(self.one.seconds) / float(self.case.best.seconds) - 1
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether the layers do not divide over its stages."""
+        return self.case.work.depth % int(self.one.layouts.pp) != 0
+
+    @property
+    def ends(self) -> str:
+        """Options of ``ranks`` that say how layers fill its stages."""
+        ends = ends_of(self.case.work.depth, int(self.one.layouts.pp))
+        if ends is None:
+            return ""
+        if ends.first is not None:
+            return f"--first-stage-layers {ends.first} --last-stage-layers {ends.last}"
+        return "--embedding-as-layer" + " --loss-as-layer" * ends.counts_loss
+
+
+class ListedLayout(Record):
+    """A layout with what it takes."""
+
+    layout = record(PlannedLayout, "the layout", lambda listed: listed.one.layouts)
+    stages = text("how layers that do not divide fill the stages, as options of ranks", lambda x: x.ends, when=UNEVEN)
+    step_seconds = number("seconds of a step", lambda listed: listed.seconds, found(ESTIMATED))
+    behind = number(
+        "how much longer its step takes than the fastest one's, as a share of that",
+        lambda listed: listed.behind,
+        found("its step over the fastest one's, less 1"),
+    )
+    equal = boolean(
+        "whether that is nothing, as far as the estimate can tell", lambda listed: abs(listed.behind) <= ALIKE
+    )
+    tokens_per_second_per_gpu = number(
+        "of a GPU",
+        lambda listed: listed.case.rate(listed.seconds),
+        ratio("tokens_per_step", over=(".step_seconds", "gpus")),
+        found("tokens of a step over its seconds and GPUs"),
+    )
+    mfu = number(
+        "model FLOPs utilisation",
+        lambda listed: listed.case.mfu(listed.seconds),
+        found("FLOPs per token times tokens per second and GPU, over the dense 16-bit peak"),
+    )
+    peak_bytes = integer("bytes of the fullest GPU", lambda listed: int(listed.one.memory), BY_CLOSED_FORM)
+    spare_bytes = integer(
+        "usable bytes less these",
+        lambda listed: listed.case.room - int(listed.one.memory),
+        total("usable_bytes", less=".peak_bytes"),
+        found("what is usable of its GPU, less these"),
+    )
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Its row in a table."""
+        return [
+            self.layout.words,
+            Rounded(self.step_seconds),
+            self._behind,
+            Rounded(self.tokens_per_second_per_gpu),
+            Share(round(1e6 * self.mfu), 10**6),
+            InUnit(self.peak_bytes, "GiB"),
+            InUnit(self.spare_bytes, "GiB"),
+        ]
+
+    @property
+    def taken(self) -> str:
+        """``74.4 GiB, 2.77 s a step``."""
+        return f"{short_bytes(self.peak_bytes, 'iec')}, {seconds_in_words(self.step_seconds)} a step"
+
+    @property
+    def _behind(self) -> str:
+        """Distance from the fastest that fits, where one does."""
+        if not self.source.case.fits(self.source.case.best):
+            return "-"
+        return "equal" if abs(self.behind) <= ALIKE else f"{self.behind:+.1%}".replace("%", " %")
+
+
+COLUMNS = (
+    Column("layout", numeric=False),
+    Column("step s"),
+    Column("behind", spare=2),
+    Column("tok/s/GPU", spare=1),
+    Column("MFU", spare=3),
+    Column("GiB"),
+    Column("spare"),
+)
+
+
+class LayoutColumn(NamedTuple):
+    """Column of a file of layouts: its values, and their unit; "" of a plain number."""
+
+    values: Sequence[Any]
+    unit: str = ""
+
+
+class PlanAnswer(Answer):
+    """Answer about layouts of a model over GPUs."""
+
+    command = "plan"
+    about = "How GPUs should share a model in training, how long a step takes, and what a run costs."
+    exclusive = True
+
+    gpu = text("the GPU", lambda plan: plan.question.card.name)
+    gpus = integer("GPUs in all", lambda plan: plan.question.gpus, given("given by --gpus, or found for --budget-days"))
+    stack = text("whose code runs", lambda plan: plan.question.stack)
+    precision = text("number format of the matrix products", lambda plan: plan.question.precision)
+    global_batch_size = integer(
+        "sequences of a step, of all GPUs", lambda plan: plan.question.sequences, given("given by --global-batch-size")
+    )
+    seq_len = integer("tokens of a sequence", lambda plan: plan.question.length, given("given by --seq"))
+    tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
+    usable_bytes = integer(
+        "bytes of the GPU that a process can use",
+        lambda plan: plan.case.room,
+        found("the driver's figure less its context"),
+    )
+
+    def __init__(self, case: PlanCase) -> None:
+        self.case, self.question = case, case.question
+
+    @property
+    def heading(self) -> str:
+        """The model and the machine."""
+        question = self.question
+        return f"{question.model.summary} on {question.gpus:,} x {question.card.name}"
+
+    def columns(self) -> Mapping[str, LayoutColumn]:
+        """Return the axes of all layouts that were searched, bytes of the fullest GPU, and seconds of a step."""
+        found, room, scale = self.case.found, self.case.room, self.case.scale
+        axes = {FULL.get(name, name): LayoutColumn(found.column(name)) for name in ChosenLayout._fields}
+        taken, seconds = found.column("memory"), found.column("seconds")
+        return {
+            **axes,
+            "peak_bytes": LayoutColumn([int(one) for one in taken], "bytes"),
+            "fits": LayoutColumn([one <= room for one in taken]),
+            "step_seconds": LayoutColumn([one * scale for one in seconds], "seconds"),
+        }
+
+    def csv(self) -> Iterator[str]:
+        """A line of names, then a line for each layout: many lines at once."""
+        columns = self.columns()
+        yield ",".join(columns)
+        rows = zip(*(column.values for column in columns.values()), strict=True)
+        while some := list(islice(rows, AT_ONCE)):
+            yield "".join("\n" + ",".join(map(_plain, row)) for row in some)
+
+
+def _plain(value: float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+class OneLayout(PlanAnswer):
+    """Answer about one layout."""
+
+    step_seconds = number("seconds of a step: an estimate", lambda plan: plan.seconds_of_step, found(ESTIMATED))
+    peak_bytes = integer(
+        "bytes of the fullest GPU, by a closed form",
+        lambda plan: int(plan.one.memory),
+        found("weights, gradients, optimizer, what is saved for backward, and the loss of the fullest stage"),
+    )
+    fits = boolean("whether it is within the GPU", lambda plan: plan.case.fits(plan.one))
+
+    @property
+    def beyond(self) -> int:
+        """Bytes beyond the usable."""
+        return self.peak_bytes - self.usable_bytes
+
+
+def seconds_in_words(seconds: float) -> str:
+    """``16.1 s``, ``48 ms``."""
+    if abs(seconds) < 0.1:
+        return f"{1000 * seconds:,.3g} ms"
+    return f"{seconds:,.3g} s" if abs(seconds) < 1000 else f"{seconds:,.0f} s"
