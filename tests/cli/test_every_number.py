@@ -67,6 +67,7 @@ LINES = (
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",
+    shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
 )
 
 

@@ -14,9 +14,10 @@ from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share, Sheet
 from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import EvaluatedLayouts, Space, enumerate_layouts, evaluate
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate, band_of
+from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.numbers import is_array
-from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
+from tfcalc.timing.rates import Price, machine_of, price_of
+from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.units import short, short_bytes
@@ -29,7 +30,7 @@ DEEPSPEED = "deepspeed"
 """Stack of 2022, in which each GPU has the hidden vectors of all tokens."""
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
-ESTIMATED = "by the rates of rates.toml, fitted to published runs"
+ESTIMATED = "by rates fitted to published runs (rates.toml), or those of --rates"
 
 
 class PlanQuestion(NamedTuple):
@@ -51,6 +52,7 @@ class PlanQuestion(NamedTuple):
         measured: a measured rate in tokens per second and GPU, and the axes of the layout that it was measured with.
         top: layouts that are listed.
         attention_again: attention is recomputed, and nothing else (selective checkpointing).
+        rates: a file of rates in the place of those of published runs.
     """
 
     model: Model
@@ -68,6 +70,7 @@ class PlanQuestion(NamedTuple):
     measured: tuple[float, Axes] | None = None
     top: int = 5
     attention_again: bool = False
+    rates: RatesFile | None = None
 
 
 class PlannedLayout(LayoutKeys):
@@ -133,6 +136,7 @@ class ListedLayout(Record):
 
 
 RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
+FROM_FILE = When(lambda plan: plan.question.rates is not None)
 COST = When(lambda plan: plan.question.tokens is not None and plan.price is not None, "cost")
 
 
@@ -209,6 +213,9 @@ class Plan(Answer):
         found("counted"),
     )
     layouts = records(ListedLayout, "the fastest layouts", lambda plan: plan.listed)
+    rates_file = text(
+        "the file of --rates, and what it was fitted to", lambda plan: plan.question.rates.words, when=FROM_FILE
+    )
     assumptions = texts("what was assumed", lambda plan: plan.assumed)
 
     def __init__(self, question: PlanQuestion) -> None:
@@ -221,7 +228,7 @@ class Plan(Answer):
                 f"take one of {known}; or ask flops --train --tokens for the FLOPs, memory --train for the memory",
             )
         self.machine: Machine = machine
-        self.rates: Rates = rates_of(machine.generation, question.stack)
+        self.rates: Rates = rates_for(machine.generation, question.stack, question.rates)
         self.work: ModelWork = work_of(question.model, question.length)
         if not self.work.layers:
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
@@ -284,7 +291,8 @@ class Plan(Answer):
         """Seconds of a step of the best layout."""
         experts = any(layer.experts for layer in self.work.layers)
         measured = self.question.measured is not None
-        band = band_of(self.machine.generation, self.question.stack, experts=experts, measured=measured)
+        stack, file = self.question.stack, self.question.rates
+        band = band_for(self.machine.generation, stack, file, experts=experts, measured=measured)
         return Estimate(float(self.best.parts.seconds) * self.scale, band)
 
     @property
@@ -403,6 +411,8 @@ class Plan(Answer):
         if self.question.tokens is not None:
             yield self._of_run()
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor)}"
+        if self.question.rates is not None:
+            yield f"Rates: {self.question.rates.words}"
 
     def _of_run(self) -> str:
         tokens, hours = short(self.training_tokens, billion="B"), short(round(self.gpu_hours))

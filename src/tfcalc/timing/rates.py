@@ -65,6 +65,7 @@ class Rates(NamedTuple):
     fp8: float = 0.0
     fp4: float = 0.0
     eager_attention: bool = False
+    scale: float = 1.0
 
     def faster(self, precision: str) -> float:
         """Return how many times as fast as 16 bits products are in this format. Raises UsageError."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.train import RATES, rates_of_file
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, of_fields
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -72,6 +73,7 @@ def answer(settings: Settings) -> Plan:
         raise UsageError(f"--gpu {counted}x{name} and --gpus {gpus} differ", "give one of them")
     model = settings.model()
     length = int(settings.get("seq_len") or model.usual_length)
+    rates = rates_of_file(settings)
     return plan(
         PlanQuestion(
             model=model,
@@ -80,7 +82,7 @@ def answer(settings: Settings) -> Plan:
             sequences=_sequences(settings, length),
             length=length,
             fixed=_fixed(settings),
-            stack=settings.get("stack") or STACKS[0],
+            stack=settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0]),
             precision=settings.get("precision") or PRECISIONS[0],
             domain=settings.get("gpus_per_node"),
             nic=settings.get("nic"),
@@ -89,6 +91,7 @@ def answer(settings: Settings) -> Plan:
             measured=_measured(settings),
             top=settings.get("top") or 5,
             attention_again=settings.get("recompute") == "selective",
+            rates=rates,
         )
     )
 
@@ -158,6 +161,7 @@ COMMAND = Command(
         STACK,
         *MACHINE,
         *RUN,
+        RATES,
         *SHOW,
     ),
     (

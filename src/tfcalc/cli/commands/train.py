@@ -12,6 +12,7 @@ from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.search.gpus import of_card
 from tfcalc.timing.estimate import Pace
+from tfcalc.timing.rates_file import RatesFile, read_rates
 
 if TYPE_CHECKING:
     from tfcalc.answers.train import Train
@@ -25,6 +26,12 @@ PACE = (
     Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
 )
 PRICE = Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True)
+RATES = Option(
+    "rates",
+    ("--rates",),
+    "rates of your own runs, as calibrate writes them [default: those of published runs]",
+    typed="--rates FILE",
+)
 
 
 def answer(settings: Settings) -> Train:
@@ -48,8 +55,15 @@ def answer(settings: Settings) -> Train:
             None if gpu is None else of_card(gpu),
             _pace(settings),
             settings.get("price"),
+            rates_of_file(settings),
         )
     )
+
+
+def rates_of_file(settings: Settings) -> RatesFile | None:
+    """The rates of the file that was typed, if one was."""
+    place = settings.get("rates")
+    return None if place is None else read_rates(place)
 
 
 def _pace(settings: Settings) -> Pace:
@@ -77,7 +91,7 @@ def _code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, RATES, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
