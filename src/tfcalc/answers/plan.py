@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -16,7 +16,7 @@ from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import EvaluatedLayouts, Space, enumerate_layouts, evaluate
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.numbers import is_array
-from tfcalc.timing.rates import Price, machine_of, price_of
+from tfcalc.timing.rates import NO_PRICES, Price, machine_of, price_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
@@ -53,6 +53,7 @@ class PlanQuestion(NamedTuple):
         top: layouts that are listed.
         attention_again: attention is recomputed, and nothing else (selective checkpointing).
         rates: a file of rates in the place of those of published runs.
+        prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
     """
 
     model: Model
@@ -71,6 +72,7 @@ class PlanQuestion(NamedTuple):
     top: int = 5
     attention_again: bool = False
     rates: RatesFile | None = None
+    prices: Mapping[str, Price] = NO_PRICES
 
 
 class PlannedLayout(LayoutKeys):
@@ -262,7 +264,7 @@ class Plan(Answer):
     @property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
-        return price_of(self.question.card, self.question.price)
+        return price_of(self.question.card, self.question.price, self.question.prices)
 
     @cached_property
     def best(self) -> EvaluatedLayouts:

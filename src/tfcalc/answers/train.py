@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -17,7 +17,7 @@ from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
 from tfcalc.search.gpus import Capacity, common, of_accelerator
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
-from tfcalc.timing.rates import Price, machine_of, price_of
+from tfcalc.timing.rates import NO_PRICES, Price, machine_of, price_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import ModelWork, work_of
@@ -49,6 +49,7 @@ class TrainQuestion(NamedTuple):
         pace: what is known of its speed.
         price: US dollars for a GPU and an hour, for all GPUs; else a dated list.
         rates: a file of rates in the place of those of published runs.
+        prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
     """
 
     model: Model
@@ -59,6 +60,7 @@ class TrainQuestion(NamedTuple):
     pace: Pace = Pace()
     price: float | None = None
     rates: RatesFile | None = None
+    prices: Mapping[str, Price] = NO_PRICES
 
 
 class RunOnCard:
@@ -236,7 +238,7 @@ class RunOnCard:
     @cached_property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
-        return price_of(self.accelerator, self.question.price)
+        return price_of(self.accelerator, self.question.price, self.question.prices)
 
 
 def again_of(run: Workload) -> float:
@@ -304,7 +306,7 @@ class RunKeys(Record):
     price_per_gpu_hour = number(
         "US dollars for a GPU and an hour",
         lambda one: one.price.typical,
-        given("given by --price, or the dated list"),
+        given("given by --price, by [prices] of the settings file, or the dated list"),
         when=PRICED,
     )
     price_source = text("where the price is from", lambda one: one.price.origin, when=PRICED)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.train import RATES, rates_of_file
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, of_fields
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
@@ -53,7 +54,7 @@ MACHINE = (
 )
 RUN = (
     Option("tokens", ("--tokens",), "tokens of the whole run: days, GPU hours, cost", number=True, most=10**18),
-    Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True),
+    PRICE,
     Option("measured", ("--measured",), "a measured run that scales the estimate: 'tp=4 pp=8: 1633 tok/s'"),
     Option("top", ("--top",), "layouts that are listed [default: 5]", number=True, most=100),
 )
@@ -92,6 +93,7 @@ def answer(settings: Settings) -> Plan:
             top=settings.get("top") or 5,
             attention_again=settings.get("recompute") == "selective",
             rates=rates,
+            prices=prices_of(settings),
         )
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -25,7 +26,6 @@ PACE = (
     Option("rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True),
     Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
 )
-PRICE = Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True)
 RATES = Option(
     "rates",
     ("--rates",),
@@ -56,6 +56,7 @@ def answer(settings: Settings) -> Train:
             _pace(settings),
             settings.get("price"),
             rates_of_file(settings),
+            prices_of(settings),
         )
     )
 
