@@ -40,6 +40,8 @@ MORE_UNIFIED = "macOS 26 allows about 80 %, and sudo sysctl iogpu.wired_limit_mb
 
 TERA, GIGA = 10**12, 10**9
 MOST_GPUS = 10**6
+MOST_PRICE = 10**4
+"""US dollars for a GPU and an hour, beyond which a price is a mistake."""
 SAME_MEMORY = 0.1
 """Relative difference below which two amounts of memory may be one card's: 192 GB are printed as 180 GB, too."""
 

@@ -15,8 +15,9 @@ from tfcalc.files import check_plain, content
 
 LARGEST_FILE = 1 << 20
 OWN, SHARED = "tfcalc.toml", "pyproject.toml"
-RESERVED = ("version", "conventions", "models", "scenarios", "budget")
-"""Top-level keys that are no options: ``tfcalc budget`` reads them."""
+PRICES = "prices"
+RESERVED = ("version", "conventions", "models", "scenarios", "budget", PRICES)
+"""Top-level keys that are no options: ``tfcalc budget`` reads them, and prices whoever tells money."""
 
 
 class SettingsFile(NamedTuple):

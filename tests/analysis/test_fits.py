@@ -407,7 +407,7 @@ def test_a_card_is_a_budget_with_its_assumptions() -> None:
     sheet = trained(found, Training()).sheet()
     assert set(found.notes) <= set(sheet.assumptions), "they stand below --assumptions alone"
     assert not set(found.notes) & set(sheet.notes)
-    assert "H100 SXM has 78.6 GiB usable" in sheet.title
+    assert "H100 SXM has 78.4 GiB usable" in sheet.title
     assert "CUDA context" not in sheet.not_counted, "it is deducted from the card"
     with pytest.raises(UsageError, match="--budget"):
         of_card("toaster")

@@ -75,6 +75,7 @@ LINES = (
     "plan llama-3-70b --gpu 2xh100 --global-batch-size 2 --seq 64",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",
+    shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
 )
 
 

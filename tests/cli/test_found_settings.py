@@ -20,6 +20,7 @@ from tfcalc.toml_lines import line_of_key
 WRITES_OR_RUNS = (
     *("output", "force", "update", "baseline", "file", "reason"),  # what is written, and where
     *("module", "args", "inputs", "against", "via", "base"),  # the user's code, PyTorch, git
+    "rates",  # what is read as the truth about a machine
 )
 VALUES = {"force": True, "update": True, "via": "torch"}
 

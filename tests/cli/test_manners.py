@@ -340,6 +340,11 @@ def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> No
         tfcalc("budget", "--update")
     if "--module" in line:
         shutil.copy(Path(__file__).parents[1] / "verify" / "modules" / "attention.py", tmp_path)
+    if line.startswith("tfcalc calibrate"):
+        oracle = Path(__file__).parents[1] / "oracle" / "planning" / "runs.jsonl"
+        rows = oracle.read_text(encoding="utf-8").splitlines()[:3]
+        (tmp_path / "runs.jsonl").write_text("\n".join(rows), encoding="utf-8")
+        shutil.copy(Path(__file__).parents[1] / "timing" / "logs" / "megatron.log", tmp_path / "train.log")
     result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == (line in NEGATIVE), result.stderr
     assert result.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -122,3 +123,53 @@ def test_every_fourth_layer_again_is_a_quarter(quick: Quick) -> None:
         json.loads(quick(*words, kind).stdout)["run"]["step_seconds"] for kind in ("none", "every:4", "full")
     )
     assert (fourth - none) / (full - none) == pytest.approx(0.25, rel=0.02)
+
+
+PRICES = "[prices]\nh100 = 2.5\na100 = 1.4\nh100-nvl = 2.2\n"
+
+
+def test_prices_of_a_settings_file(quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named as the source by train and plan; --price that is typed wins, and one in the file is for all other GPUs."""
+    file = tmp_path / "tfcalc.toml"
+    file.write_text(f"price = 9\n{PRICES}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    words = ("train", "gpt2", "--tokens", "10B", "--precision", "bf16", "--json", "--gpu")
+
+    def price(*more: str) -> tuple[float, str]:
+        run = json.loads(quick(*words, *more).stdout)["run"]
+        assert run["cost"] == pytest.approx(run["gpu_hours"] * run["price_per_gpu_hour"])
+        return run["price_per_gpu_hour"], run["price_source"]
+
+    assert price("h100") == (2.5, "[prices] of tfcalc.toml")
+    assert price("a100-80") == (1.4, "[prices] of tfcalc.toml")
+    assert price("h100", "--price", "3") == (3, "given by --price")
+    assert price("b200")[0] == 9
+    assert "2.50 USD a GPU hour ([prices] of tfcalc.toml)" in quick(*words[:-2], "--gpu", "h100").stdout
+    shape = "--gpu 8xh100 --global-batch-size 64 --tp 1 --pp 1 --cp 1 --zero 1 --micro-batch 8 --tokens 1B --json"
+    planned = json.loads(quick("plan", "gpt2", *shape.split()).stdout)
+    assert planned["price_per_gpu_hour"], planned["price_source"] == (2.5, "[prices] of tfcalc.toml")
+    assert quick("params", "gpt2", "-q").returncode == quick("budget", "--json").returncode - 3 == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[prices]\nh100 = 'cheap'", "is no price of a GPU and an hour"),
+        ("[prices]\nh100 = -1", "is no price of a GPU and an hour"),
+        ("[prices]\nh100 = nan", "is no price of a GPU and an hour"),
+        ("[prices]\nh100 = true", "is no price of a GPU and an hour"),
+        ("[prices]\nh100 = [[[]]]", "is no price of a GPU and an hour"),
+        ("[prices]\nh1000 = 2", "h1000"),
+        ("prices = 2", "is no table of prices"),
+    ],
+)
+def test_prices_that_are_none(
+    quick: Quick, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    """One line with the file, exit 3; other commands pass over them."""
+    (tmp_path / "tfcalc.toml").write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = quick("train", "gpt2", "--tokens", "1B", "--gpu", "h100")
+    assert (found.returncode, found.stderr.count("\n"), found.stdout) == (3, 1, "")
+    assert told in found.stderr
+    assert quick("params", "gpt2", "-q").returncode == 0

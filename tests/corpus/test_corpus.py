@@ -13,7 +13,7 @@ from tests.corpus.transcript import HERE, commands, transcript
 from tfcalc.cli.commands import COMMANDS
 
 TRANSCRIPTS = sorted(path.stem for path in HERE.glob("*.txt"))
-ELSEWHERE = frozenset({"verify", "check-budget"})
+ELSEWHERE = frozenset({"verify", "check-budget", "calibrate"})
 """Commands that need PyTorch, and the second name of one."""
 
 

@@ -100,6 +100,7 @@ FURTHER = (
     "params --d-model 513",
     "params /",
     "memory gpt2 --dtype bf17",
+    shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
 )
 ELSEWHERE = frozenset(("budget", "init", "verify"))
 """What is asked in a repository, writes a file, or needs PyTorch."""

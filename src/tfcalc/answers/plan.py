@@ -39,6 +39,7 @@ NODE = 8
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
 COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is not None, "cost")
 IN_DAYS = When(lambda plan: plan.question.budget_days is not None, "budget_days")
+FROM_FILE = When(lambda plan: plan.question.rates is not None)
 FRONT = When(lambda plan: plan.question.pareto)
 FITS = When(lambda plan: plan.fitting > 0)
 FITS_NOT = When(lambda plan: plan.fitting == 0)
@@ -146,6 +147,9 @@ class Plan(OneLayout):
         when=FRONT,
     )
     remedies = records(CureKeys, "changes with which a layout fits, tried", lambda plan: plan.cures, when=FITS_NOT)
+    rates_file = text(
+        "the file of --rates, and what it was fitted to", lambda plan: plan.question.rates.words, when=FROM_FILE
+    )
     assumptions = texts("what was assumed", lambda plan: tuple(plan.assumed()))
 
     def __init__(self, case: PlanCase, trials: Sequence[Trial] = ()) -> None:
@@ -300,6 +304,8 @@ class Plan(OneLayout):
             )
             yield f"Days by the number of GPUs: {tried}"
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
+        if self.question.rates is not None:
+            yield f"Rates: {self.question.rates.words}"
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:

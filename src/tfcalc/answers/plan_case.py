@@ -10,8 +10,9 @@ from tfcalc.printable import quoted
 from tfcalc.search.axes import AskedLayout, Axes
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
-from tfcalc.timing.estimate import ErrorBand, band_of
-from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
+from tfcalc.timing.estimate import ErrorBand
+from tfcalc.timing.rates import Price, machine_of, price_of
+from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
 
@@ -34,7 +35,7 @@ class PlanCase:
                 f"take one of {known}; or ask flops --train --tokens for the FLOPs, memory --train for the memory",
             )
         self.machine: Machine = machine
-        self.rates = rates_of(machine.generation, question.stack)
+        self.rates = rates_for(machine.generation, question.stack, question.rates)
         self.work = work_of(question.model, question.length) if work is None else work
         if not self.work.layers:
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
@@ -102,12 +103,13 @@ class PlanCase:
         """Errors of published runs of this class."""
         experts = any(layer.experts for layer in self.work.layers)
         measured = self.question.measured is not None
-        return band_of(self.machine.generation, self.question.stack, experts=experts, measured=measured)
+        stack, file = self.question.stack, self.question.rates
+        return band_for(self.machine.generation, stack, file, experts=experts, measured=measured)
 
     @property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
-        return price_of(self.question.card, self.question.price)
+        return price_of(self.question.card, self.question.price, self.question.prices)
 
     @property
     def floor(self) -> float:

@@ -17,7 +17,7 @@ from tfcalc.units import short_bytes
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
 
-ESTIMATED = "by the rates of rates.toml, fitted to published runs"
+ESTIMATED = "by rates fitted to published runs (rates.toml), or those of --rates"
 BY_CLOSED_FORM = found("by the closed form")
 AT_ONCE = 10_000
 """Rows that are written together."""

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.timing.rates import NO_PRICES, Price
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.search.axes import Axes
+    from tfcalc.timing.rates_file import RatesFile
 
 
 class PlanQuestion(NamedTuple):
@@ -32,6 +37,8 @@ class PlanQuestion(NamedTuple):
         pareto: the front of seconds and memory is listed.
         all_timed: seconds of layouts that do not fit are asked for, too.
         budget_days: days in which the run is to end.
+        rates: a file of rates in the place of those of published runs.
+        prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
     """
 
     model: Model
@@ -52,6 +59,8 @@ class PlanQuestion(NamedTuple):
     pareto: bool = False
     all_timed: bool = False
     budget_days: float | None = None
+    rates: RatesFile | None = None
+    prices: Mapping[str, Price] = NO_PRICES
 
     @property
     def tokens_per_step(self) -> int:

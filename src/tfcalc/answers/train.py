@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -16,8 +16,9 @@ from tfcalc.report.declared import Answer, Record, When, integer, number, record
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
 from tfcalc.search.gpus import Capacity, common, of_accelerator
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace, band_of
-from tfcalc.timing.rates import Price, machine_of, price_of, rates_of
+from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
+from tfcalc.timing.rates import NO_PRICES, Price, machine_of, price_of
+from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
@@ -47,6 +48,8 @@ class TrainQuestion(NamedTuple):
         card: memory of the GPUs and their number; None for a table over GPUs.
         pace: what is known of its speed.
         price: US dollars for a GPU and an hour, for all GPUs; else a dated list.
+        rates: a file of rates in the place of those of published runs.
+        prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
     """
 
     model: Model
@@ -56,6 +59,8 @@ class TrainQuestion(NamedTuple):
     card: Capacity | None = None
     pace: Pace = Pace()
     price: float | None = None
+    rates: RatesFile | None = None
+    prices: Mapping[str, Price] = NO_PRICES
 
 
 class RunOnCard:
@@ -160,8 +165,11 @@ class RunOnCard:
     @property
     def unknown(self) -> str:
         """Say why nothing is estimated; nothing where it is."""
-        if machine_of(self.accelerator) is None:
+        machine, file = machine_of(self.accelerator), self.question.rates
+        if machine is None:
             return f"No run on {self.accelerator.name} is known"
+        if file is not None and machine.generation not in file.table["generations"]:
+            return f"{file.called} has no rates of {self.accelerator.name}"
         if self.format not in ESTIMATED_FORMATS:
             return f"No run in {self.format} is known (--precision bf16)"
         if self.checkpointing == "selective-op":
@@ -184,7 +192,7 @@ class RunOnCard:
         machine = machine_of(self.accelerator)
         if machine is None or self.unknown:
             return None
-        run, plan = self.ran
+        run, plan = self.ran[0], self.plan
         at = Layouts(
             tp=value_of(plan.tensor_parallel),
             pp=value_of(plan.pipeline_parallel),
@@ -195,9 +203,11 @@ class RunOnCard:
             again=again_of(self.ran[0]),
             attention_again=float(self.checkpointing == "selective"),
         )
-        seconds = float(StepTime(self.work, machine, rates_of(machine.generation, STACK)).parts(at).seconds)
+        file = self.question.rates
+        stack = STACK if file is None else file.stack(STACK)
+        seconds = float(StepTime(self.work, machine, rates_for(machine.generation, stack, file)).parts(at).seconds)
         experts = any(layer.experts for layer in self.work.layers)
-        return Estimate(seconds, band_of(machine.generation, STACK, experts=experts))
+        return Estimate(seconds, band_for(machine.generation, stack, file, experts=experts))
 
     @property
     def checkpointing(self) -> str:
@@ -228,7 +238,7 @@ class RunOnCard:
     @cached_property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
-        return price_of(self.accelerator, self.question.price)
+        return price_of(self.accelerator, self.question.price, self.question.prices)
 
 
 def again_of(run: Workload) -> float:
@@ -247,7 +257,7 @@ def _work(model: Model, length: int, plan: Training) -> ModelWork:
     return work_of(model, length, tuned(model.tree(run), plan))
 
 
-ESTIMATED = found("by the rates of rates.toml, fitted to published runs; or as --mfu and its like say")
+ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.step_seconds is not None, "step_seconds", mutual=True)
 BANDED = When(lambda one: one.estimate is not None and not one.question.pace.given, "step_seconds_low", mutual=True)
@@ -296,7 +306,7 @@ class RunKeys(Record):
     price_per_gpu_hour = number(
         "US dollars for a GPU and an hour",
         lambda one: one.price.typical,
-        given("given by --price, or the dated list"),
+        given("given by --price, by [prices] of the settings file, or the dated list"),
         when=PRICED,
     )
     price_source = text("where the price is from", lambda one: one.price.origin, when=PRICED)
@@ -304,6 +314,7 @@ class RunKeys(Record):
 
 ONE = When(lambda answer: answer.question.card is not None, "run")
 SEVERAL = When(lambda answer: answer.question.card is None, "runs")
+FROM_FILE = When(lambda answer: answer.question.rates is not None)
 
 
 class Train(Answer):
@@ -313,6 +324,9 @@ class Train(Answer):
     about: ClassVar[str] = "A training run on one GPU or a few: whether it fits, how long it takes, what it costs."
 
     training_tokens = integer("tokens of the run", lambda answer: answer.question.tokens, given("given by --tokens"))
+    rates_file = text(
+        "the file of --rates, and what it was fitted to", lambda answer: answer.rates_used, when=FROM_FILE
+    )
     run = record(RunKeys, "the run on the GPUs that were named", lambda answer: answer.only, when=ONE)
     runs = records(RunKeys, "the run on each GPU, the cheapest first", lambda answer: answer.each, when=SEVERAL)
     assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
@@ -336,6 +350,12 @@ class Train(Answer):
         return sorted(kept, key=_order)
 
     @property
+    def rates_used(self) -> str:
+        """The file of rates, in words."""
+        assert self.question.rates is not None
+        return self.question.rates.words
+
+    @property
     def succeeded(self) -> bool:
         """Return whether it fits as asked; without a GPU, whether it can fit on one."""
         return self.only.judge.fits if self.question.card else bool(self.each)
@@ -348,7 +368,8 @@ class Train(Answer):
 
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
-        yield "seconds: rates of PyTorch FSDP trainers (rates.toml); data loading and checkpoints are not in it"
+        whose = "PyTorch FSDP trainers (rates.toml)" if self.question.rates is None else self.rates_used
+        yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
         for one in [self.only] if self.question.card else self.each:
             if one.left_out:
@@ -398,6 +419,8 @@ class Train(Answer):
         elif one.estimate is not None and not self.question.pace.given:
             floor = duration(one.hours(one.floor))
             yield f"Seconds are an estimate: {one.estimate.band.words}; never below {floor}"
+            if self.question.rates is not None:
+                yield f"Rates: {self.rates_used}"
             if one.left_out:
                 yield f"Not in these hours: {one.left_out}"
         if one.price is not None and one.step_seconds is not None:

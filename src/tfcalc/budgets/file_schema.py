@@ -11,6 +11,7 @@ from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS
 from tfcalc.budgets.limits import EQUALS, MAX, MIN, RELATIVE, RULES
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
+from tfcalc.hardware import MOST_PRICE
 
 Schema = dict[str, object]
 OptionSchema = Mapping[str, Schema]
@@ -35,6 +36,7 @@ def schema(options: OptionSchemas) -> Schema:
         "version": {"enum": [keys.VERSION]},
         "conventions": _object(_conventions()),
         "models": _named(_model(options.model)),
+        "prices": _named({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_PRICE}),
         "scenarios": _named(_object(options.scenario)),
         "budget": {"type": "array", "items": _budget(), "maxItems": MOST},
     }

@@ -51,6 +51,7 @@ TOP = (
     BudgetKey(
         "models", TABLES, "the models, by the names that budgets have for them", {"chat": {"preset": "llama-3-8b"}}
     ),
+    BudgetKey("prices", TABLE, "US dollars for a GPU and an hour, by the GPU's name: of train and plan", {"h100": 2.5}),
     BudgetKey("scenarios", TABLES, "what is run: options of params, flops and memory", {"tune": {"train": True}}),
     BudgetKey(
         "budget", LIST, "a limit for a metric of some models, or several", {"model": "*", "metric": "total_params"}

@@ -42,6 +42,7 @@ DECLARED = {
         "answers.plan_why:CannotBe",
     ),
     "train": ("answers.train:Train",),
+    "calibrate": ("answers.calibrate:Calibrated",),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),

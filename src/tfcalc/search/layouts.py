@@ -417,7 +417,9 @@ def _in_arrays(found: Enumeration, by: LayoutEvaluator, room: float, all_timed: 
         memory[here] = taken = by.memory(ChosenLayout(*some).layouts(found.space)).peak
         fitting = np.arange(len(taken)) if all_timed else (taken <= room).nonzero()[0]
         if len(fitting):
-            timed = by.time.parts(ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False))
+            timed = by.time.parts(
+                ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False)
+            )
             seconds[start + fitting] = timed.seconds
         start = here.stop
     return SearchedLayouts(found.space, room, chosen, memory, seconds)

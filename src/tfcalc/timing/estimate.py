@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-OTHER, MEASURED, PAIRS = "other", "measured", "pairs"
-"""Classes of runs: of other stacks and GPUs than most; scaled by a run that was measured; two that differ in layout."""
+OTHER, MEASURED, CALIBRATED, PAIRS = "other", "measured", "calibrated", "pairs"
+"""Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
+two that differ in layout."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -31,6 +32,8 @@ class ErrorBand(NamedTuple):
             return f"few runs of this kind are published, of which half should be {both}"
         if self.kind == MEASURED:
             return f"after one measured run half of a source's others were {both}"
+        if self.kind == CALIBRATED:
+            return f"each left out in its turn, half of the {self.runs:,} runs that were calibrated on were {both}"
         return f"half of {self.runs:,} published runs ({self.kind}) were {both}"
 
 

@@ -6,10 +6,12 @@ import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tfcalc.errors import UsageError
-from tfcalc.hardware import GIGA, Accelerator
+from tfcalc.hardware import GIGA, MOST_PRICE, Accelerator, named
+from tfcalc.printable import quoted
 
 TABLE = Path(__file__).with_name("rates.toml")
 LINKS = Path(__file__).with_name("links.csv")
@@ -65,6 +67,7 @@ class Rates(NamedTuple):
     fp8: float = 0.0
     fp4: float = 0.0
     eager_attention: bool = False
+    scale: float = 1.0
 
     def faster(self, precision: str) -> float:
         """Return how many times as fast as 16 bits products are in this format. Raises UsageError."""
@@ -114,6 +117,9 @@ class Price(NamedTuple):
         return f"{self.source}, {self.date}" if self.date else self.source
 
 
+NO_PRICES: Mapping[str, Price] = MappingProxyType({})
+
+
 @cache
 def links() -> Mapping[str, Links]:
     """The links of each GPU whose collectives were measured, by its name."""
@@ -137,11 +143,35 @@ def prices() -> Mapping[str, Price]:
     return found
 
 
-def price_of(card: Accelerator, given: float | None) -> Price | None:
-    """Return the price that was given, or that of the dated list; None where it has none."""
+def price_of(card: Accelerator, given: float | None, own: Mapping[str, Price] = NO_PRICES) -> Price | None:
+    """Return one's own price of a GPU, the one that was given for all, or that of the dated list; None without one."""
+    if card.name in own:
+        return own[card.name]
     if given is not None:
         return Price(given, given, given, "", "given by --price")
     return prices().get(card.name)
+
+
+def own_prices(table: Mapping[str, object], origin: str) -> dict[str, Price]:
+    """Return prices by the names of GPUs, as a file has them: ``h100`` is each H100 that has none of its own.
+
+    Raises UsageError for a name that is no GPU's, and for a price that is none.
+    """
+    first: dict[str, Price] = {}
+    others: dict[str, Price] = {}
+    for name, value in table.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= MOST_PRICE:  # type: ignore[operator]  # it is a number
+            fact = f"{quoted(name)} {quoted(value)} is no price of a GPU and an hour"
+            raise UsageError(fact, f"write US dollars, at most {MOST_PRICE:,}: h100 = 2.50")
+        dollars = float(value)  # type: ignore[arg-type]  # as above
+        price = Price(dollars, dollars, dollars, "", origin)
+        best, *further = named(name)
+        first[best.name] = price
+        for card in further:
+            if card.name.lower().startswith(name.lower()):
+                others.setdefault(card.name, price)
+    return others | first
 
 
 def machine_of(card: Accelerator, domain: int | None = None, nic: float | None = None) -> Machine | None:

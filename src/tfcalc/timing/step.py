@@ -32,7 +32,7 @@ ACCESSES = 3
 GRADIENT, STATES = 4, 30
 """Bytes of a gradient that is reduced; read and written of a parameter by the optimizer's step."""
 ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
-"""Share of the rate of a product whose widths are multiples of this much; of less it is 0.6."""
+"""Share of the rate of a product whose widths are multiples of this much, the largest first; of less it is 0.6."""
 UNALIGNED = 0.6
 
 
@@ -188,7 +188,9 @@ class StepTime:
             0.0,
         )
         doublings = log2(larger(at.gpus / 8, 1))
-        return found._replace(jitter=found.seconds * self.rates.jitter * doublings)
+        found = found._replace(jitter=found.seconds * self.rates.jitter * doublings)
+        scale = self.rates.scale
+        return found if scale == 1 else StepParts(*(part * scale for part in found))
 
     def whole(self, at: Layouts) -> tuple[LayerSeconds, Many]:
         """Seconds of all layers, and of the head, for one micro-batch: found once for layouts that share them."""
@@ -414,6 +416,8 @@ def _of_layers(columns: Sequence[Many], at: Layouts) -> Layouts:
 
 def aligned(width: Many) -> Many:
     """Share of the rate that a width leaves which is a multiple of less than 64."""
+    if not is_array(width):
+        return next((share for multiple, share in ALIGNED.items() if width % multiple == 0), UNALIGNED)
     found: Many = UNALIGNED
     for multiple, share in sorted(ALIGNED.items()):
         found = where(width % multiple == 0, share, found)

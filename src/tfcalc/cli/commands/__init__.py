@@ -20,6 +20,7 @@ COMMANDS = {
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
     "plan": "Layouts of training over GPUs: the fastest that fits (exit 0; none: 1), seconds, days, money.",
+    "calibrate": "Fit the rates of train and plan to logs of your own runs (disagree: exit 1).",
     "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
     "compare": "Models, configs or option sets side by side, and how they differ.",
     "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.plan_question import PlanQuestion
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.train import RATES, rates_of_file
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, VERSUS, Option, of_fields, spreading
 from tfcalc.cli.output import deliver, show
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
@@ -26,23 +28,22 @@ if TYPE_CHECKING:
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
 GPU = Option("gpu", ("--gpu",), "the GPU, such as h100")
 GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True)
-DEGREES = spreading(
-    (
-        Option("tensor_parallel", ("--tp",), "tensor parallelism [default: all are tried]", number=True),
-        Option("pipeline_parallel", ("--pp",), "pipeline stages [default: all are tried]", number=True),
-        Option("virtual_pipeline", ("--vpp",), "chunks of a stage, interleaved [default: all are tried]", number=True),
-        Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True),
-        Option("expert_parallel", ("--ep",), "expert parallelism [default: all are tried]", number=True),
-        Option("expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True),
-        Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True),
-        Option(
-            "replicas",
-            ("--replicas",),
-            "replicas of whole shards, HSDP [default: 1; with --stack fsdp all are tried]",
-            number=True,
-        ),
-    )
+SHARES = (
+    Option("tensor_parallel", ("--tp",), "tensor parallelism [default: all are tried]", number=True),
+    Option("pipeline_parallel", ("--pp",), "pipeline stages [default: all are tried]", number=True),
+    Option("virtual_pipeline", ("--vpp",), "chunks of a stage, interleaved [default: all are tried]", number=True),
+    Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True),
+    Option("expert_parallel", ("--ep",), "expert parallelism [default: all are tried]", number=True),
+    Option("expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True),
+    Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True),
 )
+REPLICAS = Option(
+    "replicas",
+    ("--replicas",),
+    "replicas of whole shards, HSDP [default: 1; with --stack fsdp all are tried]",
+    number=True,
+)
+DEGREES = spreading((*SHARES, REPLICAS))
 ZERO = Option("zero", ("--zero",), "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]", ("0", "1", "2", "3"))
 AXES = (*(option.name for option in DEGREES), ZERO.name)
 BATCH = (
@@ -65,7 +66,7 @@ MACHINE = (
 )
 RUN = (
     Option("tokens", ("--tokens",), "tokens of the whole run: days, GPU hours, cost", number=True, most=10**18),
-    Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True),
+    PRICE,
     Option("measured", ("--measured",), "a measured run that scales the estimate: 'tp=4 pp=8: 1633 tok/s'"),
     Option("top", ("--top",), "layouts that are listed [default: 5]", number=True, most=100),
     Option("pareto", ("--pareto",), "list the layouts of which none is both faster and smaller", switch=True),
@@ -132,7 +133,8 @@ def _question(settings: Settings) -> PlanQuestion:
         raise UsageError(f"--budget-days finds the number of GPUs, and {gpus:,} are given", "leave one of them out")
     model = settings.model()
     length = int(settings.get("seq_len") or model.usual_length)
-    stack = settings.get("stack") or STACKS[0]
+    rates = rates_of_file(settings)
+    stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):
         raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
     return PlanQuestion(
@@ -154,6 +156,8 @@ def _question(settings: Settings) -> PlanQuestion:
         pareto=bool(settings.get("pareto")),
         all_timed=_all_layouts(settings),
         budget_days=days,
+        rates=rates,
+        prices=prices_of(settings),
     )
 
 
@@ -287,6 +291,7 @@ COMMAND = Command(
         *MACHINE,
         *RUN,
         *WHY,
+        RATES,
         *SHOW,
     ),
     (

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
 from tfcalc.search.gpus import of_card
 from tfcalc.timing.estimate import Pace
+from tfcalc.timing.rates_file import RatesFile, read_rates
 
 if TYPE_CHECKING:
     from tfcalc.answers.train import Train
@@ -24,7 +26,12 @@ PACE = (
     Option("rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True),
     Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
 )
-PRICE = Option("price", ("--price",), "US dollars for a GPU and an hour [default: a dated list]", amount=True)
+RATES = Option(
+    "rates",
+    ("--rates",),
+    "rates of your own runs, as calibrate writes them [default: those of published runs]",
+    typed="--rates FILE",
+)
 
 
 def answer(settings: Settings) -> Train:
@@ -48,8 +55,16 @@ def answer(settings: Settings) -> Train:
             None if gpu is None else of_card(gpu),
             _pace(settings),
             settings.get("price"),
+            rates_of_file(settings),
+            prices_of(settings),
         )
     )
+
+
+def rates_of_file(settings: Settings) -> RatesFile | None:
+    """The rates of the file that was typed, if one was."""
+    place = settings.get("rates")
+    return None if place is None else read_rates(place)
 
 
 def _pace(settings: Settings) -> Pace:
@@ -77,7 +92,7 @@ def _code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, RATES, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
