@@ -43,6 +43,7 @@ DECLARED = {
     ),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
+    "serve": ("answers.serve:Serve",),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),
