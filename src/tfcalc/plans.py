@@ -24,8 +24,6 @@ BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused", "litgpt")
 STAGES = ("0", "1", "2", "3")
 SFT, DPO, GRPO, PPO = METHODS = ("sft", "dpo", "grpo", "ppo")
-CRITIC = "critic"
-"""The method by which the second model of PPO is trained beside the first: nobody asks for it by itself."""
 NO_ENGINE, COLOCATE, SERVER = ENGINES = ("none", "colocate", "server")
 AWAKE = "0"
 SLEEPS = (AWAKE, "1", "2")
@@ -180,7 +178,6 @@ class Training(Described):
         "--method",
         default=SFT,
         known=METHODS,
-        spellings={CRITIC: PPO},
     )
     beta: str = text(
         "weight of the divergence from the reference model (grpo); 0: there is none [default: 0]", "--beta"
@@ -218,6 +215,7 @@ class Training(Described):
         default=AWAKE,
         known=SLEEPS,
     )
+    beside: str = text("what is trained beside the model by the same plan: PPO's critic, of which nobody asks alone")
     card_memory: str = text("bytes of the GPU that it runs on, of which vLLM takes a fraction")
     pipeline_parallel: Num = dimension(
         "p", "pipeline parallelism: stages of the pipeline (megatron)", "--pp", "--pipeline-parallel", default=1

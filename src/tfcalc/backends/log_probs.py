@@ -159,7 +159,7 @@ def _of_logits(
     logits = code.logits(model, x, ctx)
     logits = trace.upper(logits)
     code.begin_loss(trace)
-    scored = part(logits, 1, tokens)
+    scored = part(logits, 1, logits.shape[1] - 1 if scoring.pairs else tokens)
     if scoring.keeps and not scoring.alone:
         trace.outputs.append(logits)
     elif not scoring.pairs:

@@ -11,7 +11,7 @@ from tfcalc.backends.log_probs import Scoring
 from tfcalc.core.traced import value_of
 from tfcalc.dimensions import check_sizes, facet
 from tfcalc.errors import InvalidModel
-from tfcalc.plans import COLOCATE, CRITIC, DPO, GRPO, NO_ENGINE, PPO, SFT
+from tfcalc.plans import COLOCATE, DPO, GRPO, NO_ENGINE, PPO, SFT
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "beta": (GRPO,),
     "precompute_ref_log_probs": (DPO,),
     "num_generations": (GRPO,),
-    "max_prompt_length": (GRPO, PPO, CRITIC),
-    "max_completion_length": (DPO, GRPO, PPO, CRITIC),
+    "max_prompt_length": (GRPO, PPO),
+    "max_completion_length": (DPO, GRPO, PPO),
     "vllm_mode": (GRPO,),
     "vllm_gpu_memory_utilization": (GRPO,),
     "sleep": (GRPO,),
 }
 """The methods on whose memory a field of the plan has an effect."""
 OF_ENGINE = ("vllm_gpu_memory_utilization", "sleep")
-WRITES = (GRPO, PPO, CRITIC)
+WRITES = (GRPO, PPO)
 """Methods that train on the model's own completions."""
 GENERATIONS, PROMPT, COMPLETION, UTILIZATION = 8, 512, 256, "0.3"
 """TRL's defaults of ``num_generations``, ``max_prompt_length``, ``max_completion_length`` and
@@ -42,6 +42,8 @@ LOSSES = ("auto", "logits")
 def with_method(plan: Training) -> Training:
     """The plan with its method's own defaults. Raises InvalidModel for what has no effect on it."""
     check_method(plan)
+    if plan.beside:
+        raise InvalidModel(f"beside {quoted(plan.beside)} is no plan by itself", "leave it out")
     if plan.method not in WRITES:
         return plan
     own: dict[str, object] = {
@@ -81,8 +83,8 @@ def scoring_of(plan: Training) -> Scoring | None:
         plan.max_completion_length,
         pairs=plan.method == DPO,
         in_tiles=plan.loss == "auto" and plan.method != PPO,
-        values=plan.method == CRITIC,
-        keeps=plan.method == PPO,
+        values=bool(plan.beside),
+        keeps=plan.method == PPO and not plan.beside,
         diverges=has_reference(plan) and plan.method == GRPO,
         corrected=plan.vllm_mode != NO_ENGINE,
     )
@@ -142,16 +144,12 @@ def check_method(plan: Training) -> None:
     for name, methods in EFFECTIVE.items():
         given, shown = getattr(plan, name), facet(known[name])
         if given != known[name].default and plan.method not in methods and shown is not None:
-            remedy = (
-                "leave it out"
-                if plan.method != SFT
-                else f"add --method {' or '.join(each for each in methods if each != CRITIC)}"
-            )
+            remedy = "leave it out" if plan.method != SFT else f"add --method {' or '.join(methods)}"
             raise InvalidModel(f"{_words(shown.flags[0], given)} has no effect with --method {plan.method}", remedy)
         if given != known[name].default and name in OF_ENGINE and plan.vllm_mode != COLOCATE and shown is not None:
             fact = f"{_words(shown.flags[0], given)} has no effect with --vllm-mode {plan.vllm_mode}"
             raise InvalidModel(fact, f"add --vllm-mode {COLOCATE}, or leave it out")
-    if plan.method in (SFT, CRITIC):
+    if plan.method == SFT:
         return
     if plan.vllm_gpu_memory_utilization:
         share = number(plan.vllm_gpu_memory_utilization, "--vllm-gpu-memory-utilization")
@@ -160,6 +158,9 @@ def check_method(plan: Training) -> None:
         if not plan.card_memory:
             said = f"--vllm-gpu-memory-utilization {share:g} is a fraction of a GPU's memory"
             raise InvalidModel(said, "add --gpu h100, or leave it out")
+    if plan.method == DPO and plan.loss == "logits" and plan.max_completion_length is not None:
+        said = f"--max-completion-length {plan.max_completion_length} has no effect with --loss logits"
+        raise InvalidModel(said, "leave one of them out")
     if plan.method == GRPO:
         number(plan.beta or "0", "--beta")
         if plan.num_generations == 1:

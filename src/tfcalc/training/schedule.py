@@ -17,7 +17,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.stack import Stack
 from tfcalc.number_formats import WIDTHS
-from tfcalc.plans import COLOCATE, CRITIC, DPO, NO_ENGINE, PPO, Serving
+from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, Serving
 from tfcalc.training.methods import copies_reference, has_reference, scores_again, step_run, written
 from tfcalc.training.plan_checks import code_of, gradients_stay, numerics, placement_of, stays, trained_in
 from tfcalc.training.precisions import precision
@@ -309,7 +309,7 @@ class Critic:
     """
 
     def __init__(self, peaks: Peaks, run: Workload, plan: Training) -> None:
-        self.plan = plan.replaced(method=CRITIC)
+        self.plan = plan.replaced(beside="critic")
         self.run = step_run(run, self.plan).replaced(recompute="none")
         self.peaks = peaks
         _, self.states, _ = peaks.standing(self.run, self.plan)
