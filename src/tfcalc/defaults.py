@@ -96,11 +96,13 @@ def resolve_plan(model: Model, plan: Training) -> Training:
 
     An optimizer that goes by somebody else's name has its own. Raises InvalidModel for a field that cannot be.
     """
-    from tfcalc.training.optimizers import optimizer  # which nothing but training asks for
+    from tfcalc.training.methods import with_method  # which nothing but training asks for
+    from tfcalc.training.optimizers import optimizer
 
     check_sizes(plan)
     if plan.zero == AUTO:
         plan = plan.replaced(zero=usual_stage(plan))
+    plan = with_method(plan)
     if plan.precision == AUTO:
         dtype = compute_dtype(model)
         if dtype == BF16.name and plan.capability.startswith(BEFORE_AMPERE):

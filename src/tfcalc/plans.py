@@ -24,6 +24,10 @@ from tfcalc.workload import AUTO, Workload
 BACKENDS = ("auto", *backends.BACKENDS)
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused", "litgpt")
 STAGES = ("0", "1", "2", "3")
+SFT, DPO, GRPO, PPO = METHODS = ("sft", "dpo", "grpo", "ppo")
+NO_ENGINE, COLOCATE, SERVER = ENGINES = ("none", "colocate", "server")
+AWAKE = "0"
+SLEEPS = (AWAKE, "1", "2")
 TRAINER, TUTORIAL = "trainer", "tutorial"
 BITSANDBYTES, BITSANDBYTES_OLD = "0.44", "0.43"
 DEFAULT, EXPANDABLE = "default", "expandable_segments"
@@ -176,6 +180,51 @@ class Training(Described):
         "--sequence-parallel/--no-sequence-parallel",
         default=False,
     )
+    method: str = choice(
+        "method of training: on the next token (sft), on pairs of a chosen and a rejected text (dpo), or on the "
+        "model's own completions (grpo; ppo, which has a critic and a reward model), as by TRL",
+        "--method",
+        default=SFT,
+        known=METHODS,
+    )
+    beta: str = text(
+        "weight of the divergence from the reference model (grpo); 0: there is none [default: 0]", "--beta"
+    )
+    precompute_ref_log_probs: bool = choice(
+        "the reference model's log-probabilities are computed before training, and it is freed (dpo)",
+        "--precompute-ref-log-probs/--no-precompute-ref-log-probs",
+        default=False,
+    )
+    num_generations: Num | None = dimension("G", "completions of each prompt (grpo) [default: 8]", "--num-generations")
+    max_prompt_length: Num | None = dimension(
+        "l_p", "tokens of a prompt (grpo, ppo) [default: 512]", "--max-prompt-length", length=True
+    )
+    max_completion_length: Num | None = dimension(
+        "l_c",
+        "tokens of a completion [default: 256 in grpo and ppo; in dpo the whole sequence]",
+        "--max-completion-length",
+        length=True,
+    )
+    vllm_mode: str = choice(
+        "what generates completions: the trained model itself, by transformers (none), or vLLM on the same GPUs "
+        "(colocate) or on others (server)",
+        "--vllm-mode",
+        default=NO_ENGINE,
+        known=ENGINES,
+    )
+    vllm_gpu_memory_utilization: str = text(
+        "fraction of the GPU's memory that vLLM takes (colocate, with --gpu) [default: 0.3]",
+        "--vllm-gpu-memory-utilization",
+    )
+    sleep: str = choice(
+        "vLLM's sleep mode while it does not generate: its weights are copied to the host (1), or dropped (2), and its "
+        "cache is dropped (colocate)",
+        "--sleep",
+        default=AWAKE,
+        known=SLEEPS,
+    )
+    beside: str = text("what is trained beside the model by the same plan: PPO's critic, of which nobody asks alone")
+    card_memory: str = text("bytes of the GPU that it runs on, of which vLLM takes a fraction")
     pipeline_parallel: Num = dimension(
         "p", "pipeline parallelism: stages of the pipeline (megatron)", "--pp", "--pipeline-parallel", default=1
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
 from tfcalc.answers.memory import memory_of
@@ -21,7 +21,7 @@ from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run
-from tfcalc.plans import Training, training_preset
+from tfcalc.plans import COLOCATE, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
@@ -42,6 +42,7 @@ from tfcalc.search.remedies import (
 )
 from tfcalc.serving.caches import PAGED
 from tfcalc.training.measured import least_allocated, most_reserved, most_simulated
+from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
@@ -572,7 +573,7 @@ def _case(
 ) -> Case[Any]:
     """Return the case of what was asked, which also finds what might be asked in its place."""
     if training is not None:
-        return _Training(memory, budget, resolve_checkpointing(memory.model_, run), training)
+        return _Training(memory, budget, resolve_checkpointing(memory.model_, run), with_method(training))
     if serving is not None:
         served = _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
         served.kernel = run.kernel
@@ -604,6 +605,8 @@ def _on_gpus(plan: Training, budget: Capacity) -> Training:
     """The plan on as many GPUs as the budget is of, and on such ones."""
     if budget.capability and not plan.capability:
         plan = plan.replaced(capability=budget.capability)
+    if budget.memory and plan.vllm_mode == COLOCATE:
+        plan = plan.replaced(card_memory=str(budget.memory))
     if budget.gpus == 1:
         return plan
     of_preset = training_preset(plan.preset).options.get("gpus") if plan.preset else None
@@ -616,6 +619,9 @@ def _on_gpus(plan: Training, budget: Capacity) -> Training:
 
 class Case(Generic[P]):
     """Case that was asked for, and the bytes of other workloads and plans."""
+
+    plan_alone: ClassVar[Sequence[str]] = ("max_completion_length",)
+    """Sizes of a plan that the workload has no other name for."""
 
     on_card: OnCard | None = None
 
@@ -757,6 +763,8 @@ class Case(Generic[P]):
 
     def _at(self, name: str, value: int) -> Workload:
         """The workload at a size of its own, or of the plan."""
+        if name in self.plan_alone:
+            return self.run
         return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
 
 
@@ -815,7 +823,14 @@ class _Training(Case["Training"]):
         return of_training(self.model, self.memory.run, self.memory.plan)
 
     def sizes(self) -> list[GrowingSize]:
-        return [self._size(self.run, "batch_size"), self._size(self.run, "seq_len")]
+        length = self._completions() if writes(self.plan) else self._size(self.run, "seq_len")
+        return [self._size(self.run, "batch_size"), length]
+
+    def _completions(self) -> GrowingSize:
+        """Length of completions, which stand behind prompts in what the model was made for."""
+        found = self._size(self.plan, "max_completion_length")
+        limit = None if found.longest is None else found.longest - value_of(self.plan.size("max_prompt_length"))
+        return found._replace(longest=limit)
 
     def least_of(self, total: int) -> int:
         return least_allocated(total) if self.room < self.budget.bytes else total

@@ -33,7 +33,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
 from tfcalc.model import default_run, legend, remembering
-from tfcalc.plans import Serving, Training
+from tfcalc.plans import SFT, Serving, Training
 from tfcalc.report import Entry, Footer, exact
 from tfcalc.report.opening import found, total
 from tfcalc.serving.weights import hold
@@ -321,6 +321,10 @@ def memory_of(
         if weights:
             raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
         run = (workload or default_run(model)).replaced(phase="train")
+        if training is not None and training.method != SFT:
+            from tfcalc.answers.method_memory import MethodMemory
+
+            return MethodMemory(model, run, training, by, depth, peaks)
         return TrainingMemory(model, run, training or Training(), by, depth, peaks)
     if serving is not None:
         from tfcalc.answers.serving_memory import ServingMemory

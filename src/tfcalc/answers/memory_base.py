@@ -480,6 +480,18 @@ class Memory(Report):
         found(LONGEST_EXACT),
         when=may_grow("seq_len", "largest_seq_len"),
     )
+    largest_max_completion_length = optional(
+        "longest completions that fit, in tokens, rounded down",
+        largest("max_completion_length"),
+        found(LONGEST),
+        when=may_grow("max_completion_length", "largest_max_completion_length"),
+    )
+    largest_max_completion_length_exact = optional(
+        "longest completions that fit, in tokens",
+        exactly("max_completion_length"),
+        found(LONGEST_EXACT),
+        when=may_grow("max_completion_length", "largest_max_completion_length"),
+    )
     largest_context = optional(
         "longest context that fits, in tokens, rounded down, at most what the model was made for",
         largest("context"),

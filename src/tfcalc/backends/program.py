@@ -27,6 +27,7 @@ from tfcalc.tape.tensor import Part, Tensor
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.backends.log_probs import Scoring
     from tfcalc.backends.transformers import Transformers
     from tfcalc.model import Model
 
@@ -153,11 +154,15 @@ AUTO = "auto"
 
 
 class Code(NamedTuple):
-    """Code that runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles."""
+    """Code that runs a model: a ``backend``, its ``loss`` where that is not the usual one, and whether it compiles.
+
+    ``scoring``: the loss is one of log-probabilities, read so.
+    """
 
     backend: str = AUTO
     loss: str = AUTO
     compiles: bool = False
+    scoring: Scoring | None = None
 
 
 def program(
@@ -167,6 +172,7 @@ def program(
     name: str,
     loss: str = AUTO,
     compiles: bool = False,
+    scoring: Scoring | None = None,
     *,
     every_layer: bool = True,
     ends_alone: bool = False,
@@ -178,6 +184,7 @@ def program(
     """
     code = backend_for(model, name)()
     code.loss = code.loss if loss == AUTO else loss
+    code.scoring = scoring
     if compiles:
         from tfcalc.backends.compiled import Compiled  # rarely needed
 

@@ -27,6 +27,7 @@ from tfcalc.tape.tensor import Call, Tensor, Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
+    from tfcalc.backends.log_probs import Scoring
     from tfcalc.model import Model
     from tfcalc.nn.mixture import Experts, Networks, Router
     from tfcalc.nn.module import Routing
@@ -105,6 +106,8 @@ class Transformers:
     experts_by = "grouped_mm"
     """Value of transformers' ``experts_implementation``."""
     loss = "logits"
+    scoring: Scoring | None = None
+    """Scored tokens, if the loss is one of their log-probabilities."""
     dora_computes_again = True
     """True if DoRA computes a map's result again of what dropout leaves of its input, as peft does."""
     compiled: Transformers | None = None
@@ -214,8 +217,12 @@ class Transformers:
         return scans.CODE[type(mixer)](mixer, ctx, *given)
 
     def head_and_loss(self, model: ModelWithHead, x: Tensor, ids: Tensor, ctx: Context) -> Tensor:
-        """Compute logits and loss at once, or by the chunked or fused loss that was requested."""
+        """Compute logits and loss at once, or by the loss that was requested."""
         x.trace.step_before()
+        if self.scoring is not None:
+            from tfcalc.backends.log_probs import loss_of_scores
+
+            return loss_of_scores(self, self.scoring, model, x, ctx)
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES
 

@@ -32,6 +32,7 @@ DECLARED = {
         "answers.memory:Memory",
         "answers.memory:AtRest",
         "answers.training_memory:TrainingMemory",
+        "answers.method_memory:MethodMemory",
         "answers.serving_memory:ServingMemory",
     ),
     "plan": (

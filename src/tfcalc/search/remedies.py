@@ -26,7 +26,7 @@ from tfcalc.defaults import resolve_run
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
 from tfcalc.placed.served import NODE
-from tfcalc.plans import EXPANDABLE, LAYOUT
+from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
 from tfcalc.search.gpus import SERVING_GPUS
 from tfcalc.serving.caches import PAGED
 from tfcalc.training.precisions import precision
@@ -44,6 +44,8 @@ EIGHT_BITS = (("8-bit AdamW", "adamw-8bit"), ("paged 8-bit AdamW", "paged-adamw-
 RANK, QUANTIZED = 16, "nf4-dq"
 GPUS = (2, 4, 8, 16, 32, 64)
 FSDP = {"zero": "3", "layout": "fsdp2"}
+ZERO_3 = {"zero": "3"}
+"""How preference and policy training shares all states: FSDP's phases beside a step are not known."""
 PLAIN_CACHES = (AUTO, *COMPUTED)
 MULTIPLE = 128
 """Lengths in tokens are proposed in multiples of it."""
@@ -152,6 +154,8 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
             ),
             "loss": (NOTHING, _loss(model, plan)),
             "segments": (NOTHING, _segments(plan)),
+            "reference": (NOTHING, _reference(plan)),
+            "sleep": (TRANSFERS, _asleep(plan)),
             "in-backward": (NOTHING, _in_backward(plan)),
             "sharing": (NOTHING, list(_sharing(plan))),
             "checkpointing": (COMPUTE, _checkpointing(model, run, plan)),
@@ -294,14 +298,29 @@ def _in_backward(plan: Training) -> list[Change]:
 
 def _loss(model: Model, plan: Training) -> list[Change]:
     """Loss of a few tokens at a time, or by a fused kernel, so that the logits of all are never live at once."""
+    if plan.method != SFT:
+        return [Change("log-probabilities in tiles", {"loss": AUTO})] if plan.loss != AUTO else []
     if not isinstance(model, HFModel) or plan.loss != AUTO or plan.backend not in (AUTO, "transformers"):
         return []
     return [Change("chunked loss", {"loss": "checkpointed"}), Change("fused loss", {"loss": "fused"})]
 
 
+def _reference(plan: Training) -> list[Change]:
+    """Log-probabilities of a reference model that is not there when the other is trained."""
+    if plan.method != DPO or plan.precompute_ref_log_probs:
+        return []
+    return [Change("reference log-probabilities before training", {"precompute_ref_log_probs": True})]
+
+
+def _asleep(plan: Training) -> list[Change]:
+    """Sleep of an engine on the same GPU, while the model is trained."""
+    asleep = plan.vllm_mode != COLOCATE or plan.sleep != AWAKE
+    return [] if asleep else [Change("vLLM asleep in training", {"sleep": "2"})]
+
+
 def _segments(plan: Training) -> list[Change]:
     """Segments of PyTorch's allocator that grow, so that fragments take less."""
-    if plan.alloc_conf == EXPANDABLE or plan.device != "cuda" or plan.megatron:
+    if plan.alloc_conf == EXPANDABLE or plan.device != "cuda" or plan.megatron or plan.method != SFT:
         return []
     return [Change("expandable segments", {"alloc_conf": EXPANDABLE})]
 
@@ -350,14 +369,14 @@ def _sharing(plan: Training) -> Iterator[Change]:
     if plan.data_parallel != 1 and not plan.megatron:
         yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > plan.zero)
         if plan.zero != "3":
-            yield Change("FSDP", FSDP)
+            yield Change("FSDP", FSDP) if plan.method == SFT else Change("ZeRO-3", ZERO_3)
 
 
 def _more_gpus(plan: Training) -> Iterator[Change]:
     """More GPUs, twice as many each time, with the model's states shared among them."""
     least, of_a_copy = value_of(plan.size("gpus")), value_of(plan.model_parallel)
-    shared = "ZeRO-3" if plan.zero == "3" and not plan.layout.startswith("fsdp") else "FSDP"
-    more = {} if plan.zero == "3" else FSDP
+    shared = "FSDP" if plan.layout.startswith("fsdp") or (plan.zero != "3" and plan.method == SFT) else "ZeRO-3"
+    more = {} if plan.zero == "3" else FSDP if plan.method == SFT else ZERO_3
     for gpus in GPUS:
         if gpus > least and gpus % of_a_copy == 0:
             yield Change(f"{gpus} GPUs, {shared}", {"gpus": gpus, **more})

@@ -17,6 +17,7 @@ from tfcalc.tape.moments import Envelope
 
 if TYPE_CHECKING:
     from tfcalc.configs.published import HFModel
+    from tfcalc.core.component import Component
     from tfcalc.core.polynomial import Polynomial
     from tfcalc.model import Model
     from tfcalc.workload import Workload
@@ -47,13 +48,14 @@ def inference(
     cache: str = "dynamic",
     longest: int | None = None,
     tracker: MemoryTracker | None = None,
+    tree: Component | None = None,
 ) -> InferencePeak:
     """One step of inference in transformers (torch.no_grad): of layers that repeat those at the ends.
 
     ``run`` reads a prompt (phase prefill, its logits for all or the last tokens) or makes one token (phase decode)
     behind a prompt of ``cached − 1`` tokens. ``cache`` is ``dynamic`` (it grows by a copy) or ``static`` (buffers for
     ``longest`` tokens, by default just for those of this step). Another ``tracker`` may look on, and every layer run
-    for it.
+    for it. A ``tree`` with adapters may run in the place of the model's own.
 
     Raises InvalidModel for other phases, for sizes that are no numbers, and for models whose cache is not one of keys
     and values.
@@ -71,7 +73,7 @@ def inference(
         if run.decoding:
             program.cache.filled(program.trace, tokens - 1)
         program.tape.tracker.begin(run.phase)
-        logits = program(model.tree(run))
+        logits = program(model.tree(run) if tree is None else tree)
     size = program.cache.size
     return InferencePeak(program.tape.tracker.most.total, size, _number(logits.elements) * WIDTHS[logits.dtype])
 

@@ -19,7 +19,7 @@ from tfcalc.defaults import resolve_checkpointing, resolve_plan, resolve_run, re
 from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
-from tfcalc.plans import DEFAULT, EXPANDABLE, TRAINER
+from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
 from tfcalc.tape.moments import AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
@@ -27,6 +27,7 @@ from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
 from tfcalc.training.measured import OnCard, on_card
+from tfcalc.training.methods import has_reference
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.plan_checks import (
     check_alone,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.training.allocator import Reserved
     from tfcalc.training.megatron import MegatronStep
+    from tfcalc.training.schedule import Generated, Schedule
     from tfcalc.training.step_terms import Step
     from tfcalc.workload import Workload
 
@@ -157,6 +159,10 @@ class Peaks:
         """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
+        self._schedules: dict[tuple[Workload, Training], Schedule] = {}
+        self._passes: dict[tuple[Workload, Training, bool], int] = {}
+        self._generated: dict[tuple[Workload, Training], Generated] = {}
+        """Of methods other than training on the next token: phases, passes that score, and completions written."""
         self._choices: dict[tuple[Workload, Training], list[tuple[Guards, str, Training]]] = {}
         """The kernel and the plan that auto stands for, where the same is decided."""
 
@@ -169,6 +175,8 @@ class Peaks:
         """The bytes of the peak; ``noting`` allocations, for who asks next what they reserve. Raises InvalidModel."""
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
+        if plan.method != SFT:
+            return self.schedule(run, plan).peak.total
         if plan.megatron:
             return of_megatron()(self.model, run, plan).memory().peak.total
         self.check(run, plan)
@@ -195,7 +203,7 @@ class Peaks:
 
         One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
         """
-        if plan.megatron:
+        if plan.megatron or plan.method != SFT:
             return self.peak(run, plan)
         weights = self.whole_weights(run, plan)
         if weights > limit:
@@ -215,6 +223,8 @@ class Peaks:
 
     def roughly(self, run: Workload, plan: Training) -> int | None:
         """The bytes of the peak, if the same were decided as in the step that ran last; None where none has."""
+        if plan.method != SFT:
+            return None
         run, plan, sizes = self._resolved(run, plan)
         known = self._known(run, plan)
         try:
@@ -243,6 +253,45 @@ class Peaks:
         made, found = self.checked(guarding(run, guards), plan)
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
+
+    def schedule(self, run: Workload, plan: Training) -> Schedule:
+        """The phases of a step by a method other than training on the next token, of what is resolved."""
+        from tfcalc.training.schedule import Schedule  # of those that ask for it
+
+        self.check(run, plan)
+        if (run, plan) not in self._schedules:
+            self._schedules[run, plan] = Schedule(self, run, plan)
+        return self._schedules[run, plan]
+
+    @cached_property
+    def critic(self) -> Peaks:
+        """Peaks of the critic that is trained beside the model."""
+        from tfcalc.training.schedule import critic_of  # of those that ask for it
+
+        return Peaks(critic_of(self.model))
+
+    def scored(self, run: Workload, plan: Training, *, adapted: bool) -> int:
+        """Bytes of a pass that scores the tokens of a training step, by the trained model or the reference."""
+        from tfcalc.training.schedule import scored_alone  # of those that ask for it
+
+        key = run, self.key(run, plan)[1], adapted
+        if key not in self._passes:
+            tree = self.tree(run, plan) if adapted else self.model.tree(run)
+            self._passes[key] = scored_alone(tree, self.model, run, plan)
+        return self._passes[key]
+
+    def generated(self, run: Workload, plan: Training) -> Generated:
+        """Bytes that it takes to write the completions of a step with the trained model itself."""
+        from tfcalc.training.schedule import generated  # of those that ask for it
+
+        key = run, self.key(run, plan)[1].replaced(grad_accum=plan.grad_accum, gpus=plan.gpus)
+        if key not in self._generated:
+            self._generated[key] = generated(self.tree(run, plan), self.model, run, plan)
+        return self._generated[key]
+
+    def beside(self, run: Workload, plan: Training) -> Overheads:
+        """Overheads beside the states, of a loop that frees what the model returns."""
+        return beside_of(self.standing(run, plan)[-1], plan, ())
 
     def phases(self, run: Workload, plan: Training, ran: StepMemory) -> tuple[list[Phase], Overheads]:
         """Phases of a step that ran, and the overheads beside the states."""
@@ -321,6 +370,8 @@ class Peaks:
         check_code(self.model, run, plan)
         if plan.megatron:
             return of_megatron()(self.model, run, plan).memory().peak.total
+        if plan.method != SFT:
+            return self.schedule(run, plan).least
         _, states, buffers = self.standing(run, plan)
         if plan.optimizer_in_backward:
             return sum(standing_of(states, Overheads(buffers)))
@@ -442,9 +493,13 @@ def step_of(
     *,
     ends_alone: bool = True,
 ) -> StepMemory:
-    """The step on a tape."""
-    formats = numerics(precision(plan.precision), plan)
-    return step(tree, model, run, formats, code_of(plan), trainer_of(tree, plan), tracker, ends_alone=ends_alone)
+    """The step on a tape; in that of DPO the reference model scores the same sequences, before the loss."""
+    formats, code = numerics(precision(plan.precision), plan), code_of(plan)
+    if plan.method == DPO and has_reference(plan) and code.scoring is not None:
+        from tfcalc.training.schedule import scored_alone  # of those that ask for it
+
+        code = code._replace(scoring=code.scoring._replace(beside=scored_alone(model.tree(run), model, run, plan)))
+    return step(tree, model, run, formats, code, trainer_of(tree, plan), tracker, ends_alone=ends_alone)
 
 
 def trainer_of(tree: Component, plan: Training) -> Trainer:

@@ -18,6 +18,7 @@ from tfcalc.serving.weight_formats import LLM_INT8, OUTPUT, PLAIN, Format, Mixed
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.adapters import drops, tuned
 from tfcalc.training.measured import error_of
+from tfcalc.training.methods import check_method, scoring_of
 from tfcalc.training.optimizers import optimizer
 from tfcalc.training.precisions import Precision, precision
 from tfcalc.training.sharding import Placement, packed
@@ -58,6 +59,7 @@ def check_plan(plan: Training) -> None:
             )
     elif plan.zero == "0" and plan.layout != "flat":
         raise InvalidModel(f"--layout {plan.layout} has no effect with --zero 0", "add --zero 3, or leave it out")
+    check_method(plan)
     check_in_backward(plan)
     check_quantized(plan)
     if plan.offload != "none" and optimizer(plan.optimizer).paged:
@@ -260,8 +262,8 @@ def check_head(model: Model, plan: Training) -> None:
 
 
 def code_of(plan: Training) -> Code:
-    """Code that runs: the plan's backend and loss, and whether it is compiled."""
-    return Code(plan.backend, plan.loss, plan.compile)
+    """Code that runs: the plan's backend and loss, whether it is compiled, and how tokens are scored."""
+    return Code(plan.backend, plan.loss, plan.compile, scoring_of(plan))
 
 
 def check_code(model: Model, run: Workload, plan: Training) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.backends.log_probs import after_scores
 from tfcalc.backends.program import Code, program
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.core.number import Num
@@ -84,6 +85,8 @@ def step(
     loss = running(tree)
     if loss.node is None:
         raise InvalidModel("nothing is trained", "freeze fewer modules")
+    if code.scoring is not None and code.scoring.pairs:
+        after_scores(code.scoring, running.trace)
     running.autocast_ends()
     saved = tracker.saved
     tracker.begin("backward")

@@ -10,7 +10,7 @@ from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, train
 from tfcalc.cli.settings import FLAG
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
-from tfcalc.plans import Serving, Training
+from tfcalc.plans import GRPO, PPO, Serving, Training
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     if workload.training:
         settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
+        if settings.get("method") in (GRPO, PPO):
+            lengths = "give --max-prompt-length and --max-completion-length"
+            settings.refuse(("seq_len",), f"with --method {settings.get('method')}", {"seq_len": lengths})
         settings.forget(item.name for item in fields(Workload) if item.name not in STEP)
         workload = settings.workload(model).replaced(phase="train")
         sound(model)

@@ -9,8 +9,8 @@ from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import TRAINING
 from tfcalc.cli.commands.ranks import PARALLEL
-from tfcalc.cli.commands.train import PRICE
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
+from tfcalc.cli.prices import PRICE
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
