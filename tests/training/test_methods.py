@@ -12,7 +12,7 @@ import tfcalc
 from tests.conftest import recorded
 from tfcalc import InvalidModel, Training, UsageError, Workload
 from tfcalc.answers.method_memory import MethodMemory
-from tfcalc.answers.training_memory import TrainingMemory
+from tfcalc.answers.method_memory import MethodMemory
 from tfcalc.core.traced import value_of
 
 TINY = {
@@ -129,7 +129,7 @@ def test_an_engine_takes_its_share() -> None:
     model, run = tfcalc.load("qwen3-0.6b"), Workload(phase="train")
     plan = Training(method="grpo", vllm_mode="colocate", sleep="2")
     judged = tfcalc.fits(model, gpu="h100", workload=run, training=plan).report
-    assert isinstance(judged, TrainingMemory)
+    assert isinstance(judged, MethodMemory)
     by_phase = {phase.phase: phase.engine_bytes for phase in judged.phases}
     assert by_phase.pop("generate") == int(0.3 * int(79.18 * 2**30))
     assert set(by_phase.values()) == {0}
