@@ -112,7 +112,8 @@ def test_what_takes_time_and_is_not_counted_is_said(quick: Quick) -> None:
     """Transfers to the host, and weights that are expanded."""
     words = ("train", "llama-3-8b", "--tokens", "1M", "--gpu", "h100")
     assert "Not in these hours: transfers to the host" in quick(*words, "--offload", "optimizer").stdout
-    assert "Not in these hours: expanding the quantized weights" in quick(*words, "--qlora", "16").stdout
+    of_8_bits = quick(*words, "--lora", "16", "--base-weights", "int8").stdout
+    assert "Not in these hours: expanding the quantized weights" in of_8_bits
     assert "Not in these hours" not in quick(*words, "--lora", "16").stdout
 
 

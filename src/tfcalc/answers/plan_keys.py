@@ -78,6 +78,7 @@ class PartsKeys(Record):
     attention_seconds = _part("attention", "attention between its projections")
     experts_seconds = _part("experts", "products of routed experts")
     elementwise_seconds = _part("elementwise", "norms, activations and the launch of kernels")
+    host_seconds = _part("host", "waiting for the host, which starts each kernel")
     recomputation_seconds = _part("recomputation", "what is recomputed in backward")
     tensor_parallel_seconds = _part("tensor_parallel", "tensor parallel messages that are not hidden")
     context_parallel_seconds = _part("context_parallel", "context parallel messages that are not hidden")

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.answers.fits import NO, SAID, Fit, memory_within
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.model import default_run
+from tfcalc.number_formats import FP32
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
 from tfcalc.search.gpus import Capacity, common, of_accelerator
-from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
-from tfcalc.timing.rates import NO_PRICES, Price, machine_of, price_of
+from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
+from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
-from tfcalc.timing.step import Layouts, StepTime
+from tfcalc.timing.step import Layouts, StepTime, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.peaks import Peaks
+from tfcalc.training.plan_checks import OF_BITSANDBYTES
 from tfcalc.training.precisions import precision
 from tfcalc.units import short
-from tfcalc.workload import Workload
+from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -33,8 +35,17 @@ if TYPE_CHECKING:
 
 ESTIMATED_FORMATS = ("bf16", "fp16")
 """Number formats of the published runs."""
-STACK = "fsdp"
-"""Stack whose rates stand for PyTorch's eager and compiled code: those of FSDP trainers."""
+MEGATRON, COMPILED = "megatron", "fsdp"
+STACKS = {
+    MEGATRON: "Megatron-LM",
+    EAGER: "transformers on one H100",
+    COMPILED: "PyTorch FSDP trainers",
+}
+"""Whose rates stand for which code: compiled code is as FSDP trainers have it."""
+SCORES = ("eager", "math")
+"""Kernels of attention that write all scores."""
+CAST, EXPANDED = 6, 2.6
+"""Bytes that autocast moves of a trained fp32 weight in each pass; that expanding 4 bits to 16 moves."""
 
 
 class TrainQuestion(NamedTuple):
@@ -113,10 +124,15 @@ class RunOnCard:
             run, plan = self.remedy.change.applied(run), self.remedy.change.applied(plan)
         return run, plan
 
+    @cached_property
+    def resolved(self) -> tuple[Workload, Training]:
+        """The same, with all that was left open decided."""
+        return self.peaks.resolved(*self.ran)
+
     @property
     def plan(self) -> Training:
         """The plan, with all that was left open decided."""
-        return self.peaks.plan(self.ran[1])
+        return self.resolved[1]
 
     @property
     def peak(self) -> int:
@@ -182,7 +198,8 @@ class RunOnCard:
         plan = self.ran[1]
         parts = (
             "transfers to the host" * (plan.offload != "none" or plan.offload_activations or "paged" in plan.optimizer),
-            "expanding the quantized weights" * bool(plan.base_weights),
+            "expanding the quantized weights"
+            * bool(plan.base_weights and not plan.base_weights.startswith(OF_BITSANDBYTES)),
         )
         return " and ".join(filter(None, parts))
 
@@ -192,8 +209,28 @@ class RunOnCard:
         machine = machine_of(self.accelerator)
         if machine is None or self.unknown:
             return None
+        rates = rates_for(machine.generation, self.stack, self.question.rates)
+        experts = any(layer.experts for layer in self.work.layers)
+        alone, file = self.gpus == 1, self.question.rates
+        band = band_for(machine.generation, self.stack, file, experts=experts, alone=alone)
+        return Estimate(self._seconds(machine, rates), band)
+
+    def seconds_by(self, known: Mapping[str, Any]) -> float:
+        """Return the seconds of a step by a table of rates."""
+        machine = machine_of(self.accelerator)
+        assert machine is not None
+        return self._seconds(machine, rates_of(machine.generation, self.stack, known))
+
+    def _seconds(self, machine: Machine, rates: Rates) -> float:
+        if self.resolved[0].kernel in SCORES:
+            rates = rates._replace(eager_attention=True)
+        return float(StepTime(self.work, machine, rates, weights=self.weights).parts(self.layout).seconds)
+
+    @cached_property
+    def layout(self) -> Layouts:
+        """How the GPUs share the model and the batch."""
         run, plan = self.ran[0], self.plan
-        at = Layouts(
+        return Layouts(
             tp=value_of(plan.tensor_parallel),
             pp=value_of(plan.pipeline_parallel),
             dp=self.copies,
@@ -203,11 +240,23 @@ class RunOnCard:
             again=again_of(self.ran[0]),
             attention_again=float(self.checkpointing == "selective"),
         )
-        file = self.question.rates
-        stack = STACK if file is None else file.stack(STACK)
-        seconds = float(StepTime(self.work, machine, rates_for(machine.generation, stack, file)).parts(at).seconds)
-        experts = any(layer.experts for layer in self.work.layers)
-        return Estimate(seconds, band_for(machine.generation, stack, file, experts=experts))
+
+    @property
+    def stack(self) -> str:
+        """Whose rates are taken."""
+        plan, file = self.plan, self.question.rates
+        eager = not plan.compile and plan.backend in (AUTO, "transformers", "fused", "torch")
+        usual = MEGATRON if plan.megatron else EAGER if eager else COMPILED
+        return usual if file is None else file.stack(usual)
+
+    @cached_property
+    def weights(self) -> WeightBytes:
+        """Bytes of a parameter that its formats move."""
+        by, base = precision(self.plan.precision), self.plan.base_weights
+        cast = EXPANDED if base.startswith(OF_BITSANDBYTES) else CAST * (by.autocast and by.weights == FP32.bits)
+        changed = by.master or by.weights  # read and written, as both moments are; the gradient is read
+        states = 2 * changed + by.gradients + 4 * by.moments + (by.weights if by.master else 0)
+        return WeightBytes(cast, states / 8)
 
     @property
     def checkpointing(self) -> str:
@@ -368,8 +417,10 @@ class Train(Answer):
 
     def assumed(self) -> Iterator[str]:
         """Yield what was assumed."""
-        whose = "PyTorch FSDP trainers (rates.toml)" if self.question.rates is None else self.rates_used
-        yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
+        told = [self.only] if self.question.card else self.each
+        for stack in dict.fromkeys(one.stack for one in told):
+            whose = f"{STACKS[stack]} (rates.toml)" if self.question.rates is None else self.rates_used
+            yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
         for one in [self.only] if self.question.card else self.each:
             if one.left_out:

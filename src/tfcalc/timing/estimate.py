@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from tfcalc.timing.rates import table
 
-OTHER, MEASURED, CALIBRATED, PAIRS = "other", "measured", "calibrated", "pairs"
+OTHER, MEASURED, CALIBRATED, PAIRS, EAGER = "other", "measured", "calibrated", "pairs", "transformers"
 """Classes of runs: of other stacks and GPUs than most; scaled by one run that was measured; by rates fitted to several;
-two that differ in layout."""
+two that differ in layout; eager code on one GPU."""
 SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR = 86_400, 3_600
 
 
@@ -32,6 +32,8 @@ class ErrorBand(NamedTuple):
             return f"few runs of this kind are published, of which half should be {both}"
         if self.kind == MEASURED:
             return f"after one measured run half of a source's others were {both}"
+        if self.kind == EAGER:
+            return f"half of {self.runs} steps that were timed on one H100 were {both}"
         if self.kind == CALIBRATED:
             return f"each left out in its turn, half of the {self.runs:,} runs that were calibrated on were {both}"
         return f"half of {self.runs:,} published runs ({self.kind}) were {both}"
@@ -70,13 +72,15 @@ class Pace(NamedTuple):
         return any(one is not None for one in self)
 
 
-def band_of(generation: str, stack: str, *, experts: bool, measured: bool = False) -> ErrorBand:
+def band_of(generation: str, stack: str, *, experts: bool, measured: bool = False, alone: bool = False) -> ErrorBand:
     """Return the band of a class of runs: a mixture of experts, a dense model on a stack that was seen much, others.
 
-    ``measured``: the estimate is scaled by a run of the same machine and stack.
+    ``measured``: the estimate is scaled by a run of the same machine and stack; ``alone``: on one GPU.
     """
     if measured:
         kind = MEASURED
+    elif stack == EAGER:
+        kind = EAGER if alone and generation == "hopper" and not experts else OTHER
     elif experts:
         kind = "experts"
     else:

@@ -66,6 +66,9 @@ class Rates(NamedTuple):
     hidden: float
     fp8: float = 0.0
     fp4: float = 0.0
+    host: float = 0.0
+    host_product: float = 0.0
+    host_backward: float = 0.0
     eager_attention: bool = False
     scale: float = 1.0
 
@@ -86,9 +89,9 @@ def table() -> Mapping[str, Any]:
 
 
 def rates_of(generation: str, stack: str, known: Mapping[str, Any] | None = None) -> Rates:
-    """Return the rates of a generation with a stack."""
+    """Return the rates of a generation with a stack, whose own come first."""
     known = table() if known is None else known
-    return Rates(**known["generations"][generation], **known["machine"], **known["stacks"][stack])
+    return Rates(**{**known["generations"][generation], **known["machine"], **known["stacks"][stack]})
 
 
 class Links(NamedTuple):

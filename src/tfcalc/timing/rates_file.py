@@ -66,10 +66,11 @@ def rates_for(generation: str, stack: str, file: RatesFile | None) -> Rates:
 
 
 def band_for(
-    generation: str, stack: str, file: RatesFile | None, *, experts: bool, measured: bool = False
+    generation: str, stack: str, file: RatesFile | None, *, experts: bool, measured: bool = False, alone: bool = False
 ) -> ErrorBand:
     """Return the band of the file's own runs, or without a file that of published runs."""
-    return band_of(generation, stack, experts=experts, measured=measured) if file is None else file.band
+    known = band_of(generation, stack, experts=experts, measured=measured, alone=alone)
+    return known if file is None else file.band
 
 
 def read_rates(place: str) -> RatesFile:

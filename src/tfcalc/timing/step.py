@@ -29,8 +29,8 @@ BYTES = 2
 """Bytes of a number that is computed with."""
 ACCESSES = 3
 """Times that an element is read or written in elementwise work."""
-GRADIENT, STATES = 4, 30
-"""Bytes of a gradient that is reduced; read and written of a parameter by the optimizer's step."""
+GRADIENT = 4
+"""Bytes of a gradient that is reduced."""
 ALIGNED = {64: 1.0, 32: 0.97, 16: 0.92, 8: 0.8}
 """Share of the rate of a product whose widths are multiples of this much, the largest first; of less it is 0.6."""
 UNALIGNED = 0.6
@@ -83,6 +83,21 @@ class Layouts(NamedTuple):
         return self.tp * self.pp * self.cp * self.dp
 
 
+class WeightBytes(NamedTuple):
+    """Bytes of a parameter that are moved beside its products.
+
+    ``cast`` in each pass, from the format that it is stored in to the one that is computed with; ``states`` by the
+    optimizer's step, read and written: fp32 master weights, gradient and moments, and 16 bits of the weight.
+    """
+
+    cast: float = 0
+    states: float = 30
+
+
+MIXED = WeightBytes()
+"""Weights in 16 bits with fp32 master weights, as large runs have them."""
+
+
 class PassSeconds(NamedTuple):
     """Seconds of a layer in forward and in backward."""
 
@@ -111,6 +126,7 @@ class StepParts(NamedTuple):
     attention: Many
     experts: Many
     elementwise: Many
+    host: Many
     recomputation: Many
     tensor_parallel: Many
     context_parallel: Many
@@ -133,6 +149,7 @@ class LayerSeconds(NamedTuple):
     attention: PassSeconds
     experts: PassSeconds
     elementwise: PassSeconds
+    host: PassSeconds
     tensor_parallel: PassSeconds
     context_parallel: PassSeconds
     expert_parallel: PassSeconds
@@ -149,8 +166,16 @@ class LayerSeconds(NamedTuple):
 class StepTime:
     """Seconds of steps of one model, on one kind of machine, with one software stack."""
 
-    def __init__(self, work: ModelWork, machine: Machine, rates: Rates, *, precision: str = "bf16") -> None:
-        self.work, self.machine, self.rates = work, machine, rates
+    def __init__(
+        self,
+        work: ModelWork,
+        machine: Machine,
+        rates: Rates,
+        *,
+        precision: str = "bf16",
+        weights: WeightBytes = MIXED,
+    ) -> None:
+        self.work, self.machine, self.rates, self.weights = work, machine, rates, weights
         self.full = machine.peak * rates.product
         self.rate = self.full * rates.faster(precision)
         self.bandwidth = machine.bandwidth * rates.memory
@@ -178,6 +203,7 @@ class StepTime:
             seconds.attention.both,
             seconds.experts.both,
             seconds.elementwise.both,
+            seconds.host.both,
             m * again,
             seconds.tensor_parallel.both,
             seconds.context_parallel.both,
@@ -221,11 +247,13 @@ class StepTime:
         kernels = self.rates.expert_kernels if layer.experts else self.rates.kernels
         products = sum_of(self.split(one, layer.width, tokens, at.tp) for one in layer.products)
         launches = PassSeconds(kernels * self.rates.launch, kernels * self.rates.launch)
+        elementwise, experts = self.elementwise(layer, tokens, at) + launches, self.experts(layer, tokens, at)
         return LayerSeconds(
             products,
             attention,
-            self.experts(layer, tokens, at),
-            self.elementwise(layer, tokens, at) + launches,
+            experts,
+            elementwise,
+            self.host(layer, products + attention + experts + elementwise),
             self.tensor_parallel(layer, tokens, at),
             self.context_parallel(layer, attention, at),
             self.expert_parallel(layer, tokens, at),
@@ -283,8 +311,16 @@ class StepTime:
     def elementwise(self, layer: LayerWork, tokens: Many, at: Layouts) -> PassSeconds:
         """Bytes that norms, residuals, rotations and activations read and write, in seconds."""
         elements = tokens / at.tp * (layer.stream * self._stream_share(at) + layer.inside + layer.routed)
-        seconds = elements * ACCESSES * BYTES * self.rates.elementwise / self.bandwidth
-        return PassSeconds(seconds, seconds)
+        moved = elements * ACCESSES * BYTES * self.rates.elementwise
+        if self.weights.cast:
+            moved = moved + self.weights.cast * layer.params_of_all / at.tp
+        return PassSeconds(moved / self.bandwidth, moved / self.bandwidth)
+
+    def host(self, layer: LayerWork, device: PassSeconds) -> PassSeconds:
+        """Seconds that the device waits for Python, which runs a layer's modules one by one; backward is C++."""
+        forward = self.rates.host + self.rates.host_product * sum(one.times for one in layer.products)
+        backward = forward * self.rates.host_backward
+        return PassSeconds(larger(forward - device.forward, 0), larger(backward - device.backward, 0))
 
     def _stream_share(self, at: Layouts) -> Many:
         """Without sequence parallelism each GPU has the hidden vectors of all tokens."""
@@ -365,7 +401,7 @@ class StepTime:
         )
         sharded = at.zero > 0
         states = dense / where(sharded, shards, 1) + experts / where(sharded, of_shards, 1)
-        optimizer = STATES * trained * states / self.bandwidth + self.rates.optimizer
+        optimizer = self.weights.states * trained * states / self.bandwidth + self.rates.optimizer
         return where(fsdp, at.batches * each, once), optimizer
 
     def _over_replicas(self, at: Layouts, trained: float) -> Many:
