@@ -363,12 +363,12 @@ def plan_in_days(question: PlanQuestion) -> Plan:
     trials: dict[int, float | None] = {}
     plans: dict[int, Plan] = {}
 
-    def enough(gpus: int) -> bool:
+    def enough(gpus: int, *, within: bool = True) -> bool:
         here = case.with_question(gpus=gpus)
         assert question.tokens is not None
         assert question.budget_days is not None
         least = question.tokens / question.tokens_per_step * here.floor / SECONDS_OF_A_DAY
-        if least > question.budget_days:
+        if within and least > question.budget_days:
             return False
         try:
             found = Plan(here)
@@ -385,6 +385,9 @@ def plan_in_days(question: PlanQuestion) -> Plan:
         node = min(question.domain or case.machine.domain, NODE)
         between = [reached * part // 8 for part in (5, 6, 7)]
         reached = next((gpus for gpus in between if gpus and gpus % node == 0 and enough(gpus)), reached)
+    if not plans:  # all are too few by their peak alone
+        for gpus in powers:
+            enough(gpus, within=False)
     if not plans:
         raise UsageError(
             f"no number of GPUs up to {MOST_GPUS:,} has a layout that fits", "give a larger batch, or free an axis"

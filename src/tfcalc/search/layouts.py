@@ -72,12 +72,16 @@ class ChosenLayout(NamedTuple):
             micro_batch=self.micro_batch,
             batches=space.sequences // (self.dp * self.micro_batch),
             zero=self.zero,
-            shards=copies // self.replicas if space.stack == FSDP else None,
+            shards=copies // self.replicas if space.stack == FSDP or self._replicated else None,
             again=self.again,
             attention_again=int(space.attention_again),
             sequence_parallel=space.sequence_parallel,
             stages=_stages(space, self.pp, self.vpp) if staged else None,
         )
+
+    @property
+    def _replicated(self) -> bool:
+        return not is_array(self.replicas) and bool(self.replicas > 1)
 
 
 def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] | None:
@@ -417,7 +421,9 @@ def _in_arrays(found: Enumeration, by: LayoutEvaluator, room: float, all_timed: 
         memory[here] = taken = by.memory(ChosenLayout(*some).layouts(found.space)).peak
         fitting = np.arange(len(taken)) if all_timed else (taken <= room).nonzero()[0]
         if len(fitting):
-            timed = by.time.parts(ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False))
+            timed = by.time.parts(
+                ChosenLayout(*(column[fitting] for column in some)).layouts(found.space, staged=False)
+            )
             seconds[start + fitting] = timed.seconds
         start = here.stop
     return SearchedLayouts(found.space, room, chosen, memory, seconds)
