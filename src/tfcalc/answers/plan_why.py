@@ -86,7 +86,7 @@ class Two(NamedTuple):
         """Rows of a table: seconds, then bytes."""
         for pair in (*self.seconds, PartOfTwo("step", *(self.case.seconds(one) for one in (self.first, self.second)))):
             if max(pair.first, pair.second) >= SHOWN:
-                by = round(pair.second - pair.first, DECIMALS)
+                by = round(pair.second - pair.first, DECIMALS) + 0.0  # no -0
                 yield [
                     f"{pair.part} (s)",
                     Rounded(pair.first),

@@ -40,7 +40,7 @@ SHORTEST_SHARE = 2048
 ALIKE = 0.02
 """Steps that are this close are equal, as far as the estimate can tell."""
 TICK = 1e-5
-"""Share of the fastest step by which steps are told apart when they are put in order."""
+"""Share of the fastest step from which on two steps differ in the order."""
 
 
 class ChosenLayout(NamedTuple):
@@ -344,7 +344,7 @@ class SearchedLayouts(NamedTuple):
 
     @property
     def tick(self) -> float:
-        """Seconds by which steps are told apart."""
+        """Seconds from which on two steps differ in the order."""
         return TICK * float(self.seconds.min() if is_array(self.seconds) else min(self.seconds))
 
     def smallest(self, number: int) -> list[int]:
