@@ -236,8 +236,8 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory of what is listed: that of memory --train, of all else a closed form: what is saved for backward in "
-            "16 bits, on the GPU, nothing recomputed but whole layers; runs that offload it, save it in 8 bits or "
+            "memory of what is listed: that of memory --train; of all else a closed form: what is saved for backward "
+            "in 16 bits, on the GPU, nothing recomputed but whole layers; runs that offload it, save it in 8 bits or "
             "recompute some modules take less"
         )
         if self.case.possible.unruled:

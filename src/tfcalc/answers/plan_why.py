@@ -20,6 +20,7 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.report.declared import Record, When, boolean, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, total
@@ -293,11 +294,14 @@ class WhyNot(OneLayout):
 
     def _cures(self) -> Iterator[LayoutChange]:
         at, axes = self.at, self.written.axes
-        doubled = {name: [2 * getattr(at, name)] for name in ("tp", "pp", "cp", "ep")}
+        doubled = {
+            name: [getattr(at, name) << times for times in range(1, self.question.gpus.bit_length())]
+            for name in ("tp", "pp", "cp", "ep")
+        }
         steps: Mapping[str, Sequence[int]] = {
             "again": [1] * (not at.again),
             "zero": [one for one in (1, 2, 3) if one > at.zero],
-            "micro_batch": [at.micro_batch // 2] * (at.micro_batch > 1),
+            "micro_batch": divisors(at.micro_batch)[-2::-1],
             **doubled,
         }
         for name, values in steps.items():
