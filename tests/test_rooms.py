@@ -143,6 +143,8 @@ PLAN = (
     "--checkpointing none --json"
 )
 """A layout whose axes are all fixed: nothing is searched."""
+SEARCH = "plan llama-3-8b --gpus 8 --gpu h100 --global-batch-size 64 --json"
+"""A search of some hundred layouts, which are evaluated one by one."""
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,7 @@ PLAN = (
         ("from tfcalc.cli.main import main; main(['params'])", {"typer", "rich"}),
         (f"from tfcalc.cli.main import main; main({TRAIN.split()})", {"typer"}),
         (f"from tfcalc.cli.main import main; main({PLAN.split()})", {"typer"}),
+        (f"from tfcalc.cli.main import main; main({SEARCH.split()})", {"typer"}),
     ],
 )
 def test_the_door_is_light(code: str, allowed: set[str]) -> None:

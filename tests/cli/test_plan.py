@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,3 +125,304 @@ def test_selective_checkpointing_runs_attention_again(quick: Quick) -> None:
     assert [found[kind]["layout"]["recompute"] for kind in kinds] == list(kinds)
     again = [found[kind]["parts"]["recomputation_seconds"] for kind in kinds]
     assert 0 == again[0] < again[1] < found["none"]["parts"]["attention_seconds"] / 2 < again[2]
+
+
+SMALL = ("plan", "llama-3-8b", "--gpu", "64xh100", "--global-batch-size", "256", "--seq", "4k")
+"""A search of some hundred layouts."""
+GIB = 2**30
+
+
+def answer(quick: Quick, *words: str) -> dict[str, Any]:
+    """The JSON of a plan."""
+    done = quick(*words, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def single(quick: Quick, text: str, *more: str) -> dict[str, Any]:
+    """The plan of one layout of SMALL, its axes all fixed by options."""
+    options = {"b": "micro-batch"}
+    said = {"vpp": 1, "cp": 1, "ep": 1, "etp": 1, "zero": 1, "b": 1, "tp": 1, "pp": 1}
+    said |= {name: int(value) for name, value in (one.split("=") for one in text.split())}
+    axes = [word for name, value in said.items() for word in (f"--{options.get(name, name)}", str(value))]
+    return answer(quick, *SMALL, *axes, *(more or ("--checkpointing", "none")))
+
+
+def test_lists_of_values_are_all_that_is_searched(quick: Quick, tmp_path: Path) -> None:
+    """Only those; of a range those that divide; of a list a bad one is told, however good the others are."""
+    file = tmp_path / "all.csv"
+    words = ("--tp", "2,4", "--pp", "1,2", "--micro-batch", "1,2", "--cp", "1..3", "--zero", "1")
+    assert quick(*SMALL, *words, "-o", str(file)).returncode == 0
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    tried = {(row["tp"], row["pp"], row["cp"], row["micro_batch"]) for row in rows}
+    assert tried == {(tp, pp, cp, b) for tp in "24" for pp in "12" for cp in "12" for b in "12"}
+    for bad, told in (
+        ("--tp 2,3", "64 GPUs are not divisible by --tp 3; nearest: 2, 4"),
+        ("--pp 2,64", "is more than the model's 32 layers"),
+        ("--micro-batch 1,3", "256 sequences of a copy are not divisible by --micro-batch 3; nearest: 2, 4"),
+        ("--ep 1,2", "--ep 2 has no effect on a model without experts"),
+        ("--tp 1..1000 --pp 1..1000 --micro-batch 1..1000", "000,000 points are too many to search"),
+        ("--tp 2,x", "--tp 'x' is not a number"),
+    ):
+        done = quick(*SMALL, *bad.split())
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_all_layouts_in_a_file(quick: Quick, tmp_path: Path) -> None:
+    """As many rows as layouts were searched; each is what a plan of that layout alone answers."""
+    file = tmp_path / "all.csv"
+    words = (*SMALL, "--tp", "2", "--zero", "1")
+    assert quick(*words, "-o", str(file)).returncode == 0
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
+    found = answer(quick, *words)
+    assert len(rows) == found["searched"]
+    assert sum(row["fits"] == "true" for row in rows) == found["fitting"]
+    assert min(float(row["step_seconds"]) for row in rows if row["fits"] == "true") == found["step_seconds"]
+    for row in rows[:: len(rows) // 5]:
+        text = " ".join(f"{name}={row[name]}" for name in ("tp", "pp", "vpp", "cp")) + f" b={row['micro_batch']}"
+        alone = single(quick, text, "--checkpointing", "full" if row["full_checkpointing"] == "1" else "none")
+        assert float(row["step_seconds"]) == alone["step_seconds"]
+        assert int(row["closed_form_bytes"]) == alone["closed_form_bytes"]
+    assert "has no effect" in quick(*words, "-o", str(file), "--json").stderr
+
+
+def test_all_layouts_in_parquet(quick: Quick, tmp_path: Path) -> None:
+    """The columns of the CSV, with their units."""
+    files = pytest.importorskip("pyarrow.parquet")
+    file = tmp_path / "all.parquet"
+    assert quick(*SMALL, "--tp", "2", "-o", str(file)).returncode == 0
+    table = files.read_table(file)
+    assert table.num_rows == answer(quick, *SMALL, "--tp", "2")["searched"]
+    assert table.schema.field("closed_form_bytes").metadata == {b"unit": b"bytes"}
+
+
+def test_why_one_layout_beats_another(quick: Quick) -> None:
+    """Each side is what it is alone; differences are theirs; the bubble's share is a fraction by hand."""
+    first, second = "tp=4 pp=4 vpp=2", "tp=4 pp=2 vpp=8"
+    found = answer(quick, *SMALL, "--why", first, second)
+    alone = [single(quick, text) for text in (first, second)]
+    assert [found["first_seconds"], found["second_seconds"]] == [one["step_seconds"] for one in alone]
+    assert found["difference_seconds"] == pytest.approx(alone[1]["step_seconds"] - alone[0]["step_seconds"])
+    assert found["relative"] == pytest.approx(alone[1]["step_seconds"] / alone[0]["step_seconds"] - 1)
+    for part in found["seconds"]:
+        name = part["part"].replace(" ", "_") + "_seconds"
+        assert [part["first_seconds"], part["second_seconds"]] == pytest.approx([one["parts"][name] for one in alone])
+        assert part["difference_seconds"] == pytest.approx(part["second_seconds"] - part["first_seconds"])
+    assert sum(part["difference_seconds"] for part in found["seconds"]) == pytest.approx(found["difference_seconds"])
+    for end, one in zip(("first", "second"), alone, strict=True):
+        assert sum(part[f"{end}_bytes"] for part in found["bytes"]) == pytest.approx(one["peak_bytes"], abs=3)
+    as_printed = quick(*SMALL, "--why", "tp4 pp4x2", "tp4 pp2x8").stdout
+    assert as_printed == quick(*SMALL, "--why", first, second).stdout
+    # tp 4, pp 4: 4 copies, 64 micro-batches, 3 stages wait: 3 / (2 · 64); pp 2: 8 copies, 32, 1 / (8 · 32)
+    assert "(p - 1)/vm: 3/128, 1/256" in as_printed
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ("tp=4 pp=2 vpp=8", "tp=4 pp=2 vpp=16", "Equal, as far as this estimate can tell: less than 2 % apart"),
+        ("tp=1", "tp=8 pp=8 full", "Beyond the estimate's own error"),
+    ],
+)
+def test_a_difference_is_held_against_the_error(quick: Quick, first: str, second: str, verdict: str) -> None:
+    """2 % are equal; half of 812 published pairs were within 4 %, nine of ten within 31 %."""
+    found = answer(quick, *SMALL, "--why", first, second)
+    assert verdict in found["verdict"]
+    assert (abs(found["relative"]) < 0.02) == verdict.startswith("Equal")
+    assert (abs(found["relative"]) > 0.31) == verdict.startswith("Beyond")
+
+
+def test_why_not_a_layout_that_cannot_be(quick: Quick) -> None:
+    """The one rule that it breaks, and the nearest that does not, by hand: 64 GPUs, 32 layers, 256 sequences."""
+    for text, reason, nearest in (
+        ("tp=3", "64 GPUs are not divisible by --tp 3", "2, 4"),
+        ("tp=8 pp=16", "64 GPUs are not divisible by tp x pp = 128", "64"),
+        ("pp=4 vpp=3", "a stage's layers do not make --vpp 3 chunks", "2, 4"),
+        ("vpp=2", "--vpp 2 has no effect on a pipeline of one stage", "leave it out"),
+        ("tp=8 b=3", "32 sequences of a copy are not divisible by --micro-batch 3", "2, 4"),
+        ("tp=8 pp=8 vpp=2 dp=2", "tp 8 x pp 8 x cp 1 x dp 2 = 128 GPUs, and there are 64", "dp=1"),
+        ("pp=8 vpp=2 b=8", "micro-batches 4 not divisible by pipeline 8", "8"),
+        ("ep=2", "--ep 2 has no effect on a model without experts", "leave it out"),
+    ):
+        done = quick(*SMALL, "--why-not", text)
+        assert done.returncode == 0
+        found = answer(quick, *SMALL, "--why-not", text)
+        assert found["reason"] == reason
+        assert nearest in found["nearest"]
+        assert f"{text} cannot be: {reason}" in done.stdout
+
+
+def test_why_not_a_layout_that_does_not_fit(quick: Quick) -> None:
+    """By how much; each change that is told fits when it is asked for by itself."""
+    words = ("plan", "llama-3-70b", "--gpu", "64xh100", "--global-batch-size", "256", "--seq", "4k")
+    found = answer(quick, *words, "--why-not", "tp=2 pp=4 vpp=5")
+    assert found["fits"] is False
+    assert found["beyond_bytes"] == found["peak_bytes"] - found["usable_bytes"] > 0
+    assert sum(part["first_bytes"] for part in found["bytes"]) == pytest.approx(found["peak_bytes"], abs=3)
+    assert found["changes"]
+    for change in found["changes"]:
+        axis = "full" if change["axis"] == "again" else f"{change['axis']}={change['value']}"
+        text = " ".join([*(one for one in ("tp=2", "pp=4", "vpp=5") if one[:2] != axis[:2]), axis])
+        alone = answer(quick, *words, "--why-not", text)
+        assert alone["fits"] is True
+        assert alone["peak_bytes"] == change["changed"]["peak_bytes"] <= found["usable_bytes"]
+        assert alone["step_seconds"] == change["changed"]["step_seconds"]
+
+
+def test_why_not_a_layout_that_loses(quick: Quick) -> None:
+    """By as many seconds as it takes more than the best one, which the search finds."""
+    best = answer(quick, *SMALL)
+    found = answer(quick, *SMALL, "--why-not", "tp=8 pp=4")
+    assert found["best_seconds"] == best["step_seconds"]
+    assert found["step_seconds"] == single(quick, "tp=8 pp=4")["step_seconds"]
+    assert found["loses_seconds"] == pytest.approx(found["step_seconds"] - best["step_seconds"])
+    assert found["loses_seconds"] > 0
+    assert sum(part["difference_seconds"] for part in found["seconds"]) == pytest.approx(-found["loses_seconds"])
+    words = f"loses {1000 * found['loses_seconds']:,.0f} ms a step"
+    assert words in quick(*SMALL, "--why-not", "tp=8 pp=4").stdout
+    assert "for its tp" in quick(*SMALL, "--why-not", "tp=16").stdout
+
+
+def test_what_is_equal_is_said(quick: Quick) -> None:
+    """Steps within 2 % of the fastest; the one with most memory to spare is among them."""
+    found = answer(quick, *SMALL, "--cp", "1", "--tp", "1,2", "--checkpointing", "none", "--top", "40")
+    fastest = found["layouts"][0]["step_seconds"]
+    for one in found["layouts"]:
+        assert one["behind"] == pytest.approx(one["step_seconds"] / fastest - 1)
+        assert one["equal"] == (one["step_seconds"] <= 1.02 * fastest)
+    equal = [one for one in found["layouts"] if one["equal"]]
+    assert len(equal) == found["equal_within"] < len(found["layouts"])
+    assert found["roomiest"]["closed_form_bytes"] == min(one["closed_form_bytes"] for one in equal)
+
+
+def test_the_front_of_seconds_and_memory(quick: Quick) -> None:
+    """Each is slower than the one before it, and smaller; it begins with the fastest, and no listed one beats it."""
+    found = answer(quick, *SMALL, "--pareto", "--top", "20")
+    front = found["pareto"]
+    assert front[0]["step_seconds"] == found["step_seconds"]
+    for one, other in pairwise(front):
+        assert one["step_seconds"] <= other["step_seconds"]
+        assert one["peak_bytes"] > other["peak_bytes"]
+    for one in found["layouts"]:
+        faster = [other for other in front if other["step_seconds"] <= 1.0001 * one["step_seconds"]]
+        assert any(other["peak_bytes"] <= one["closed_form_bytes"] for other in faster)
+    assert quick(*SMALL, "--pareto").stdout.count("\n") > len(front)
+
+
+def test_gpus_for_a_number_of_days(quick: Quick) -> None:
+    """The days of its own plan are within the budget; on half as many GPUs they are not. None is enough: exit 1."""
+    words = ("plan", "llama-3-8b", "--gpu", "h100", "--global-batch-size", "1024", "--seq", "4k", "--tokens", "1T")
+    found = answer(quick, *words, "--budget-days", "30")
+    gpus = found["gpus"]
+    assert found["days"] <= 30
+    assert found["days"] == answer(quick, *words, "--gpus", str(gpus))["days"]
+    assert answer(quick, *words, "--gpus", str(gpus // 2))["days"] > 30
+    assert {trial["gpus"]: trial["days"] for trial in found["tried"]}[gpus] == found["days"]
+    too_few = quick(*words, "--budget-days", "0.001")
+    assert too_few.returncode == 1
+    assert too_few.stdout.startswith("NOT IN 0.001 DAYS: ")
+    for more, told in (
+        (("--budget-days", "30", "--gpus", "8"), "--budget-days finds the number of GPUs"),
+        (("--budget-days", "30", "--why-not", "tp=8"), "are different questions"),
+    ):
+        assert told in quick(*words, *more).stderr
+    assert "add --tokens 15T" in quick(*words[:-2], "--budget-days", "30").stderr
+
+
+def test_replicas_of_shards(quick: Quick) -> None:
+    """HSDP: 16 bytes a parameter over the GPUs of a shard, by hand; in the search all divisors are tried."""
+    words = (
+        "plan",
+        "gpt2",
+        "--gpu",
+        "8xh100",
+        "--global-batch-size",
+        "64",
+        "--seq",
+        "64",
+        "--stack",
+        "fsdp",
+        "--tp",
+        "1",
+    )
+    fixed = ("--pp", "1", "--cp", "1", "--micro-batch", "1", "--checkpointing", "none", "--zero", "3")
+    found = {r: answer(quick, *words, *fixed, "--replicas", str(r)) for r in (1, 2, 4, 8)}
+    params = 124_439_808
+    for replicas, one in found.items():
+        assert one["searched"] == 1
+        assert (one["layout"]["replicas"], one["layout"]["shards"]) == (replicas, 8 // replicas)
+        more = one["peak_bytes"] - found[1]["peak_bytes"]
+        assert more == pytest.approx(16 * params * (replicas / 8 - 1 / 8), abs=2)
+    searched = answer(quick, *words, "--top", "100")
+    assert {one["layout"]["replicas"] for one in searched["layouts"]} == {1, 2, 4, 8}
+    assert (
+        "8 GPUs that share the batch are not divisible by --replicas 3; nearest: 2, 4"
+        in quick(*words, "--replicas", "3").stderr
+    )
+    assert "--replicas 2 is for --stack fsdp" in quick(*SMALL, "--why-not", "hsdp=2").stdout
+    assert "--replicas 2 is for --stack fsdp" in quick(*SMALL, "--replicas", "2").stderr
+
+
+def test_what_would_fit_is_tried(quick: Quick) -> None:
+    """Where nothing fits, each remedy does when it is asked for."""
+    words = ("plan", "llama-3-70b", "--global-batch-size", "8", "--seq", "4k")
+    found = answer(quick, *words, "--gpu", "8xh100")
+    assert found["fitting"] == 0
+    assert found["remedies"]
+    for remedy in found["remedies"]:
+        kind, value = remedy["change"].split()
+        asked = ("--gpu", f"{value}xh100") if kind == "--gpus" else ("--gpu", f"8x{value}")
+        then = answer(quick, *words, *asked)
+        assert then["fits"] is True
+        assert then["step_seconds"] == remedy["fastest"]["step_seconds"]
+
+
+def test_a_layout_is_written_as_it_is_printed(quick: Quick) -> None:
+    """A row of the table can be asked about."""
+    found = quick(*SMALL, "--format", "csv").stdout.splitlines()
+    for row in csv.DictReader(found):
+        done = quick(*SMALL, "--why-not", row["layout"])
+        assert done.returncode == 0
+        assert row["layout"] in done.stdout.split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--why", "tp=2"), "--why compares 2 layouts, and got 1"),
+        (("--why", "tp=2", "tq=2"), "--why has an axis 'tq'; known: "),
+        (("--why", "tp=2", "tp=3"), "'tp=3' cannot be: 64 GPUs are not divisible by --tp 3; nearest: 2, 4"),
+        (("--why-not", "tp"), "'tp' is not understood; write it as 'tp=8 pp=4 vpp=5'"),
+        (("--why-not", "tp=2 tp=4"), "has two values of tp"),
+        (("--why-not", "tp=0"), "is 0; give 1 or more"),
+        (("--why-not", "zero=4"), "there is no ZeRO 4"),
+        (("--why-not", "tp=2", "--top", "3"), "--top 3 has no effect with --why-not"),
+        (("--stack", "fsdp", "--zero", "1"), "--zero 1 is not FSDP's"),
+    ],
+)
+def test_what_is_asked_wrongly_about_layouts(quick: Quick, words: tuple[str, ...], told: str) -> None:
+    """One line, exit 2."""
+    done = quick(*SMALL, *words)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_listed_takes_what_memory_says(quick: Quick) -> None:
+    """The peak of each layout is that of ``memory --train`` with its options; all fit by it."""
+    found = answer(quick, *SMALL, "--cp", "1", "--top", "6")
+    assert len({one["layout"]["tp"] for one in found["layouts"]}) > 1
+    for one in found["layouts"]:
+        at = one["layout"]
+        copies = at["dp"] * at["micro_batch"]
+        options = {"tp": at["tp"], "pp": at["pp"], "vpp": at["vpp"], "zero": at["zero"], "gpus": 64, "seq": 4096}
+        options |= {"batch": at["micro_batch"], "grad-accum": 256 // copies, "checkpointing": at["recompute"]}
+        words = [word for name, value in options.items() if value != 1 for word in (f"--{name}", str(value))]
+        shared = ("--sequence-parallel",) * (at["tp"] > 1)
+        more = ("--train", "--backend", "megatron", "--precision", "bf16-master-fp32-grads", *shared)
+        zero = ("--zero", "1") * (at["zero"] == 1)
+        known = answer(quick, "memory", "llama-3-8b", *more, *words, *zero)
+        assert one["peak_bytes"] == known["peak_bytes"] <= found["usable_bytes"]

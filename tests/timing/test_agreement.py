@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 
 import tfcalc
+from tfcalc.answers.plan import Plan
+from tfcalc.answers.plan_case import PlanCase
+from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.errors import InvalidModel
+from tfcalc.hardware import named
+from tfcalc.search.axes import Axes
+from tfcalc.search.possible import PipelineEnds, ends_of, placed, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.step import Layouts
 from tfcalc.timing.work import work_of
@@ -33,3 +40,54 @@ def test_states_are_those_of_ranks(name: str, at: dict[str, Any], zero: str) -> 
     memory = DeviceMemory(work_of(model, 4096), Layouts(**at, batches=8, zero=int(zero)))
     closed = max(float(memory.states()), float(memory.states(last=True)))
     assert closed == pytest.approx(max(stage.states_bytes for stage in stages), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "sequences", "length", "fixed"),
+    [
+        ("llama-3-8b", 64, 256, 8192, Axes()),
+        ("llama-3-70b", 1024, 2048, 8192, Axes(pp=(2, 4, 8))),
+        ("llama-3.1-405b", 1024, 2048, 8192, Axes()),
+        ("deepseek-v3", 2048, 15360, 4096, Axes(tp=(1, 2))),
+        ("qwen3-235b-a22b", 512, 1024, 4096, Axes(pp=(8, 16, 32))),
+        ("qwen2.5-7b", 24, 192, 4096, Axes()),
+    ],
+)
+def test_recommended_layouts_are_taken_by_ranks(name: str, gpus: int, sequences: int, length: int, fixed: Axes) -> None:
+    """The fastest and the ends of the front: ``ranks`` takes each, and its fullest stage has as many bytes, to 1 %.
+
+    Those whose layers do not divide over the stages (405B: 126 of 16) are filled by the ends that are told.
+    """
+    model = tfcalc.load(name)
+    case = PlanCase(PlanQuestion(model, named("h100")[0], gpus, sequences, length, fixed))
+    for place in {*case.found.fastest(4), *case.found.front[:1], *case.found.front[-2:]}:
+        at = case.found.at(place)
+        run = tfcalc.Workload(seq_len=length, batch_size=at.micro_batch)
+        plan = tfcalc.Training(precision="bf16-master-fp32-grads", zero=str(at.zero), grad_accum=at.batches)
+        found = tfcalc.ranks(model, placed(at, case.space), run, plan)
+        assert found.layout.gpus == gpus
+        closed = max(float(stage.states) for stage in case.by.memory(at).stages)
+        assert closed == pytest.approx(max(stage.states_bytes for stage in found.stages), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "falcon-7b", "gemma-2-9b", "t5-base"])
+def test_models_without_rules_are_told(name: str) -> None:
+    """``ranks`` refuses them; a plan says so among what it assumed."""
+    model = tfcalc.load(name)
+    case = PlanCase(PlanQuestion(model, named("h100")[0], 8, 64, 1024, Axes()))
+    with pytest.raises(InvalidModel) as refused:
+        tfcalc.ranks(model)
+    assert case.possible.unruled == refused.value.message
+    assert any(refused.value.message in line for line in Plan(case).assumptions)
+
+
+def test_ends_of_pipelines_by_hand() -> None:
+    """126 layers with embedding and loss are 8 of each of 16; 61 on 16 are 3, fourteen times 4, and 2."""
+    assert ends_of(126, 16) == PipelineEnds(8, counts_embedding=True, counts_loss=True)
+    assert ends_of(61, 16) == PipelineEnds(4, first=3, last=2)
+    assert ends_of(32, 8) == PipelineEnds(4)
+    assert ends_of(94, 64) is None
+    kinds = tfcalc.load("deepseek-v3")
+    space = PlanCase(PlanQuestion(kinds, named("h100")[0], 16, 64, 1024, Axes())).space
+    assert stages_of(space, 16, 1) == ((3, 0), (0, 4), (0, 2))  # three dense layers come first
+    assert stages_of(space, 1, 1) == ((3, 58), (0, 0), (3, 58))

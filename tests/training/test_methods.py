@@ -12,7 +12,6 @@ import tfcalc
 from tests.conftest import recorded
 from tfcalc import InvalidModel, Training, UsageError, Workload
 from tfcalc.answers.method_memory import MethodMemory
-from tfcalc.answers.method_memory import MethodMemory
 from tfcalc.core.traced import value_of
 
 TINY = {

@@ -172,13 +172,14 @@ class Plan(OneLayout):
     @property
     def listed(self) -> list[LayoutOfCase]:
         """The first of them; where none fits, those that take least memory."""
-        found, top = self.case.found, self.question.top
-        return [self._at(place) for place in (found.fastest(top) or found.smallest(top))]
+        top = self.question.top
+        fitting = [LayoutOfCase(self.case, one) for one in self.case.recommended(top)]
+        return fitting or [self._at(place) for place in self.case.found.smallest(top)]
 
     @property
     def front(self) -> list[LayoutOfCase]:
         """The front of seconds and memory."""
-        return [self._at(place) for place in self.case.found.front]
+        return [self._at(place)._replace(by_tape=False) for place in self.case.found.front]
 
     @cached_property
     def cures(self) -> list[Cure]:
@@ -239,8 +240,9 @@ class Plan(OneLayout):
         if question.tokens is not None and self.case.price is None:
             yield "no price is known for this GPU: --price 2.50"
         yield (
-            "memory: what is saved for backward in 16 bits, on the GPU, nothing recomputed but whole layers; runs "
-            "that offload it, save it in 8 bits or recompute some modules take less"
+            "memory of what is listed: that of memory --train; of all else a closed form: what is saved for backward "
+            "in 16 bits, on the GPU, nothing recomputed but whole layers; runs that offload it, save it in 8 bits or "
+            "recompute some modules take less"
         )
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
@@ -285,6 +287,8 @@ class Plan(OneLayout):
                 f"{self.searched:,} layouts: {self.fitting:,} fit, {self.searched - self.fitting:,} do not; "
                 f"{self.equal_within:,} lie within 2 % of the first: equal, as far as this estimate can tell"
             )
+            if apart := self._by_closed_form:
+                yield f"GiB by the closed form, which may be some 10 % too few: {', '.join(apart)}"
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
@@ -306,6 +310,14 @@ class Plan(OneLayout):
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
+
+    @property
+    def _by_closed_form(self) -> list[str]:
+        """Layouts listed beside others whose step ran on the tape, and whose own is not known there."""
+        taped = [self.case.on_tape(one.source.one.layouts) is not None for one in self.layouts]
+        if not any(taped) or self.question.pareto:
+            return []
+        return [one.layout.words for one, known in zip(self.layouts, taped, strict=True) if not known]
 
     def _what_fits(self) -> Iterator[str]:
         if self.searched > 1:
@@ -369,12 +381,12 @@ def plan_in_days(question: PlanQuestion) -> Plan:
     trials: dict[int, float | None] = {}
     plans: dict[int, Plan] = {}
 
-    def enough(gpus: int) -> bool:
+    def enough(gpus: int, *, within: bool = True) -> bool:
         here = case.with_question(gpus=gpus)
         assert question.tokens is not None
         assert question.budget_days is not None
         least = question.tokens / question.tokens_per_step * here.floor / SECONDS_OF_A_DAY
-        if least > question.budget_days:
+        if within and least > question.budget_days:
             return False
         try:
             found = Plan(here)
@@ -391,6 +403,11 @@ def plan_in_days(question: PlanQuestion) -> Plan:
         node = min(question.domain or case.machine.domain, NODE)
         between = [reached * part // 8 for part in (5, 6, 7)]
         reached = next((gpus for gpus in between if gpus and gpus % node == 0 and enough(gpus)), reached)
+    if not plans:  # all are too few by their peak alone: the fastest are among the most GPUs that have a layout
+        for gpus in reversed(powers):
+            enough(gpus, within=False)
+            if gpus in plans and plans[gpus].days > min(one.days for one in plans.values()):
+                break
     if not plans:
         raise UsageError(
             f"no number of GPUs up to {MOST_GPUS:,} has a layout that fits", "give a larger batch, or free an axis"

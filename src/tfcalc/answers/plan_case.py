@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from tfcalc.answers.ranks import PRECISION
 from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import AskedLayout, Axes
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.estimate import ErrorBand
-from tfcalc.timing.rates import Price, machine_of, price_of
+from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
 from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
+from tfcalc.training.peaks import Peaks
+from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_question import PlanQuestion
     from tfcalc.timing.device_memory import MemoryParts
     from tfcalc.timing.rates import Machine
+
+
+MEGATRON = STACKS[0]
+MOST_RUNS = 40
+"""Layouts that fit by the closed form and are passed over, at most, as their steps on the tape do not."""
 
 
 class PlanCase:
@@ -51,6 +62,8 @@ class PlanCase:
             question.attention_again,
         )
         self.possible = Possible(self.space)
+        self.peaks = Peaks(question.model)
+        self.on_tape: Callable[[Layouts], int | None] = cache(self._on_tape)
 
     @cached_property
     def by(self) -> LayoutEvaluator:
@@ -73,7 +86,45 @@ class PlanCase:
     @cached_property
     def best(self) -> EvaluatedLayout:
         """The fastest that fits; where none does, the one that takes least memory."""
-        return self.evaluated(*(self.found.fastest(1) or self.found.smallest(1)))
+        recommended = self.recommended(1)
+        return recommended[0] if recommended else self.evaluated(*self.found.smallest(1))
+
+    def recommended(self, number: int) -> list[EvaluatedLayout]:
+        """Return the fastest that fit, those that the tape finds too large passed over."""
+        places = self.found.fastest(number + MOST_RUNS)
+        fitting = (one for one in map(self.evaluated, places) if self.fits(one))
+        return list(islice(fitting, number))
+
+    def peak(self, one: EvaluatedLayout) -> int:
+        """Bytes of a layout's fullest device: by its step on the tape, or by the closed form where none is known."""
+        found = self.on_tape(one.layouts)
+        return int(one.memory) if found is None else found
+
+    def _on_tape(self, at: Layouts) -> int | None:
+        """Return the peak of ``memory --train`` on a share of each sequence; None where it knows no such step."""
+        if self.question.stack != MEGATRON or at.attention_again or self.space.experts > 1:
+            return None
+        run = Workload(
+            seq_len=self.question.length // at.cp,
+            batch_size=at.micro_batch,
+            phase="train",
+            recompute="full" if at.again else "none",
+        )
+        plan = Training(
+            backend=MEGATRON,
+            precision=PRECISION,
+            zero=str(at.zero),
+            gpus=at.gpus,
+            grad_accum=at.batches,
+            tensor_parallel=at.tp,
+            sequence_parallel=at.tp > 1,
+            pipeline_parallel=at.pp,
+            virtual_pipeline=at.vpp,
+        )
+        try:
+            return self.peaks.peak(run, plan)
+        except InvalidModel:
+            return None
 
     @cached_property
     def scale(self) -> float:
@@ -170,7 +221,7 @@ class PlanCase:
 
     def fits(self, one: EvaluatedLayout) -> bool:
         """Return whether it is within the GPU."""
-        return bool(one.memory <= self.room)
+        return self.peak(one) <= self.room
 
     def untried(self, at: Layouts) -> list[str]:
         """Names of the axes of which a search would not have tried this value."""

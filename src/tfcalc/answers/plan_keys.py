@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ESTIMATED = "by rates fitted to published runs (rates.toml), or those of --rates"
 BY_CLOSED_FORM = found("by the closed form")
+BY_TAPE = found("by memory --train, which runs a step on a tape; where it knows no such step, by the closed form")
 AT_ONCE = 10_000
 """Rows that are written together."""
 FULL = {"again": "full_checkpointing"}
@@ -103,6 +104,12 @@ class LayoutOfCase(NamedTuple):
 
     case: PlanCase
     one: EvaluatedLayout
+    by_tape: bool = True
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the fullest device: by the tape where that knows them, unless the closed form is asked for."""
+        return self.case.peak(self.one) if self.by_tape else int(self.one.memory)
 
     @property
     def seconds(self) -> float:
@@ -155,10 +162,15 @@ class ListedLayout(Record):
         lambda listed: listed.case.mfu(listed.seconds),
         found("FLOPs per token times tokens per second and GPU, over the dense 16-bit peak"),
     )
-    peak_bytes = integer("bytes of the fullest GPU", lambda listed: int(listed.one.memory), BY_CLOSED_FORM)
+    peak_bytes = integer("bytes of the fullest GPU", lambda listed: listed.peak, BY_TAPE)
+    closed_form_bytes = integer(
+        "these bytes by the closed form, by which layouts are searched",
+        lambda listed: int(listed.one.memory),
+        BY_CLOSED_FORM,
+    )
     spare_bytes = integer(
         "usable bytes less these",
-        lambda listed: listed.case.room - int(listed.one.memory),
+        lambda listed: listed.case.room - listed.peak,
         total("usable_bytes", less=".peak_bytes"),
         found("what is usable of its GPU, less these"),
     )
@@ -245,7 +257,7 @@ class PlanAnswer(Answer):
         taken, seconds = found.column("memory"), found.column("seconds")
         return {
             **axes,
-            "peak_bytes": LayoutColumn([int(one) for one in taken], "bytes"),
+            "closed_form_bytes": LayoutColumn([int(one) for one in taken], "bytes"),
             "fits": LayoutColumn([one <= room for one in taken]),
             "step_seconds": LayoutColumn([one * scale for one in seconds], "seconds"),
         }
@@ -267,8 +279,9 @@ class OneLayout(PlanAnswer):
     """Answer about one layout."""
 
     step_seconds = number("seconds of a step: an estimate", lambda plan: plan.seconds_of_step, found(ESTIMATED))
-    peak_bytes = integer(
-        "bytes of the fullest GPU, by a closed form",
+    peak_bytes = integer("bytes of the fullest GPU", lambda plan: plan.case.peak(plan.one), BY_TAPE)
+    closed_form_bytes = integer(
+        "these bytes by the closed form, by which layouts are searched",
         lambda plan: int(plan.one.memory),
         found("weights, gradients, optimizer, what is saved for backward, and the loss of the fullest stage"),
     )

@@ -20,6 +20,7 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
 from tfcalc.report.declared import Record, When, boolean, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, total
@@ -32,7 +33,13 @@ from tfcalc.units import short_bytes
 
 SHOWN, DECIMALS = 0.0005, 4
 """Seconds of a part from which on it has a row; decimals of differences."""
-MEMORY = {"states": "weights, gradients, optimizer", "saved": "saved for backward", "loss": "logits of the loss"}
+MEMORY = {
+    "states": "weights, gradients, optimizer",
+    "saved": "saved for backward",
+    "loss": "logits of the loss",
+    "other": "temporary tensors",
+}
+"""Parts of the memory: those of the closed form, and what the peak of a step on the tape has more."""
 MOST_CHANGES = 5
 """Changes that are told."""
 
@@ -79,14 +86,18 @@ class Two(NamedTuple):
     @property
     def bytes(self) -> list[PartOfTwo]:
         """Parts of their memory."""
-        one, other = (self.case.memory(each)._asdict() for each in (self.first, self.second))
-        return [PartOfTwo(name, float(one[name]), float(other[name])) for name in one]
+        one, other = (self._of(each) for each in (self.first, self.second))
+        return [PartOfTwo(name, one[name], other[name]) for name in MEMORY]
+
+    def _of(self, one: EvaluatedLayout) -> dict[str, float]:
+        parts = {name: float(size) for name, size in self.case.memory(one)._asdict().items()}
+        return {**parts, "other": self.case.peak(one) - sum(parts.values())}
 
     def rows(self) -> Iterator[list[Cell]]:
         """Rows of a table: seconds, then bytes."""
         for pair in (*self.seconds, PartOfTwo("step", *(self.case.seconds(one) for one in (self.first, self.second)))):
             if max(pair.first, pair.second) >= SHOWN:
-                by = round(pair.second - pair.first, DECIMALS)
+                by = round(pair.second - pair.first, DECIMALS) + 0.0  # no -0
                 yield [
                     f"{pair.part} (s)",
                     Rounded(pair.first),
@@ -94,8 +105,9 @@ class Two(NamedTuple):
                     Rounded(by),
                     self._because(pair.part),
                 ]
+        peaks = self.case.peak(self.first), self.case.peak(self.second)
         memory = [(MEMORY[pair.part], int(pair.first), int(pair.second)) for pair in self.bytes]
-        for name, one, other in (*memory, ("peak", int(self.first.memory), int(self.second.memory))):
+        for name, one, other in (*memory, ("peak", *peaks)):
             sizes = (InUnit(size, "GiB") for size in (one, other, other - one))
             yield [f"{name} (GiB)", *sizes, ""]
 
@@ -282,11 +294,14 @@ class WhyNot(OneLayout):
 
     def _cures(self) -> Iterator[LayoutChange]:
         at, axes = self.at, self.written.axes
-        doubled = {name: [2 * getattr(at, name)] for name in ("tp", "pp", "cp", "ep")}
+        doubled = {
+            name: [getattr(at, name) << times for times in range(1, self.question.gpus.bit_length())]
+            for name in ("tp", "pp", "cp", "ep")
+        }
         steps: Mapping[str, Sequence[int]] = {
             "again": [1] * (not at.again),
             "zero": [one for one in (1, 2, 3) if one > at.zero],
-            "micro_batch": [at.micro_batch // 2] * (at.micro_batch > 1),
+            "micro_batch": divisors(at.micro_batch)[-2::-1],
             **doubled,
         }
         for name, values in steps.items():
@@ -304,7 +319,7 @@ class WhyNot(OneLayout):
         words = self.evaluated.layout.words
         notes = list(self._notes())
         if not self.fits:
-            needed, usable = (short_bytes(size, "iec") for size in (int(self.one.memory), self.usable_bytes))
+            needed, usable = (short_bytes(size, "iec") for size in (self.case.peak(self.one), self.usable_bytes))
             largest = max(self.bytes, key=lambda pair: pair.first_bytes)
             part = f"{MEMORY[largest.part]} {short_bytes(largest.first_bytes, 'iec')}"
             title, quiet = f"{words} does not fit: it needs {needed}, usable {usable}: {part}", self.beyond_bytes

@@ -40,7 +40,7 @@ SHORTEST_SHARE = 2048
 ALIKE = 0.02
 """Steps that are this close are equal, as far as the estimate can tell."""
 TICK = 1e-5
-"""Share of the fastest step by which steps are told apart when they are put in order."""
+"""Share of the fastest step from which on two steps differ in the order."""
 
 
 class ChosenLayout(NamedTuple):
@@ -72,12 +72,16 @@ class ChosenLayout(NamedTuple):
             micro_batch=self.micro_batch,
             batches=space.sequences // (self.dp * self.micro_batch),
             zero=self.zero,
-            shards=copies // self.replicas if space.stack == FSDP else None,
+            shards=copies // self.replicas if space.stack == FSDP or self._replicated else None,
             again=self.again,
             attention_again=int(space.attention_again),
             sequence_parallel=space.sequence_parallel,
             stages=_stages(space, self.pp, self.vpp) if staged else None,
         )
+
+    @property
+    def _replicated(self) -> bool:
+        return not is_array(self.replicas) and bool(self.replicas > 1)
 
 
 def _stages(space: Space, pp: Many, vpp: Many) -> tuple[tuple[Many, ...], ...] | None:
@@ -340,7 +344,7 @@ class SearchedLayouts(NamedTuple):
 
     @property
     def tick(self) -> float:
-        """Seconds by which steps are told apart."""
+        """Seconds from which on two steps differ in the order."""
         return TICK * float(self.seconds.min() if is_array(self.seconds) else min(self.seconds))
 
     def smallest(self, number: int) -> list[int]:

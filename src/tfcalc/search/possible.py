@@ -264,11 +264,13 @@ class Possible:
 
     def sharding(self, dp: int, zero: int, replicas: int) -> None:
         """Replicas of shards."""
+        if replicas > 1 and self.space.stack != FSDP:
+            raise InvalidModel(f"{_given('replicas', replicas)} is for --stack {FSDP}", "add it, or leave this out")
         if replicas > 1 and zero < 2:
             raise InvalidModel(
                 f"{FLAGS['replicas']} {replicas:,} has no effect without {FLAGS['zero']} 2 or 3", "leave it out"
             )
-        check_divides("copies", dp, FLAGS["replicas"], replicas)
+        check_divides("GPUs that share the batch", dp, FLAGS["replicas"], replicas)
 
     def check(self, at: Layouts) -> None:
         """Raise InvalidModel for the first rule that one layout breaks."""
@@ -277,7 +279,7 @@ class Possible:
         self.chunks(at.pp, at.vpp)
         self.context(at.tp, at.pp, at.cp)
         if at.gpus != self.space.gpus:
-            made = f"{_product(tp=at.tp, pp=at.pp, cp=at.cp, dp=at.dp)} = {at.gpus:,} GPUs"
+            made = f"tp {at.tp:,} x pp {at.pp:,} x cp {at.cp:,} x dp {at.dp:,} = {at.gpus:,} GPUs"
             raise InvalidModel(
                 f"{made}, and there are {self.space.gpus:,}",
                 f"nearest: dp={self.space.gpus // (at.tp * at.pp * at.cp)}",
@@ -303,7 +305,7 @@ class Possible:
             "ep": lambda one: self.groups_of_experts(one, 1),
             "etp": lambda one: self.groups_of_experts(1, one),
             "micro_batch": lambda one: self.micro_batch(1, one),
-            "replicas": lambda one: check_divides("GPUs", self.space.gpus, FLAGS["replicas"], one),
+            "replicas": lambda one: self.sharding(self.space.gpus, 3, one),
         }
         for name, check in checks.items():
             given = getattr(fixed, name) or ()

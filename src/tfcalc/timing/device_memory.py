@@ -106,7 +106,7 @@ class DeviceMemory:
         at, head = self.at, self.work.vocabulary * self.work.width
         tied = self.work.outside < 2 * head
         rows = rounded_up(self.work.vocabulary / (ROWS_AT_A_TIME * at.tp)) * ROWS_AT_A_TIME * at.tp
-        filled = 0 if self.fsdp else (rows - self.work.vocabulary) * self.work.width
+        filled = 0 if self.fsdp else where(at.tp > 1, rows - self.work.vocabulary, 0) * self.work.width
         of_all = self.work.outside + filled * (1 if tied else 2)
         if between:
             return 0
