@@ -15,10 +15,10 @@ from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator
+from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Price, machine_of, price_of
-from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
+from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
 from tfcalc.timing.step import Layouts, StepTime
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
@@ -521,19 +521,56 @@ def money_in_words(dollars: float) -> str:
     return f"{dollars:,.2f} USD" if dollars < 1000 else f"{short(round(dollars))} USD"
 
 
-def train(question: TrainQuestion) -> Train:
+def train(
+    model: Model,
+    tokens: int,
+    workload: Workload | None = None,
+    training: Training | None = None,
+    *,
+    gpu: str | None = None,
+    price: float | None = None,
+    mfu: float | None = None,
+    tokens_per_second: float | None = None,
+    step_time: float | None = None,
+    rates: str | None = None,
+) -> Train:
     """Find whether a training run fits, how long it takes, and what it costs.
 
     Args:
-        question: the model, its plan, the tokens of the run, and the GPUs, if they are chosen.
+        model: as in :func:`~tfcalc.params`.
+        tokens: tokens of the whole run.
+        workload: batch and length of a step on one GPU; by default as in :func:`~tfcalc.memory`.
+        training: how it is trained; by default all weights, with AdamW.
+        gpu: the GPU, or several (``"h100"``, ``"8xh100"``); by default each common one.
+        price: US dollars for a GPU and an hour; by default a dated list.
+        mfu: share of the peak that it is said to reach; or one of the next two, in the place of an estimate.
+        tokens_per_second: measured tokens per second of all GPUs.
+        step_time: measured seconds of a step.
+        rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
 
     Returns:
-        The run on these GPUs, or on each common one: verdict, seconds with a band, hours, GPU hours, US dollars.
+        Train: ``run`` on these GPUs, or ``runs`` on each common one: verdict, seconds with a band, hours, GPU hours,
+        US dollars.
 
     Raises:
         InvalidModel: as :func:`tfcalc.memory`.
-        UsageError: a utilisation that is none.
+        UsageError: a utilisation that is none, or two speeds.
+
+    >>> import tfcalc
+    >>> run = train(tfcalc.load("gpt2"), 10**9, gpu="h100", mfu=0.4, price=2.0).run
+    >>> run.status, round(run.cost / run.gpu_hours, 2)
+    ('fits', 2.0)
     """
+    pace = Pace(mfu, tokens_per_second, step_time)
+    if sum(one is not None for one in pace) > 1:
+        raise UsageError("mfu, tokens_per_second and step_time each say how fast it runs", "give one of them")
+    file = None if rates is None else read_rates(rates)
+    card = None if gpu is None else of_card(gpu)
+    return trained(TrainQuestion(model, workload, training or Training(), tokens, card, pace, price, file))
+
+
+def trained(question: TrainQuestion) -> Train:
+    """Return the answer of a training's question. Raises UsageError for a utilisation that is none."""
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")

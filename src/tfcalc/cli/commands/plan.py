@@ -62,7 +62,7 @@ RUN = (
 
 def answer(settings: Settings) -> Plan:
     """Search all layouts, or answer for the one that is fixed."""
-    from tfcalc.answers.plan import PlanQuestion, plan
+    from tfcalc.answers.plan import PlanQuestion, planned
 
     name = settings.get("gpu")
     if name is None:
@@ -75,7 +75,7 @@ def answer(settings: Settings) -> Plan:
     model = settings.model()
     length = int(settings.get("seq_len") or model.usual_length)
     rates = rates_of_file(settings)
-    return plan(
+    return planned(
         PlanQuestion(
             model=model,
             card=card,
