@@ -40,7 +40,8 @@ def test_a_plan_of_that_size_takes_these_hours(quick: Quick) -> None:
     found = designed(quick, "--budget-usd", "10000", "--gpu", "8xh100")
     paid = found["spending"]
     sizes = f"--d-model {paid['d_model']} --layers {paid['layers']} --heads {paid['d_model'] // 128}"
-    at = f"--tp 1 --pp 1 --vpp 1 --cp 1 --ep 1 --zero 3 --micro-batch {paid['tokens_at_once'] // 4096} --checkpointing none"
+    at = "--tp 1 --pp 1 --vpp 1 --cp 1 --ep 1 --zero 3 --checkpointing none"
+    at += f" --micro-batch {paid['tokens_at_once'] // 4096}"
     tokens = found["fits"][0]["optimal_tokens"]
     batch = f"--global-batch-size {8 * 4 * paid['tokens_at_once'] // 4096} --seq 4096 --tokens {tokens:.0f}"
     words = f"{SHAPE} {sizes} --vocab-size 50304 --gpu 8xh100 --stack fsdp {at} {batch} --json"

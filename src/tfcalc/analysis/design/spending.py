@@ -154,7 +154,7 @@ def shape_of(params: float) -> TimedShape:
 
 
 class Paid(NamedTuple):
-    """What is paid for: FLOPs of a training, and how fast a model of its best size trains.
+    """FLOPs of a training that are paid for, and how fast a model of its best size trains.
 
     Attributes:
         spending: what may be spent.
