@@ -11,7 +11,7 @@ FILE = Path(__file__).parent / "oracle" / "planning" / "megatron_flops.jsonl"
 
 
 def test_megatrons_own_function_agrees() -> None:
-    """Equal to the last one; of mixtures but for the router, 2·h·E FLOPs a token and layer thrice, which it leaves out."""
+    """Equal to the last one; of mixtures but for the router, 6·h·E FLOPs a token and layer, which it leaves out."""
     rows = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
     assert len(rows) == 13
     for row in rows:

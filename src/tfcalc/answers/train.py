@@ -235,6 +235,40 @@ class RunOnCard:
         """Hours of the run, where a step takes this long."""
         return self.steps * step_seconds / SECONDS_OF_AN_HOUR
 
+    @property
+    def duration(self) -> float:
+        """Hours of the run. It has them where its step has seconds."""
+        assert self.step_seconds is not None
+        return self.hours(self.step_seconds)
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of the run, of all GPUs."""
+        return self.duration * self.gpus
+
+    @property
+    def banded(self) -> bool:
+        """Return whether its hours are an estimate, with a band."""
+        return self.estimate is not None and not self.question.pace.given
+
+    @property
+    def hours_low(self) -> float:
+        """Lower end of the hours."""
+        assert self.estimate is not None
+        return self.hours(self.estimate.low)
+
+    @property
+    def hours_high(self) -> float:
+        """Upper end of the hours."""
+        assert self.estimate is not None
+        return self.hours(self.estimate.high)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lines that another answer tells of it: its title, and what its numbers rest on."""
+        sheet = Train(self.question).sheet()
+        return sheet.title, *sheet.notes
+
     @cached_property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
@@ -260,7 +294,7 @@ def _work(model: Model, length: int, plan: Training) -> ModelWork:
 ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.step_seconds is not None, "step_seconds", mutual=True)
-BANDED = When(lambda one: one.estimate is not None and not one.question.pace.given, "step_seconds_low", mutual=True)
+BANDED = When(lambda one: one.banded, "step_seconds_low", mutual=True)
 UTILISED = When(lambda one: one.step_seconds is not None and one.floor, "mfu")
 PRICED = When(lambda one: one.step_seconds is not None and one.price is not None, "cost", mutual=True)
 
@@ -289,14 +323,12 @@ class RunKeys(Record):
     mfu = number(
         "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=UTILISED
     )
-    hours = number("hours of the run", lambda one: one.hours(one.step_seconds), ESTIMATED, when=TIMED)
-    gpu_hours = number(
-        "hours of the run, of all GPUs", lambda one: one.hours(one.step_seconds) * one.gpus, ESTIMATED, when=TIMED
-    )
+    hours = number("hours of the run", lambda one: one.duration, ESTIMATED, when=TIMED)
+    gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ESTIMATED, when=TIMED)
     step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
     step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
-    hours_low = number("lower end of the hours", lambda one: one.hours(one.estimate.low), ESTIMATED, when=BANDED)
-    hours_high = number("upper end of the hours", lambda one: one.hours(one.estimate.high), ESTIMATED, when=BANDED)
+    hours_low = number("lower end of the hours", lambda one: one.hours_low, ESTIMATED, when=BANDED)
+    hours_high = number("upper end of the hours", lambda one: one.hours_high, ESTIMATED, when=BANDED)
     cost = number(
         "US dollars of the run",
         lambda one: one.hours(one.step_seconds) * one.gpus * one.price.typical,

@@ -192,7 +192,7 @@ class Paid(NamedTuple):
 
 
 class _Timed:
-    """How fast models of any size train on a GPU."""
+    """Speed at which models of any size train on a GPU."""
 
     def __init__(self, of: Spending) -> None:
         self.of = of
