@@ -179,6 +179,9 @@ def test_options_and_logs_do_not_contradict(quick: Quick, tmp_path: Path) -> Non
     found = quick("calibrate", log, "--gpu", "a100-80", "--tp", "4")
     assert found.returncode == 2
     assert "--tp 4 contradicts" in found.stderr
+    found = quick("calibrate", log, "--gpu", "a100-80", "--model", "gpt2")
+    assert found.returncode == 2
+    assert "--model gpt2 has no effect: every run says its own model" in found.stderr
     copy = tmp_path / "runs.jsonl"
     copy.write_text(FILE.read_text(encoding="utf-8").splitlines()[0], encoding="utf-8")
     assert "is one of the logs" in quick("calibrate", str(copy), "-o", str(copy)).stderr

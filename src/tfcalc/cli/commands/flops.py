@@ -119,7 +119,7 @@ def _run(settings: Settings) -> Report:
 
 
 def _timed(settings: Settings) -> RunOnCard | None:
-    """The same run on the GPU that was typed, as ``train`` answers it; None without one."""
+    """Return the run on the GPU that was typed, as ``train`` answers it; None without one."""
     gpu = settings.given.get("gpu")
     if gpu is None or gpu.source != FLAG:
         return None
