@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,21 @@ def test_a_size_of_the_model_that_a_quantity_does_not_depend_on_is_an_answer() -
 def test_a_sweep_of_a_model_that_lacks_a_size_is_refused() -> None:
     with pytest.raises(tfcalc.InvalidModel, match="relative positions without max_distance"):
         tfcalc.sweep(tfcalc.Transformer(positions="relative"), "flops", d_model=[512])
+
+
+def test_a_run_and_its_layouts(tmp_path: Path) -> None:
+    """The functions answer what the commands do."""
+    model = tfcalc.load("gpt2")
+    run = tfcalc.train(model, 10**9, tfcalc.Workload(seq_len=256, phase="train"), gpu="2xh100", step_time=0.5).run
+    assert run.hours == pytest.approx(10**9 / run.tokens_per_step * 0.5 / 3600)
+    with pytest.raises(tfcalc.UsageError, match="give one of them"):
+        tfcalc.train(model, 10**9, gpu="h100", mfu=0.4, step_time=1.0)
+    at: dict[str, Any] = {"tp": 2, "pp": 2, "vpp": 1, "cp": 1, "ep": 1, "etp": 1, "zero": 1, "micro_batch": 4}
+    planned = tfcalc.plan(model, "8xh100", 64, 512, tokens=10**9, price=2.0, checkpointing="none", **at)
+    assert planned.layout.dp == 2
+    assert planned.cost == pytest.approx(planned.gpu_hours * 2)
+    assert planned.layout.gpus == tfcalc.ranks(model, tfcalc.Layout(tp=2, pp=2, dp=2)).layout.gpus == 8
+    with pytest.raises(tfcalc.UsageError, match="rings is no axis"):
+        tfcalc.plan(model, "8xh100", 64, rings=2)
+    with pytest.raises(tfcalc.TfcalcError, match="cannot be read"):
+        tfcalc.plan(model, "8xh100", 64, rates=str(tmp_path / "none.toml"), **at)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.design.design import design
     from tfcalc.analysis.design.family import Constraints
     from tfcalc.analysis.design.optimum import compute_optimal
+    from tfcalc.analysis.design.spending import spending
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.why.answer import Reason, Why
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
+    from tfcalc.answers.plan import plan
     from tfcalc.answers.plot import plot
     from tfcalc.answers.ranks import ranks
     from tfcalc.answers.shapes import shapes
+    from tfcalc.answers.train import train
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -82,14 +85,17 @@ _HOME = {
     "overview": "answers.overview",
     "Overview": "answers.overview",
     "params": "answers.params",
+    "plan": "answers.plan",
     "plot": "answers.plot",
     "quiz": "exercises",
     "Layout": "placed.layout",
     "ranks": "answers.ranks",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
+    "spending": "analysis.design.spending",
     "sweep": "arrays.sweep",
     "Reason": "analysis.why.answer",
+    "train": "answers.train",
     "training_preset": "plans",
     "Why": "analysis.why.answer",
     "why": "analysis.why.why",
@@ -131,12 +137,15 @@ __all__ = [
     "memory",
     "overview",
     "params",
+    "plan",
     "plot",
     "quiz",
     "ranks",
     "shapes",
     "solve",
+    "spending",
     "sweep",
+    "train",
     "training_preset",
     "why",
 ]

@@ -174,3 +174,19 @@ def test_prices_that_are_none(
     assert (found.returncode, found.stderr.count("\n"), found.stdout) == (3, 1, "")
     assert told in found.stderr
     assert quick("params", "gpt2", "-q").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["gpt2 --tokens 1B --gpu h100", "llama-3-8b --lora 16 --tokens 100M --gpu h100 --seq 2048"],
+)
+def test_flops_says_the_same_hours(quick: Quick, words: str) -> None:
+    """``flops --train --tokens N --gpu NAME`` asks ``train``, and counts the FLOPs of the same steps."""
+    run = json.loads(quick("train", *words.split(), "--json").stdout)["run"]
+    found = json.loads(quick("flops", "--train", *words.split(), "--json").stdout)
+    assert found["tokens"] == run["tokens_per_step"]
+    same = [name for name in ("hours", "hours_low", "hours_high", "gpu_hours") if name in run]
+    assert {name: found[name] for name in same} == {name: run[name] for name in same}
+    assert ("hours" in found) == ("hours" in run)
+    title = quick("train", *words.split()).stdout.splitlines()[0]
+    assert title in quick("flops", "--train", *words.split()).stdout

@@ -155,6 +155,7 @@ ROW = {"model": "gpt2", "gpu": "h100", "n_gpus": 8, "micro_batch": 8, "global_ba
         (json.dumps(ROW | {"model": "meta-llama/Llama-3.1-8B"}), 3, "is no preset"),
         (json.dumps(ROW | {"arch": {"L": 10**9, "h": 8}}), 3, "a size is not from 0 to 1,000,000"),
         (json.dumps(ROW | {"arch": {"h": 8}}), 3, "arch cannot be read"),
+        (json.dumps(ROW | {"arch": {"h": 8, "mla": 5}}), 3, "mla 5 is no object"),
         (json.dumps(ROW | {"config": {"model_type": "llama", "num_hidden_layers": 10**12}}), 3, "num_hidden_layers"),
         (json.dumps(ROW | {"step_time_s": 1e-6}), 3, "is below the"),
         (json.dumps({**ROW, "step_time_s": None}), 2, "no time"),
@@ -179,6 +180,9 @@ def test_options_and_logs_do_not_contradict(quick: Quick, tmp_path: Path) -> Non
     found = quick("calibrate", log, "--gpu", "a100-80", "--tp", "4")
     assert found.returncode == 2
     assert "--tp 4 contradicts" in found.stderr
+    found = quick("calibrate", log, "--gpu", "a100-80", "--model", "gpt2")
+    assert found.returncode == 2
+    assert "--model gpt2 has no effect: every run says its own model" in found.stderr
     copy = tmp_path / "runs.jsonl"
     copy.write_text(FILE.read_text(encoding="utf-8").splitlines()[0], encoding="utf-8")
     assert "is one of the logs" in quick("calibrate", str(copy), "-o", str(copy)).stderr

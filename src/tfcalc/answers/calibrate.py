@@ -146,7 +146,7 @@ class Calibrated(Answer):
 
     @property
     def heading(self) -> str:
-        """What was fitted on what."""
+        """Generations and stacks of the runs."""
         return f"{', '.join(self.generations)} with {', '.join(self.stacks)}"
 
     @property

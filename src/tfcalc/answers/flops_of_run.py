@@ -22,6 +22,7 @@ from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.analysis.common import Subject
+    from tfcalc.answers.train import RunOnCard
     from tfcalc.model import Model
     from tfcalc.plans import Training as TrainingPlan
     from tfcalc.report.opening import Way
@@ -41,6 +42,9 @@ SIX_ND, PARTLY = "6ND", "4ND + 2TD"
 
 RUN = When(lambda run: run.run_tokens, "training_tokens")
 """Of an answer about a whole run."""
+TIMED = When(lambda run: run.timed is not None and run.timed.step_seconds is not None, "hours")
+BANDED = When(lambda run: run.timed is not None and run.timed.banded, "hours_low", mutual=True)
+BY_TRAIN = found("the answer of train to the same question")
 DIFFERENCE = "the FLOPs of these products, and of those that 6ND counts though nothing runs them"
 
 
@@ -136,11 +140,15 @@ class FlopsOfRun(Flops):
         found(DIFFERENCE),
         when=RUN,
     )
+    hours = number("hours of the run, as train has them", lambda run: run.timed.duration, BY_TRAIN, when=TIMED)
+    hours_low = number("lower end of the hours", lambda run: run.timed.hours_low, BY_TRAIN, when=BANDED)
+    hours_high = number("upper end of the hours", lambda run: run.timed.hours_high, BY_TRAIN, when=BANDED)
+    gpu_hours = number("hours of the run, of all GPUs", lambda run: run.timed.gpu_hours, BY_TRAIN, when=TIMED)
     headroom_flops = Flops.headroom_flops.made(total("limit_flops", less="training_flops"))
 
-    def __init__(self, question: Subject, by: Conventions, tokens: int) -> None:
+    def __init__(self, question: Subject, by: Conventions, tokens: int, timed: RunOnCard | None = None) -> None:
         super().__init__(question, by)
-        self.run_tokens = tokens
+        self.run_tokens, self.timed = tokens, timed
 
     def of_run(self, amount: int) -> int:
         """Return the amount of all steps from that of one: a last, partial step in proportion, rounded down."""
@@ -223,7 +231,7 @@ class FlopsOfRun(Flops):
             ],
             rows=rows,
             quiet=exactly,
-            notes=[*self._of_run(), *self.notes],
+            notes=[*self._of_run(), *(self.timed.lines if self.timed else ()), *self.notes],
             **(self.footer._asdict() | {"not_counted": "", "see_also": ("--assumptions", "--json")}),
             depths=[1 if part else 0 for _, part, _ in lines],
             paths=[f"{whole}.{part}" if part else whole for whole, part, _ in lines],
@@ -262,10 +270,12 @@ def flops_of_run(
     conventions: Conventions | None = None,
     *,
     plan: TrainingPlan | None = None,
+    timed: RunOnCard | None = None,
 ) -> FlopsOfRun:
     """A run of ``model`` over ``tokens``, in steps of ``workload``: their number times the FLOPs of each.
 
-    A ``plan`` says what of the model is trained, where that is not all of it (LoRA).
+    A ``plan`` says what of the model is trained, where that is not all of it (LoRA). ``timed`` is the same run on GPUs,
+    whose hours are told.
 
     Where the tokens do not fill the last step, it is counted in proportion. Raises InvalidModel as
     :func:`~tfcalc.flops`, UsageError for tokens that are none, or a workload that is no training step.
@@ -290,7 +300,7 @@ def flops_of_run(
     question = subject(model, workload, by, plan, FLOPS)
     if question.tuning is not None:
         check_tuning(question.tuning, question.run)
-    found = FlopsOfRun(question, by, tokens)
+    found = FlopsOfRun(question, by, tokens, timed)
     needs_tokens(found.conventions, "a training run")
     return found
 

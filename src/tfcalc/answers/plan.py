@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.answers.plan_case import PlanCase
 from tfcalc.answers.plan_keys import (
@@ -19,16 +19,20 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion
-from tfcalc.errors import UsageError
-from tfcalc.hardware import GIGA, TERA, Accelerator, accelerators
+from tfcalc.errors import UsageError, one_of
+from tfcalc.hardware import GIGA, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
 from tfcalc.search.axes import Axes
 from tfcalc.search.layouts import ALIKE
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
-from tfcalc.timing.rates import machine_of
+from tfcalc.timing.rates import STACKS, machine_of
+from tfcalc.timing.rates_file import read_rates
 from tfcalc.units import short, short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.model import Model
 
 LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
@@ -348,18 +352,77 @@ def _larger(card: Accelerator) -> list[Accelerator]:
     return sorted(known, key=lambda one: one.usable().bytes)
 
 
-def plan(question: PlanQuestion) -> Plan:
+def plan(
+    model: Model,
+    gpu: str,
+    sequences: int,
+    seq_len: int | None = None,
+    *,
+    tokens: int | None = None,
+    stack: str = "megatron",
+    precision: str = "bf16",
+    checkpointing: str | None = None,
+    price: float | None = None,
+    rates: str | None = None,
+    top: int = 5,
+    **axes: int | Sequence[int],
+) -> Plan:
     """Find the layouts of a training step that are fastest.
 
     Args:
-        question: the model, the GPUs, the batch, and the axes that are fixed.
+        model: as in :func:`~tfcalc.params`.
+        gpu: the GPUs by their name and number (``"64xh100"``).
+        sequences: sequences of a step, of all GPUs.
+        seq_len: tokens of a sequence; by default as many as the model usually trains on.
+        tokens: tokens of the whole run, for days and dollars.
+        stack: whose code runs: megatron, fsdp or deepspeed.
+        precision: number format of the matrix products.
+        checkpointing: none, full or selective; by default none and full are tried.
+        price: US dollars for a GPU and an hour; by default a dated list.
+        rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
+        top: layouts that are listed.
+        axes: what is fixed of the layout, a value or several: ``tp``, ``pp``, ``vpp``, ``cp``, ``ep``, ``etp``,
+            ``micro_batch``, ``zero``, ``replicas``.
 
     Returns:
-        The fastest layout that fits, its seconds with a band, and those next to it.
+        Plan: the fastest layout that fits, ``step_seconds`` with a band, ``parts``, and ``layouts`` next to it.
 
     Raises:
         UsageError: nothing divides, or no rate is known for the GPU.
+
+    >>> import tfcalc
+    >>> at = {"tp": 1, "pp": 1, "vpp": 1, "cp": 1, "zero": 1, "micro_batch": 8}
+    >>> found = plan(tfcalc.load("gpt2"), "8xh100", 64, checkpointing="none", **at)
+    >>> found.layout.dp, found.fits, found.step_seconds > found.floor_seconds
+    (8, True, True)
     """
+    counted, name = parse_gpu(gpu)
+    known = dict.fromkeys(("none", "full", "selective"))
+    kind = None if checkpointing is None else one_of("checkpointing", checkpointing, known)
+    if unknown := next((axis for axis in axes if axis not in Axes._fields), ""):
+        raise UsageError(f"{unknown} is no axis of a layout", f"those are {', '.join(Axes._fields[:-1])}")
+    fixed = {axis: (values,) if isinstance(values, int) else tuple(values) for axis, values in axes.items()}
+    return planned(
+        PlanQuestion(
+            model=model,
+            card=named(name)[0],
+            gpus=counted,
+            sequences=sequences,
+            length=int(model.usual_length if seq_len is None else seq_len),
+            fixed=Axes(**fixed, again=None if kind is None else (int(kind == "full"),)),
+            stack=one_of("stack", stack, dict.fromkeys(STACKS)),
+            precision=precision,
+            tokens=tokens,
+            price=price,
+            top=top,
+            attention_again=kind == "selective",
+            rates=None if rates is None else read_rates(rates),
+        )
+    )
+
+
+def planned(question: PlanQuestion) -> Plan:
+    """Return the answer of a plan's question. Raises UsageError where nothing divides, or no rate is known."""
     return Plan(PlanCase(question))
 
 

@@ -16,10 +16,10 @@ from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator
+from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
-from tfcalc.timing.rates_file import RatesFile, band_for, rates_for
+from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
 from tfcalc.timing.step import Layouts, StepTime, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
@@ -284,6 +284,40 @@ class RunOnCard:
         """Hours of the run, where a step takes this long."""
         return self.steps * step_seconds / SECONDS_OF_AN_HOUR
 
+    @property
+    def duration(self) -> float:
+        """Hours of the run. It has them where its step has seconds."""
+        assert self.step_seconds is not None
+        return self.hours(self.step_seconds)
+
+    @property
+    def gpu_hours(self) -> float:
+        """Hours of the run, of all GPUs."""
+        return self.duration * self.gpus
+
+    @property
+    def banded(self) -> bool:
+        """Return whether its hours are an estimate, with a band."""
+        return self.estimate is not None and not self.question.pace.given
+
+    @property
+    def hours_low(self) -> float:
+        """Lower end of the hours."""
+        assert self.estimate is not None
+        return self.hours(self.estimate.low)
+
+    @property
+    def hours_high(self) -> float:
+        """Upper end of the hours."""
+        assert self.estimate is not None
+        return self.hours(self.estimate.high)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lines that another answer tells of it: its title, and what its numbers rest on."""
+        sheet = Train(self.question).sheet()
+        return sheet.title, *sheet.notes
+
     @cached_property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
@@ -309,7 +343,7 @@ def _work(model: Model, length: int, plan: Training) -> ModelWork:
 ESTIMATED = found("by rates fitted to published runs (rates.toml), or those of --rates; or as --mfu and its like say")
 FLOOR = When(lambda one: one.floor, "floor_hours")
 TIMED = When(lambda one: one.step_seconds is not None, "step_seconds", mutual=True)
-BANDED = When(lambda one: one.estimate is not None and not one.question.pace.given, "step_seconds_low", mutual=True)
+BANDED = When(lambda one: one.banded, "step_seconds_low", mutual=True)
 UTILISED = When(lambda one: one.step_seconds is not None and one.floor, "mfu")
 PRICED = When(lambda one: one.step_seconds is not None and one.price is not None, "cost", mutual=True)
 
@@ -338,14 +372,12 @@ class RunKeys(Record):
     mfu = number(
         "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=UTILISED
     )
-    hours = number("hours of the run", lambda one: one.hours(one.step_seconds), ESTIMATED, when=TIMED)
-    gpu_hours = number(
-        "hours of the run, of all GPUs", lambda one: one.hours(one.step_seconds) * one.gpus, ESTIMATED, when=TIMED
-    )
+    hours = number("hours of the run", lambda one: one.duration, ESTIMATED, when=TIMED)
+    gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ESTIMATED, when=TIMED)
     step_seconds_low = number("lower end of the band", lambda one: one.estimate.low, ESTIMATED, when=BANDED)
     step_seconds_high = number("upper end of the band", lambda one: one.estimate.high, ESTIMATED, when=BANDED)
-    hours_low = number("lower end of the hours", lambda one: one.hours(one.estimate.low), ESTIMATED, when=BANDED)
-    hours_high = number("upper end of the hours", lambda one: one.hours(one.estimate.high), ESTIMATED, when=BANDED)
+    hours_low = number("lower end of the hours", lambda one: one.hours_low, ESTIMATED, when=BANDED)
+    hours_high = number("upper end of the hours", lambda one: one.hours_high, ESTIMATED, when=BANDED)
     cost = number(
         "US dollars of the run",
         lambda one: one.hours(one.step_seconds) * one.gpus * one.price.typical,
@@ -572,19 +604,56 @@ def money_in_words(dollars: float) -> str:
     return f"{dollars:,.2f} USD" if dollars < 1000 else f"{short(round(dollars))} USD"
 
 
-def train(question: TrainQuestion) -> Train:
+def train(
+    model: Model,
+    tokens: int,
+    workload: Workload | None = None,
+    training: Training | None = None,
+    *,
+    gpu: str | None = None,
+    price: float | None = None,
+    mfu: float | None = None,
+    tokens_per_second: float | None = None,
+    step_time: float | None = None,
+    rates: str | None = None,
+) -> Train:
     """Find whether a training run fits, how long it takes, and what it costs.
 
     Args:
-        question: the model, its plan, the tokens of the run, and the GPUs, if they are chosen.
+        model: as in :func:`~tfcalc.params`.
+        tokens: tokens of the whole run.
+        workload: batch and length of a step on one GPU; by default as in :func:`~tfcalc.memory`.
+        training: how it is trained; by default all weights, with AdamW.
+        gpu: the GPU, or several (``"h100"``, ``"8xh100"``); by default each common one.
+        price: US dollars for a GPU and an hour; by default a dated list.
+        mfu: share of the peak that it is said to reach; or one of the next two, in the place of an estimate.
+        tokens_per_second: measured tokens per second of all GPUs.
+        step_time: measured seconds of a step.
+        rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
 
     Returns:
-        The run on these GPUs, or on each common one: verdict, seconds with a band, hours, GPU hours, US dollars.
+        Train: ``run`` on these GPUs, or ``runs`` on each common one: verdict, seconds with a band, hours, GPU hours,
+        US dollars.
 
     Raises:
         InvalidModel: as :func:`tfcalc.memory`.
-        UsageError: a utilisation that is none.
+        UsageError: a utilisation that is none, or two speeds.
+
+    >>> import tfcalc
+    >>> run = train(tfcalc.load("gpt2"), 10**9, gpu="h100", mfu=0.4, price=2.0).run
+    >>> run.status, round(run.cost / run.gpu_hours, 2)
+    ('fits', 2.0)
     """
+    pace = Pace(mfu, tokens_per_second, step_time)
+    if sum(one is not None for one in pace) > 1:
+        raise UsageError("mfu, tokens_per_second and step_time each say how fast it runs", "give one of them")
+    file = None if rates is None else read_rates(rates)
+    card = None if gpu is None else of_card(gpu)
+    return trained(TrainQuestion(model, workload, training or Training(), tokens, card, pace, price, file))
+
+
+def trained(question: TrainQuestion) -> Train:
+    """Return the answer of a training's question. Raises UsageError for a utilisation that is none."""
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")

@@ -307,7 +307,10 @@ def config_of(arch: Mapping[str, Any], layers: int | None, length: int) -> dict[
 
     Raises KeyError for a size that is missing, ValueError for one beyond any model's.
     """
-    sizes = [*arch.values(), *(arch.get("mla") or {}).values()]
+    mla = arch.get("mla") or {}
+    if not isinstance(mla, Mapping):
+        raise ValueError(f"mla {quoted(mla)} is no object")
+    sizes = [*arch.values(), *mla.values()]
     if any(isinstance(size, int | float) and not 0 <= size <= LARGEST_SIZE for size in sizes):
         raise ValueError(f"a size is not from 0 to {LARGEST_SIZE:,}")
     common = {
@@ -320,7 +323,7 @@ def config_of(arch: Mapping[str, Any], layers: int | None, length: int) -> dict[
         "max_position_embeddings": max(length, 2048),
     }
     experts = {"num_experts_per_tok": arch.get("k")}
-    if mla := arch.get("mla"):
+    if mla:
         return {
             **common,
             **experts,

@@ -8,10 +8,25 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.answer import Design
 from tfcalc.analysis.design.scaling import FITS, ScalingFit, Split
+from tfcalc.analysis.design.spending import Paid, Spending, paid_for
+from tfcalc.answers.plan_keys import BandKeys
 from tfcalc.dimensions import LARGEST
 from tfcalc.errors import UsageError
-from tfcalc.report.declared import Key, Record, by_name, choice, either, number, records, text
-from tfcalc.report.opening import Rule, Same, Stated, given
+from tfcalc.report.declared import (
+    Key,
+    Record,
+    When,
+    boolean,
+    by_name,
+    choice,
+    either,
+    integer,
+    number,
+    record,
+    records,
+    text,
+)
+from tfcalc.report.opening import Rule, Same, Stated, found, given
 from tfcalc.report.sheet import Cell, Column, Rounded, Sheet
 from tfcalc.units import short
 
@@ -83,6 +98,52 @@ class FitEstimate(Record):
         yield Stated("formula", note, made[str(steps[0])])
 
 
+ESTIMATED = found("by the estimated time of a step of a model of this size")
+MONEY = When(lambda paid: paid.spending.priced is not None, "price_per_gpu_hour", mutual=True)
+BANDED = When(lambda paid: paid.estimate is not None, "band", mutual=True)
+PAID = When(lambda optimum: optimum.paid is not None, "spending")
+
+
+class SpendingKeys(Record):
+    """Budget of dollars or GPU hours, and the FLOPs that it pays for."""
+
+    gpu = text("the GPU", lambda paid: paid.spending.card.name)
+    gpus = integer("GPUs that hold the model", lambda paid: paid.gpus, found("as given, or as many nodes as hold it"))
+    gpu_hours = number("hours of all GPUs together", lambda paid: paid.spending.hours, given("given, or by the price"))
+    cost = number(
+        "US dollars", lambda paid: paid.spending.hours * paid.spending.priced.typical, given("given"), when=MONEY
+    )
+    price_per_gpu_hour = number(
+        "US dollars for a GPU and an hour",
+        lambda paid: paid.spending.priced.typical,
+        given("given by --price, by [prices] of the settings file, or the dated list"),
+        when=MONEY,
+    )
+    price_source = text("where the price is from", lambda paid: paid.spending.priced.origin, when=MONEY)
+    mfu = number("6ND over the dense bf16 peak, of a model of this size", lambda paid: paid.mfu, ESTIMATED)
+    layers = integer("layers of the model that was timed", lambda paid: paid.shape.layers, ESTIMATED)
+    d_model = integer("its hidden size", lambda paid: paid.shape.width, ESTIMATED)
+    tokens_at_once = integer(
+        "tokens of a micro-batch on a GPU", lambda paid: paid.tokens_at_once, ESTIMATED, when=BANDED
+    )
+    recomputed = boolean("whether its layers are recomputed in backward", lambda paid: paid.recomputed, when=BANDED)
+    band = record(BandKeys, "how far estimates were off", lambda paid: paid.estimate.band, when=BANDED)
+    compute_flops_low = number(
+        "FLOPs where a step takes as long as the upper end of its band", lambda paid: paid.compute_low, ESTIMATED
+    )
+    compute_flops_high = number(
+        "FLOPs where a step takes as long as the lower end of its band", lambda paid: paid.compute_high, ESTIMATED
+    )
+    optimal_params_low = number(
+        "parameters for these FLOPs, with 20 tokens each", lambda paid: _by_rule(paid.compute_low).params, ESTIMATED
+    )
+    optimal_params_high = number(
+        "parameters for these FLOPs, with 20 tokens each", lambda paid: _by_rule(paid.compute_high).params, ESTIMATED
+    )
+    optimal_tokens_low = number("tokens of the lower end", lambda paid: _by_rule(paid.compute_low).tokens, ESTIMATED)
+    optimal_tokens_high = number("tokens of the upper end", lambda paid: _by_rule(paid.compute_high).tokens, ESTIMATED)
+
+
 @dataclass(frozen=True)
 class Optimum(Design):
     """The answer of :func:`~tfcalc.compute_optimal`.
@@ -90,15 +151,23 @@ class Optimum(Design):
     Attributes:
         compute: FLOPs of the whole training.
         splits: parameters, tokens and loss by each fit; all are estimates.
+        paid: the budget that pays for these FLOPs, where dollars or GPU hours were given.
     """
 
     compute: float
     splits: tuple[tuple[ScalingFit, Split], ...]
+    paid: Paid | None = None
 
     compute_flops = number(
         "of --compute: FLOPs of the whole training",
         lambda optimum: optimum.compute,
-        given("--compute: the FLOPs of the whole training"),
+        given("the FLOPs of the whole training: of --compute, or that a budget pays for"),
+    )
+    spending = record(
+        SpendingKeys,
+        "of --budget-usd and --budget-gpu-hours: what it pays for",
+        lambda optimum: optimum.paid,
+        when=PAID,
     )
     estimate = Key[bool](
         {
@@ -131,7 +200,7 @@ class Optimum(Design):
     @property
     def subject(self) -> str:
         """The budget."""
-        return f"compute-optimal for {self.compute:g} FLOPs"
+        return f"compute-optimal for {self.compute:.4g} FLOPs"
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """The smallest and the largest are those of all fits."""
@@ -160,7 +229,7 @@ class Optimum(Design):
         ]
         return Sheet(
             title=f"about {_rounded(rule.params)} parameters on {_rounded(rule.tokens)} tokens (an estimate)",
-            subtitle=f"compute-optimal for {self.compute:g} FLOPs; the fits say {low} to {high} parameters",
+            subtitle=f"{self.subject}; the fits say {low} to {high} parameters",
             columns=[
                 Column("fit", numeric=False, folds=True),
                 Column("parameters"),
@@ -171,36 +240,75 @@ class Optimum(Design):
             ],
             rows=rows,
             quiet=_rounded(rule.params),
-            notes=[NOTE],
+            notes=[*self._paid(), NOTE],
             assumes=("C = 6ND",),
             see_also=(*self._next(), "--assumptions"),
             assumptions=[_stated(fit) for fit, _ in self.splits],
         )
+
+    def _paid(self) -> Iterator[str]:
+        """Lines on what the budget pays for."""
+        paid = self.paid
+        if paid is None:
+            return
+        of, price = paid.spending, paid.spending.priced
+        hours = f"{of.hours:,.4g} GPU hours of {of.card.name}"
+        at = "" if price is None else f" at {price.typical:,.2f} ({price.origin})"
+        if of.usd is not None:
+            yield f"{of.usd:,.10g} USD are {hours}{at}"
+        else:
+            yield hours if price is None else f"{hours} are {of.hours * price.typical:,.4g} USD{at}"
+        if paid.estimate is None:
+            yield f"MFU {100 * paid.mfu:.3g} %, as given: {self.compute:.3g} FLOPs"
+            return
+        low, high = (_by_rule(compute) for compute in (paid.compute_low, paid.compute_high))
+        yield (
+            f"MFU {100 * paid.mfu:.3g} %: {paid.shape.layers} layers of {paid.shape.width:,}, FSDP over {paid.gpus:,},"
+            f" {paid.tokens_at_once:,} tokens at once{', layers recomputed' if paid.recomputed else ''}"
+        )
+        yield (
+            f"Seconds are an estimate: {paid.estimate.band.words}; that is {paid.compute_low:.2g} to"
+            f" {paid.compute_high:.2g} FLOPs, {_rounded(low.params)} to {_rounded(high.params)} parameters,"
+            f" {_rounded(low.tokens)} to {_rounded(high.tokens)} tokens"
+        )
+        if of.rates is not None:
+            yield f"Rates: {of.rates.words}"
 
     def _next(self) -> tuple[str, ...]:
         params = self.answer
         return (f"tfcalc design --params {_rounded(params)}",) if 1e6 <= params <= LARGEST else ()
 
 
-def compute_optimal(compute: float) -> Optimum:
+def compute_optimal(compute: float | None = None, *, spend: Spending | None = None) -> Optimum:
     """Parameters and tokens that spend the FLOPs of a training best, by published fits.
 
     Args:
         compute: FLOPs of the whole training, 6 for each parameter and token.
+        spend: in its place dollars or GPU hours (:func:`tfcalc.spending`), which pay for FLOPs by the estimated time
+            of a step.
 
     Returns:
         Optimum: ``splits`` has each fit with its parameters, tokens and loss; ``answer`` are the parameters where 20
-        tokens are trained for each. All are estimates.
+        tokens are trained for each. All are estimates. ``spending`` has what is paid for, with the band of the time.
 
     Raises:
-        UsageError: the number is beyond any training.
+        UsageError: the number is beyond any training, or there is no price or rate of the GPU.
 
     >>> compute_optimal(5.76e23).answer
     69280000000.0
     """
-    if isinstance(compute, bool) or not isinstance(compute, int | float) or not LEAST <= compute <= MOST:
-        raise UsageError(f"compute {compute!r} is no training's", f"give FLOPs from {LEAST:g} to {MOST:g}")
-    return Optimum(compute, tuple((fit, fit.split(compute)) for fit in FITS))
+    if (compute is None) == (spend is None):
+        raise UsageError("a training has FLOPs or a budget", "give compute, or spend")
+    paid = None if spend is None else paid_for(spend, lambda flops: _by_rule(flops).params)
+    flops = compute if paid is None else paid.compute
+    if isinstance(flops, bool) or not isinstance(flops, int | float) or not LEAST <= flops <= MOST:
+        raise UsageError(f"compute {flops!r} is no training's", f"give FLOPs from {LEAST:g} to {MOST:g}")
+    return Optimum(flops, tuple((fit, fit.split(flops)) for fit in FITS), paid)
+
+
+def _by_rule(compute: float) -> Split:
+    """The split with 20 tokens for each parameter."""
+    return FITS[0].split(compute)
 
 
 def _stated(fit: ScalingFit) -> str:

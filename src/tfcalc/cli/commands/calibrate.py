@@ -68,16 +68,25 @@ def answer(settings: Settings) -> Calibrated:
         rows += rows_in(_text(file, LARGEST_LOG), file)
     said, typed = _said(settings)
     rows = [(place, _with(row, said, typed, place)) for place, row in rows]
-    typed_model = settings.model() if settings.model_name else None
+    named = [settings.given[one.name] for one in (MODEL, *MODEL_FIELDS) if one.name in settings.given]
+    typed_model = settings.model() if any(one.source == FLAG for one in named) else None
     runs, unused = read_runs(rows, lambda row, place: described(row, place, typed_model))
+    if typed_model is not None and all(says_its_model(row) for _, row in rows):
+        words = next(one.words for one in named if one.source == FLAG)
+        raise UsageError(f"{words} has no effect: every run says its own model", "leave it out")
     if further := unread(row for _, row in rows):
         tell(f"tfcalc: keys that are not read: {quoted(', '.join(further))}", ascii_only=settings.get("ascii", False))
     sources = ", ".join(Path(file).name for file in files[:3]) + f" and {len(files) - 3} more" * (len(files) > 3)
     return Calibrated(runs, unused, sources=sources, target="" if target == STANDARD_OUTPUT else target)
 
 
+def says_its_model(row: Mapping[str, Any]) -> bool:
+    """Return whether a row describes its model, or names a preset."""
+    return bool(row.get("config") or row.get("arch") or row.get("model") in names())
+
+
 def described(row: Mapping[str, Any], place: str, typed: Model | None = None) -> Model:
-    """The row's model: by its config, its sizes, the one that was typed, or the preset of its name.
+    """The row's model: by its config, its sizes, or the preset of its name; else the one that was typed.
 
     A name that is no preset is not looked for elsewhere.
     """
@@ -86,10 +95,10 @@ def described(row: Mapping[str, Any], place: str, typed: Model | None = None) ->
             return from_config(row["config"])
         if row.get("arch"):
             return from_config(config_of(row["arch"], row.get("layers"), int(row["seq"])))
-        if typed is not None:
-            return typed
         if row.get("model") in names():
             return load(row["model"], offline=True)
+        if typed is not None:
+            return typed
     except InvalidModel as error:
         raise BadFile(f"{place}: {error.message}", error.hint) from None
     except (KeyError, TypeError, ValueError) as error:

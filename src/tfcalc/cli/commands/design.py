@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.design.design import design
 from tfcalc.analysis.design.family import MULTIPLE, Constraints, vocabulary_of
 from tfcalc.analysis.design.optimum import compute_optimal
+from tfcalc.analysis.design.spending import spending
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import BY_OF, PLANS, plans_for
+from tfcalc.cli.commands.train import GPU, PACE, RATES, rates_of_file, share
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
@@ -45,7 +48,13 @@ BUDGETS = (
         "FLOPs of a whole training: the best size and tokens, by published fits",
         amount=True,
     ),
+    Option(
+        "of_usd", ("--budget-usd",), "US dollars of a whole training on --gpu: the best size and tokens", amount=True
+    ),
+    Option("of_gpu_hours", ("--budget-gpu-hours",), "or GPU hours of it, of all GPUs together", amount=True),
 )
+ON = (GPU._replace(help="the GPU of a budget in dollars or hours, or several: h100, 64xh100"), *PACE[:1], PRICE, RATES)
+"""Options of a budget in dollars or hours."""
 CALLED = {
     "d_model": "d_model",
     "n_layers": "layers",
@@ -91,10 +100,15 @@ def answer(settings: Settings) -> Designed | Optimum:
         flags = [settings.given[name].called for name in chosen]
         raise UsageError(
             f"{' and '.join(flags)} are two budgets" if flags else "no budget given",
-            "leave one of them out" if flags else "add --params, --flops, --flops-per-token, --memory or --compute",
+            "leave one of them out"
+            if flags
+            else "add --params, --flops, --flops-per-token, --memory, --compute or --budget-usd",
         )
     if chosen == ["of_compute"]:
         return _optimum(settings)
+    if chosen[0] in ("of_usd", "of_gpu_hours"):
+        return _affordable(settings, chosen[0])
+    settings.refuse((option.name for option in ON), "without --budget-usd or --budget-gpu-hours", {})
     constraints = _constraints(settings)
     settings = Settings({name: given for name, given in settings.given.items() if name not in CALLED}, settings.named)
     model = _padded(settings)
@@ -127,10 +141,34 @@ def answer(settings: Settings) -> Designed | Optimum:
 
 
 def _optimum(settings: Settings) -> Optimum:
-    shown = {option.name for option in SHOW}
-    others = [name for name in settings.given if name not in shown and name != "of_compute"]
-    settings.refuse(others, "with --compute", {}, "leave it out, then ask for shapes with --params")
+    _alone(settings, "of_compute", "--compute")
     return compute_optimal(settings.get("of_compute"))
+
+
+def _affordable(settings: Settings, of: str) -> Optimum:
+    """The best size for dollars or GPU hours."""
+    _alone(settings, of, settings.given[of].called, *(option.name for option in ON))
+    gpu, mfu = settings.get("gpu"), settings.get("mfu")
+    if gpu is None:
+        raise UsageError(f"{settings.given[of].words} needs a GPU", "add --gpu h100")
+    return compute_optimal(
+        spend=spending(
+            gpu,
+            gpu_hours=settings.get("of_gpu_hours"),
+            usd=settings.get("of_usd"),
+            price=settings.get("price"),
+            prices=prices_of(settings),
+            mfu=None if mfu is None else share(mfu),
+            rates=rates_of_file(settings),
+        )
+    )
+
+
+def _alone(settings: Settings, of: str, called: str, *further: str) -> None:
+    """Raise UsageError for an option that has no effect beside this budget."""
+    known = {of, *further, *(option.name for option in SHOW)}
+    others = [name for name in settings.given if name not in known]
+    settings.refuse(others, f"with {called}", {}, "leave it out, then ask for shapes with --params")
 
 
 def _padded(settings: Settings) -> Model:
@@ -201,7 +239,7 @@ def _number(text: str) -> Fraction:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *BUDGETS, *OPTIONS, *SIZES, *FURTHER, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (MODEL_ARGUMENT, *BUDGETS, *ON, *OPTIONS, *SIZES, *FURTHER, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
         "tfcalc design --params 125M --vocab-size 50257 --kind decoder",
         "tfcalc design --params 7B --like llama-3-8b --head-dim 64,128",
@@ -209,6 +247,7 @@ COMMAND = Command(
         "tfcalc design --flops-per-token 2e9 gpt2 --train --seq 1024",
         "tfcalc design --memory 24GiB --like llama-3-8b --train --seq 2048",
         "tfcalc design --compute 1e21",
+        "tfcalc design --budget-usd 10000 --gpu h100",
     ),
     lambda found: getattr(found, "exit_code", 0),
 )

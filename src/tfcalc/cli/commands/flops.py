@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.answers.flops import flops
-from tfcalc.cli.commands import Command
+from tfcalc.cli.commands import Command, command
 from tfcalc.cli.options import COUNT, DEPTH, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, TUNING, Option
 from tfcalc.cli.output import at_most, code, within
 from tfcalc.cli.settings import FLAG, Settings
@@ -14,6 +14,7 @@ from tfcalc.errors import UsageError
 from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
+    from tfcalc.answers.train import RunOnCard, Train
     from tfcalc.answers.utilisation import Machines
     from tfcalc.model import Model
     from tfcalc.report import Report
@@ -31,10 +32,11 @@ MFU = Option(
 MAX = at_most("FLOPs", "2T, 1e23")
 COMPARE = Option("compare", ("--compare-conventions",), "the same workload counted by every convention", switch=True)
 RATE = Option("rate", ("--tokens-per-second",), "measured training throughput, of all GPUs together", amount=True)
+GPU = Option("gpu", ("--gpu",), "accelerator whose dense peak is used, such as h100; with --tokens: hours on it")
 MACHINES = (
     RATE,
     Option("per_gpu", ("--per-gpu",), "--tokens-per-second is per GPU", switch=True),
-    Option("gpu", ("--gpu",), "accelerator whose dense peak is used, such as h100"),
+    GPU,
     Option("peak", ("--peak",), "dense FLOP/s of one GPU, such as 989e12 or 989T", amount=True),
     Option("gpus", ("--gpus",), "number of GPUs [default: 1]", number=True),
     Option(
@@ -55,7 +57,7 @@ def answer(settings: Settings) -> Answered:
     if len(asked) > 1:
         raise UsageError(f"{asked[0].flags[0]} and {asked[1].flags[0]} cannot be combined", "choose one")
     if MFU not in asked:
-        _only(settings, MACHINES, "without --mfu")
+        _only(settings, tuple(one for one in MACHINES if one is not GPU or TOKENS not in asked), "without --mfu")
     if asked:
         _only(settings, (DEPTH,), f"with {asked[0].flags[0]}")
     if asked and asked[0] is not TOKENS:
@@ -105,8 +107,27 @@ def _run(settings: Settings) -> Report:
     if settings.get("phase") != "train":
         raise UsageError(f"--tokens {settings.get('tokens'):,} needs a training step", "add --train")
     settings.refuse(("convolutions",), "with --tokens, which counts what runs", {})
+    timed = _timed(settings)
     model, workload = _asked(settings)
-    return flops_of_run(model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning())
+    if timed is not None:
+        step = timed.ran[0]
+        sizes = {name: getattr(step, name) for name in ("seq_len", "batch_size") if name not in settings.given}
+        workload = workload.replaced(**sizes)
+    return flops_of_run(
+        model, settings.get("tokens"), workload, settings.conventions(), plan=settings.tuning(), timed=timed
+    )
+
+
+def _timed(settings: Settings) -> RunOnCard | None:
+    """Return the run on the GPU that was typed, as ``train`` answers it; None without one."""
+    gpu = settings.given.get("gpu")
+    if gpu is None or gpu.source != FLAG:
+        return None
+    train = command("train")
+    known = {option.name for option in train.options}
+    same = {name: value for name, value in settings.given.items() if name in known and name != "mfu"}
+    found: Train = train.answer(Settings(same, settings.named))  # type: ignore[assignment]  # it is that command's
+    return found.only
 
 
 def _utilisation(settings: Settings) -> Answered:
@@ -158,6 +179,7 @@ COMMAND = Command(
         "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
         "tfcalc flops transformer-base --seq 20 --source-seq 10 --batch 32 --json",
         "tfcalc flops gpt-3 --train --tokens 300B --seq 2048",
+        "tfcalc flops gpt2 --train --tokens 1B --gpu h100",
         "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
         "tfcalc flops gpt2 --train --compare-conventions",
         "tfcalc flops llama-3-8b --train --seq 4k --lora 16",

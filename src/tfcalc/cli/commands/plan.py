@@ -108,7 +108,7 @@ def answer(settings: Settings) -> PlanAnswer:
         if question.tokens is None:
             raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
         return whole.plan_in_days(question)
-    return whole.plan(question)
+    return whole.planned(question)
 
 
 def _refuse_idle(settings: Settings, where: str) -> None:

@@ -36,7 +36,7 @@ RATES = Option(
 
 def answer(settings: Settings) -> Train:
     """The run on the GPUs that were named, or on each common one."""
-    from tfcalc.answers.train import TrainQuestion, train
+    from tfcalc.answers.train import TrainQuestion, trained
 
     tokens = settings.get("tokens")
     if tokens is None:
@@ -46,7 +46,7 @@ def answer(settings: Settings) -> Train:
     plans = memory_plans(settings, model, settings.workload(model))
     assert plans.training is not None
     gpu = settings.get("gpu")
-    return train(
+    return trained(
         TrainQuestion(
             model,
             plans.workload,
@@ -75,10 +75,10 @@ def _pace(settings: Settings) -> Pace:
         said = " and ".join(settings.given[name].words for name in typed)
         raise UsageError(f"{said} both say how fast it runs", "give one of them")
     mfu = settings.get("mfu")
-    return Pace(None if mfu is None else _share(mfu), settings.get("rate"), settings.get("step_time"))
+    return Pace(None if mfu is None else share(mfu), settings.get("rate"), settings.get("step_time"))
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
     """``40%`` or ``0.4``."""
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
