@@ -207,13 +207,13 @@ def evaluate(
     """
     if not is_array(at.tp):
         alone = StepTime(work, machine, rates, precision=precision).parts(at)
-        return EvaluatedLayouts(at, device_memory(work, at, rates, stack).peak, alone), 0
+        return EvaluatedLayouts(at, device_memory(work, at, rates, stack, precision).peak, alone), 0
     if len(at.tp) > AT_A_TIME:
         starts = range(0, len(at.tp), AT_A_TIME)
         pieces = [Layouts(*(_some(column, start) for column in at)) for start in starts]
         found = [evaluate(work, piece, machine, rates, precision, stack=stack, room=room) for piece in pieces]
         return joined([one for one, _ in found]), sum(left_out for _, left_out in found)
-    memory: Any = device_memory(work, at, rates, stack).peak
+    memory: Any = device_memory(work, at, rates, stack, precision).peak
     saved = memory <= (float("inf") if room is None else room)
     columns: Sequence[Any] = at
     chosen = Layouts(*(column[saved] if is_array(column) else column for column in columns))
@@ -226,6 +226,8 @@ def _some(column: Any, start: int) -> Any:
     return column[start : start + AT_A_TIME] if is_array(column) else column
 
 
-def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str) -> DeviceMemory:
+def device_memory(work: ModelWork, at: Layouts, rates: Rates, stack: str, precision: str) -> DeviceMemory:
     """Return the bytes of a device, by the stack's list of what is saved."""
-    return DeviceMemory(work, at, fsdp=stack == "fsdp", eager=rates.eager_attention)
+    trains_in = precision if precision == "fp16" else "bf16"
+    of_deepspeed = trains_in if stack == "deepspeed" else ""
+    return DeviceMemory(work, at, fsdp=stack == "fsdp", eager=rates.eager_attention, deepspeed=of_deepspeed)
