@@ -60,6 +60,7 @@ GOOD = {
     "no budgets": MODEL,
     "a model by its type": '[models.a]\nconfig = "../c.json"\nas = "llama"\n',
     "a budget without a scenario": MODEL + '[[budget]]\nmodel = "*"\nmetric = "total_params"\nmax = "1B"\n',
+    "a card": MODEL + '[[budget]]\nmodel = "*"\nfits_gpu = "8xh100"\nwhy = "a node"\n',
     "a share": MODEL + '[[budget]]\nmodel = "*"\nmetric = "params.trainable_percent"\nmin = 5.5\n',
 }
 
@@ -155,7 +156,24 @@ MISTAKES = {
     "no model": (of_budget('metric = "total_params"', "max = 1"), f'{HERE}it has no model; write model = "chat*"'),
     "no metric": (
         of_budget('model = "a"', "max = 1"),
-        f'{HERE}it has no metric; write metric = "memory.peak_bytes"',
+        f'{HERE}it has no metric; write metric = "memory.peak_bytes", or fits_gpu = "h100"',
+    ),
+    "a card and a limit": (
+        of_budget('model = "a"', 'fits_gpu = "h100"', 'max = "24GiB"'),
+        f"{HERE}it has fits_gpu and max; write them as two budgets",
+    ),
+    "a card and a metric": (
+        limited('fits_gpu = "h100"'),
+        f"{HERE}it has fits_gpu and metric; write them as two budgets",
+    ),
+    "another card": (
+        of_budget('model = "a"', 'fits_gpu = "h1000"'),
+        f"{HERE}fits_gpu: accelerator 'h1000' is not known; did you mean H100?",
+    ),
+    "a card of its scenario": (
+        '[scenarios.s]\ntrain = true\ngpu = "h200"\n\n'
+        + of_budget('model = "a"', 'scenario = "s"', 'fits_gpu = "h100"'),
+        ": budget 1 (line 8): fits_gpu h100 is beside gpu h200 of scenario s; leave one of them out",
     ),
     "no limit": (limited(), f"{HERE}it has no limit; write one of {RULES}"),
     "another model": (

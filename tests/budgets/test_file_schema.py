@@ -21,7 +21,9 @@ BEYOND = {
     *("part of a parameter", "bytes of parameters", "a count of bytes"),
     # two values, or two spellings, together
     *("nothing between", "a warning behind", "a warning under a least", "a warning in per cent"),
-    *("an option twice", "the same twice"),
+    *("an option twice", "the same twice", "a card of its scenario"),
+    # names of cards
+    "another card",
     # what JSON has no word for: a number without end
     "a limit without end",
     # a day that no calendar has: format is a hint in JSON Schema 2020-12

@@ -60,6 +60,22 @@ def test_a_limit_is_held_to_the_last_byte(quick: Quick, tmp_path: Path, limits: 
     assert found["alone"] == f"{code}\n"
 
 
+@pytest.mark.parametrize(("card", "code"), [("h100", 0), ("a100", 1), ("24GB", 1)])
+def test_a_card_is_a_limit_by_the_rule_of_verdicts(quick: Quick, tmp_path: Path, card: str, code: int) -> None:
+    """The verdict is that of memory: of training one sequence of 4,096 tokens."""
+    text = (
+        '[models.a]\npreset = "llama-3-8b"\n\n[scenarios.tune]\ntrain = true\nseq = 4096\n\n[[budget]]\nmodel = "a"\n'
+    )
+    (tmp_path / "tfcalc.toml").write_text(f'{text}scenario = "tune"\nfits_gpu = "{card}"\n', encoding="utf-8")
+    ran = quick("budget", "--json")
+    (check,) = json.loads(ran.stdout)["checks"]
+    verdict = quick("memory", "llama-3-8b", "--train", "--seq", "4096", "--gpu", card, "--json")
+    told = json.loads(verdict.stdout)
+    assert (ran.returncode, verdict.returncode) == (code, code)
+    assert check["message"] == f"a, tune on {card}: {told['verdict']} (fits_gpu)"
+    assert (check["value"], check["rule"], check["limit"]) == (told["total_bytes"], "fits_gpu", card)
+
+
 def test_what_is_just_over_is_told_in_full(quick: Quick, tmp_path: Path) -> None:
     """4 GiB less a byte."""
     found = held(quick, tmp_path, f"max = {CACHE - 1}\nwhy = 'one card'")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.conftest import Program
@@ -256,3 +258,31 @@ def test_what_no_size_decides_is_refused(tfcalc: Program, words: tuple[str, ...]
     done = tfcalc("solve", *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert fact in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("card", "words", "size"),
+    [
+        ("h100", ("llama-3-8b", "--train"), "batch"),
+        ("rtx-4090", ("llama-3.2-1b", "--train", "--lora"), "batch"),
+        ("h100", ("llama-3-8b", "--serve"), "concurrency"),
+    ],
+)
+def test_a_card_is_compared_by_the_rule_of_verdicts(
+    tfcalc: Program, card: str, words: tuple[str, ...], size: str
+) -> None:
+    """The largest size is that of the verdict, and one more does not fit."""
+    found = json.loads(tfcalc("solve", f"memory <= {card}", "--for", size, *words, "--json").stdout)
+    fitting, beyond = (
+        tfcalc("memory", *words, "--gpu", card, f"--{size}", str(found["value"] + more)) for more in (0, 1)
+    )
+    assert (fitting.returncode, beyond.returncode) == (0, 1)
+    same = tfcalc("solve", f"{card} >= memory", "--for", size, *words, "-q")
+    assert same.stdout.strip() == str(found["value"])
+
+
+@pytest.mark.parametrize("condition", ["weights <= h100", "memory = h100", "memory >= h100", "2 * memory <= h100"])
+def test_a_card_is_compared_with_the_whole_memory_alone(tfcalc: Program, condition: str) -> None:
+    done = tfcalc("solve", condition, "--for", "batch", "gpt2", "--train")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "h100 is a card, which the whole memory may fit into" in done.stderr

@@ -106,7 +106,7 @@ def test_rates_of_a_file(quick: Quick, tmp_path: Path) -> None:
     rates = tmp_path / "rates.toml"
     found = json.loads(quick("calibrate", str(runs), "-o", str(rates), "--json").stdout)
     assert found["before"]["mean_percent"] > 40 > 14 > found["after"]["mean_percent"]
-    plain = ("train", "gpt2", "--tokens", "1B", "--gpu", "a100-40", "--precision", "bf16", "--compile", "--json")
+    plain = ("train", "llama-3.2-1b", "--tokens", "1B", "--gpu", "a100-40", "--compile", "--json")
     before, after = (json.loads(quick(*plain, *more).stdout) for more in ((), ("--rates", str(rates))))
     assert after["run"]["step_seconds"] / before["run"]["step_seconds"] == pytest.approx(2, rel=0.15)
     assert after["rates_file"] == f"{rates}, fitted to {found['runs']} runs of runs.jsonl"

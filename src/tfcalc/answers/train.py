@@ -236,7 +236,7 @@ class RunOnCard:
             dp=self.copies,
             micro_batch=value_of(run.batch_size),
             batches=value_of(plan.grad_accum),
-            zero=int(plan.zero),
+            zero=int(self.plan.zero),
             again=again_of(self.ran[0]),
             attention_again=float(self.checkpointing == "selective"),
         )

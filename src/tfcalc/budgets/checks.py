@@ -49,7 +49,8 @@ class CheckedLimit(NamedTuple):
     """Check of one limit of one budget for one model.
 
     ``unit`` of ``value`` and ``base`` is ``params``, ``flops``, ``bytes``, or empty where the metric has another.
-    ``rule`` is max, min, equals, max_increase, max_decrease or expires; ``base_name`` says where the base is from.
+    ``rule`` is max, min, equals, max_increase, max_decrease, fits_gpu or expires; ``base_name`` says where the base is
+    from.
     A check whose ``status`` is ``new`` has nothing to be compared with yet, and passes. ``message`` is one line.
     """
 
@@ -98,7 +99,7 @@ class LimitCheck(Record):
     )
     metric = text("path of the metric: memory.peak_bytes", lambda check: check.metric)
     unit = text("params, flops, bytes, or empty for others", lambda check: check.unit)
-    rule = text("max, min, equals, max_increase, max_decrease or expires", lambda check: check.rule)
+    rule = text("max, min, equals, max_increase, max_decrease, fits_gpu or expires", lambda check: check.rule)
     limit = text("the limit as it is written", lambda check: check.limit.text)
     limit_value = number(
         "the limit as it was read; of a percentage the per cent",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tfcalc.budgets import keys
 from tfcalc.budgets.keys import BUDGET, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, TOP, BudgetKey
-from tfcalc.budgets.limits import EQUALS, MAX, MIN, RELATIVE, RULES
+from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MIN, RELATIVE, RULES
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
 from tfcalc.hardware import MOST_PRICE
@@ -93,7 +93,10 @@ def _budget() -> Schema:
         "properties": {key.name: _described(key) | _value(key) for key in BUDGET},
         "additionalProperties": False,
         "required": [key.name for key in BUDGET if key.needed],
-        "anyOf": _having(RULES),
+        "oneOf": [
+            {"required": ["metric"], "anyOf": _having(RULES), "not": {"required": [FITS_GPU]}},
+            {"required": [FITS_GPU], "not": {"anyOf": _having(("metric", *RULES, "warn"))}},
+        ],
         "not": {"required": [EQUALS], "anyOf": _having((MAX, MIN))},
         "if": {"required": ["warn"]},
         "then": {"oneOf": _having(changes), "not": {"required": [EQUALS]}},

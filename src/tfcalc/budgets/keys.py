@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from tfcalc.budgets.limits import EQUALS, MAX, MAX_DECREASE, MAX_INCREASE, MIN
+from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MAX_DECREASE, MAX_INCREASE, MIN
 
 VERSION = 1
 ERROR, WARNING = SEVERITIES = ("error", "warning")
@@ -64,12 +64,18 @@ MODEL = (
 BUDGET = (
     BudgetKey("model", TEXTS, "names of [models], or patterns of them: chat*", "chat*", needed=True),
     BudgetKey("scenario", TEXT, "one of [scenarios]; without one the commands' defaults hold", "finetune"),
-    BudgetKey("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes", needed=True),
+    BudgetKey("metric", TEXT, "what is limited: COMMAND.KEY of a JSON answer", "memory.peak_bytes"),
     BudgetKey(MAX, AMOUNT, "the most that is allowed", "24GiB"),
     BudgetKey(MIN, AMOUNT, "the least that is allowed", "1.4B"),
     BudgetKey(EQUALS, AMOUNT, "the only value that is allowed", 124439808),
     BudgetKey(MAX_INCREASE, AMOUNT, "how much more than before is allowed: an amount or a percentage", "10%"),
     BudgetKey(MAX_DECREASE, AMOUNT, "how much less than before is allowed: an amount or a percentage", "5M"),
+    BudgetKey(
+        FITS_GPU,
+        TEXT,
+        "instead of a metric and its limit: the card to fit on, by the verdict of memory --gpu",
+        "h100",
+    ),
     BudgetKey(
         "warn", AMOUNT, "beyond this there is a warning; written as the limit, of which there is one only", "20GiB"
     ),

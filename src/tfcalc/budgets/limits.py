@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted, shortened
+from tfcalc.search.gpus import of_card
 from tfcalc.units import exact, exact_bytes, is_bytes
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 MAX, MIN, EQUALS, MAX_INCREASE, MAX_DECREASE = RULES = ("max", "min", "equals", "max_increase", "max_decrease")
+FITS_GPU = "fits_gpu"
+"""The rule of verdicts: the memory fits on this card."""
 RELATIVE = (MAX_INCREASE, MAX_DECREASE)
 """The rules that compare with an earlier value; only these know percentages."""
 
@@ -37,6 +40,21 @@ class Limit(NamedTuple):
     text: str
     value: int | float
     percent: bool
+
+
+def fitting(card: str) -> Limit:
+    """Limit by a card: as many bytes as may be allocated on it; the allocator has to find room for them, too.
+
+    Raises UsageError where no such card is known.
+
+    >>> fitting("24GB").text, fitting("h100").value
+    ('24GB', 78144543857)
+    """
+    try:
+        return Limit(card, of_card(card).allocatable, percent=False)
+    except UsageError as error:
+        hint, _, _ = error.hint.partition("; or give")
+        raise UsageError(f"{FITS_GPU}: {error.message}", hint.partition(" or give")[0]) from None
 
 
 def amount(written: object, rule: str, unit: str) -> Limit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from tfcalc import settings_file
 from tfcalc.budgets import metric
 from tfcalc.budgets.file import Budget, BudgetFile, ModelEntry, Scenario
 from tfcalc.budgets.keys import BUDGET, ERROR, LONGEST_NAME, MODEL, MOST, MOST_PATTERNS, SEVERITIES, TOP, VERSION
-from tfcalc.budgets.limits import EQUALS, MAX, MIN, RULES, Limit, amount, warning
+from tfcalc.budgets.limits import EQUALS, FITS_GPU, MAX, MIN, RULES, Limit, amount, fitting, warning
 from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import Choice, facet
@@ -40,9 +40,15 @@ def _budget(table: Mapping[str, object], line: int) -> Budget:
     for key in BUDGET:
         if key.needed and key.name not in table:
             raise UsageError(f"it has no {key.name}", f'write {key.name} = "{key.example}"')
-    path = _text(table, "metric")
+    if FITS_GPU in table:
+        beside = [name for name in ("metric", *RULES, "warn") if name in table]
+        if beside:
+            raise UsageError(f"it has {FITS_GPU} and {beside[0]}", "write them as two budgets")
+    elif "metric" not in table:
+        raise UsageError("it has no metric", 'write metric = "memory.peak_bytes", or fits_gpu = "h100"')
+    path = _text(table, "metric") if "metric" in table else ALL_MEMORY
     asked = metric.read(path)
-    limits = limits_of(table, asked.unit)
+    limits = {FITS_GPU: fitting(_text(table, FITS_GPU))} if FITS_GPU in table else limits_of(table, asked.unit)
     severity = one_of("severity", table.get("severity", ERROR), SEVERITIES)  # type: ignore[arg-type]  # it refuses what is no text
     return Budget(
         models=_patterns(table["model"]),
@@ -55,6 +61,10 @@ def _budget(table: Mapping[str, object], line: int) -> Budget:
         expires=_date(table["expires"]) if "expires" in table else None,
         line=line,
     )
+
+
+ALL_MEMORY = "memory.total_bytes"
+"""Metric of a budget by a card: the memory of the whole, at its peak."""
 
 
 def _text(table: Mapping[str, object], name: str) -> str:
@@ -140,7 +150,22 @@ def read_budgets(text: str, path: str, known: KnownOptions | None = None) -> Bud
     }
     budgets = _budgets(table, text, path)
     _check_names(budgets, models, scenarios, path)
+    budgets = tuple(_on_card(one, scenarios, called(path, number, one.line)) for number, one in enumerate(budgets, 1))
     return BudgetFile(path, _conventions(table, path), models, scenarios, budgets)
+
+
+def _on_card(one: Budget, scenarios: dict[str, Scenario], place: str) -> Budget:
+    """The budget of what its scenario takes on the card that it is to fit on: a further scenario. Raises BadFile."""
+    if FITS_GPU not in one.limits:
+        return one
+    card = one.limits[FITS_GPU].text
+    options = scenarios[one.scenario].options if one.scenario is not None else {}
+    if "gpu" in options:
+        fact = f"{place}: {FITS_GPU} {card} is beside gpu {options['gpu']} of scenario {one.scenario}"
+        raise BadFile(fact, "leave one of them out")
+    name = f"{one.scenario} on {card}" if one.scenario is not None else f"on {card}"
+    scenarios[name] = Scenario(name, {**options, "gpu": card})
+    return replace(one, scenario=name)
 
 
 def _check_top(table: Mapping[str, object], path: str, known: KnownOptions | None) -> None:

@@ -13,7 +13,7 @@ from tfcalc.budgets.checks import FAILED, NEW, NOT_COMPARABLE, PASSED, WARNING, 
 from tfcalc.budgets.config_diff import changed_field, line_of
 from tfcalc.budgets.keys import ERROR
 from tfcalc.budgets.limit_check import IEC, AmountFormat, describe, threshold, violated
-from tfcalc.budgets.limits import RELATIVE, Limit
+from tfcalc.budgets.limits import FITS_GPU, RELATIVE, Limit
 from tfcalc.budgets.metric import Metric, read
 from tfcalc.budgets.patterns import NamePatterns
 from tfcalc.budgets.sources import Source, here
@@ -138,6 +138,9 @@ class BudgetRun:
         told = AmountFormat(metric.unit, self.units)
         if rule in RELATIVE and before.value is None:
             status, said = before.status, f"{told.amount(now.value)}, {rule} {limit.text}: {before.reason}"
+        elif rule == FITS_GPU:
+            status = PASSED if now.answer["fits"] else _failing(budget)
+            said = f"{now.answer['verdict']} ({rule})"
         else:
             allowed = threshold(rule, limit, before.value)
             warned = budget.warn is not None and violated(rule, now.value, threshold(rule, budget.warn, before.value))
@@ -158,7 +161,7 @@ class BudgetRun:
             self.baseline.name if before.value is not None else "",
             status,
             budget.why,
-            _line(budget, source, f"{metric} {said}"),
+            _line(budget, source, said if rule == FITS_GPU else f"{metric} {said}"),
             self._line_of(budget) if status in (PASSED, NEW, NOT_COMPARABLE) else self._place(asked),
         )
 

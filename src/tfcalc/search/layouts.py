@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel, Unavailable, UsageError
 from tfcalc.search.axes import Axes, Values
-from tfcalc.search.possible import FLAGS, FSDP, Possible, Space, ends_of, stages_of
+from tfcalc.search.possible import DEEPSPEED, FLAGS, FSDP, Possible, Space, ends_of, stages_of
 from tfcalc.timing.device_memory import DeviceMemory
 from tfcalc.timing.numbers import Many, is_array
 from tfcalc.timing.step import Layouts, StepParts, StepTime
@@ -278,11 +278,13 @@ class LayoutEvaluator:
 
     def __init__(self, space: Space, machine: Machine, rates: Rates, precision: str) -> None:
         self.space, self.rates = space, rates
+        self.deepspeed = ("fp16" if precision == "fp16" else "bf16") if space.stack == DEEPSPEED else ""
         self.time = StepTime(space.work, machine, rates, precision=precision)
 
     def memory(self, at: Layouts) -> DeviceMemory:
         """Return the bytes of a device, by the stack's list of what is saved."""
-        return DeviceMemory(self.space.work, at, fsdp=self.space.stack == FSDP, eager=self.rates.eager_attention)
+        fsdp, eager = self.space.stack == FSDP, self.rates.eager_attention
+        return DeviceMemory(self.space.work, at, fsdp=fsdp, eager=eager, deepspeed=self.deepspeed)
 
     def evaluated(self, at: Layouts) -> EvaluatedLayout:
         """Return what a layout takes, or each of several."""

@@ -98,7 +98,9 @@ class Change(NamedTuple):
         if values.get("base_weights") == QUANTIZED and "lora" in values:
             found.append(f"--qlora {values.pop('lora')}")
             del values["base_weights"]
-        stage_given = any(getattr(one, "zero", "0") != "0" for one in described)  # which --fsdp contradicts
+        stage_given = any(
+            getattr(one, "zero", AUTO) not in (AUTO, "0") for one in described
+        )  # which --fsdp contradicts
         if FSDP.items() <= values.items() and not stage_given:
             found.append("--fsdp")
             del values["layout"], values["zero"]

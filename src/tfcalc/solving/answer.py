@@ -37,7 +37,7 @@ from tfcalc.report.opening import Stated, found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet
 from tfcalc.report.style import Style
 from tfcalc.solving.closed_form import Steps, written
-from tfcalc.solving.conditions import TOTAL, parts
+from tfcalc.solving.conditions import CARD, TOTAL, parts
 from tfcalc.solving.solver import sides_of
 from tfcalc.units import short_bytes
 
@@ -401,6 +401,9 @@ class Solved(Answer):
             told.append(f"{word} goes in steps of {domain.step:,}: {domain.why}")
         if self.found.limit:
             told.append(f"{word} ends at {domain.size(domain.last):,}: {self.found.limit}")
+        if self.evaluator.card:
+            card = self.evaluator.card.replace("_", "-")
+            told.append(f"{card}: what of it may be allocated, by the verdict of tfcalc memory --gpu {card}")
         return told
 
 
@@ -435,7 +438,7 @@ def _table(
 def _is_memory(side: Expression, evaluator: Evaluator) -> bool:
     """Return whether a side is an amount of memory."""
     names = names_of(side)
-    return bool(names) and all(evaluator.meant[name].quantity == "memory" for name in names)
+    return bool(names) and all(evaluator.meant[name].quantity in ("memory", CARD) for name in names)
 
 
 def _cell(number: int | Fraction, in_bytes: bool) -> Cell:
@@ -463,6 +466,8 @@ OF = {"active_params": "params", "trainable_params": "trainable"}
 def _way(evaluator: Evaluator, setting: Setting, name: str, value: int) -> Stated | Elsewhere:
     """Origin of the number of a name of the condition."""
     meant = evaluator.meant[name]
+    if meant.quantity == CARD:
+        return found("what of the card may be allocated, so that it fits by the verdict; less where it does not")
     if meant.quantity == "size":
         return given(f"{name} of the model or the workload that is looked at")
     by_tree = meant.quantity != "memory" or evaluator.by_tree

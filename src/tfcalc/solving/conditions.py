@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
+from tfcalc.answers.fits import Fit, memory_within
 from tfcalc.answers.memory import memory
+from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.question import HEADLINES
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
@@ -19,11 +21,14 @@ from tfcalc.core.traced import EFFORT, value_of
 from tfcalc.defaults import own_format, resolve_dtype
 from tfcalc.errors import UsageError, nearest
 from tfcalc.expressions import read_conditions
+from tfcalc.hardware import named
 from tfcalc.model import values, with_symbols
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
+from tfcalc.search.gpus import of_card
 from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words
+from tfcalc.training.peaks import Peaks
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -31,6 +36,10 @@ if TYPE_CHECKING:
     from tfcalc.model import Sized
     from tfcalc.report import Report
 
+CARD = "card"
+"""What a name counts that is an accelerator's: how much of it may be allocated so that it fits."""
+OF_CARDS = re.compile(r"[^\W\d]\w*(?:-\w+)+|[^\W\d]\w*\d\w*", re.ASCII)
+"""Words that may be a card's: with a hyphen, or with a figure."""
 QUANTITIES = ("params", "flops", "memory", "active_params", "trainable_params")
 """What is counted, as a condition calls it."""
 OTHER_NAMES = {
@@ -106,9 +115,26 @@ def parts_named(condition: str) -> str:
     ('flops.attention = 2 * flops.ffn', '2(params + 1) <= 7B')
     >>> parts_named("KV cache <= 10GB"), parts_named("feed-forward = 2 * cross attention")
     ('kv_cache <= 10GB', 'ffn = 2 * cross_attention')
+    >>> parts_named("memory <= rtx-4090"), parts_named("d_model-n_heads <= 64")
+    ('memory <= rtx_4090', 'd_model-n_heads <= 64')
     """
-    named = OF_WORDS.sub(lambda found: SEVERAL_WORDS[" ".join(re.split(BETWEEN, found[0].lower()))], condition)
-    return OF_PART.sub(r"\1.\2", named)
+    known = OF_WORDS.sub(lambda found: SEVERAL_WORDS[" ".join(re.split(BETWEEN, found[0].lower()))], condition)
+    known = OF_CARDS.sub(lambda found: found[0].replace("-", "_") if is_card(found[0]) else found[0], known)
+    return OF_PART.sub(r"\1.\2", known)
+
+
+def is_card(name: str) -> bool:
+    """Return whether this is the name of an accelerator, which a condition writes with ``_`` for hyphens.
+
+    >>> is_card("h100"), is_card("rtx_4090"), is_card("fc1"), is_card("d_model")
+    (True, True, False, False)
+    """
+    if not any(letter.isdigit() for letter in name):
+        return False
+    try:
+        return bool(named(name))
+    except UsageError:
+        return False
 
 
 def names_in(condition: str) -> set[str]:
@@ -145,6 +171,8 @@ def meaning(name: str, of: str, sizes: Collection[str]) -> Meant:
         known = OTHER_NAMES.get(quantity, quantity)
         if known in QUANTITIES:
             return Meant(known, "" if part == TOTAL else part)
+    if is_card(name):
+        return Meant(CARD, name)
     term = name.removesuffix(BYTES)
     if name.endswith(BYTES) or term in TERMS:
         return Meant("memory", term)
@@ -228,8 +256,15 @@ class Evaluator:
     ) -> None:
         self.setting, self.conventions, self.weights = setting, conventions, weights
         self.sizes = _sizes(setting)
+        self.peaks: Peaks | None = None
+        """Of the model, where a card is asked about, whose steps are simulated."""
         self.of = of
         self.meant = {name: meaning(name, of, self.sizes) for name in sorted(names)}
+
+    @property
+    def card(self) -> str:
+        """Name of the card that memory is compared with; empty where there is none."""
+        return next((meant.part for meant in self.meant.values() if meant.quantity == CARD), "")
 
     def with_setting(self, setting: Setting) -> Evaluator:
         """Return an evaluator of the same question about another setting."""
@@ -238,7 +273,7 @@ class Evaluator:
     @property
     def counted(self) -> set[str]:
         """The quantities that the names are of."""
-        return {meant.quantity for meant in self.meant.values()}
+        return {"memory" if meant.quantity == CARD else meant.quantity for meant in self.meant.values()}
 
     @property
     def memory_runs(self) -> bool:
@@ -255,6 +290,9 @@ class Evaluator:
         for name, meant in self.meant.items():
             if meant.quantity == "size":
                 found[name] = int(value_of(_size(setting, *self.sizes[name])))
+            elif meant.quantity == CARD:
+                report = report or self._memory(setting)
+                found[name] = _fitting(report)
             elif meant.quantity == "memory" and not self.by_tree:
                 report = report or self._memory(setting)
                 found[name] = _term(report, meant.part)
@@ -314,7 +352,7 @@ class Evaluator:
     @property
     def by_tree(self) -> bool:
         """True if memory is that of the weights as a plain format stores them, which the tree has."""
-        if any(meant.quantity == "memory" and meant.part in TERMS for meant in self.meant.values()):
+        if self.card or any(meant.quantity == "memory" and meant.part in TERMS for meant in self.meant.values()):
             return False
         own = own_format(self.setting.model) if self.conventions.dtype == "auto" else None
         return not self.memory_runs and self.weights is None and (own is None or own.format.plain)
@@ -351,9 +389,30 @@ class Evaluator:
             EFFORT.spend(OF_CLASSIC)
         training = setting.training if setting.run.training else None
         run = setting.run if setting.run.training or setting.serving is not None else None
-        return memory(
-            setting.model, run, self.conventions, training=training, serving=setting.serving, weights=self.weights
-        )
+        serving, weights = setting.serving, self.weights
+        if self.card:
+            if self.peaks is None or self.peaks.model is not setting.model:
+                self.peaks = Peaks(setting.model)
+            within, known = self.card.replace("_", "-"), self.peaks
+            return memory_within(
+                setting.model,
+                of_card(within),
+                run,
+                self.conventions,
+                training=training,
+                serving=serving,
+                weights=weights,
+                peaks=known,
+            )
+        return memory(setting.model, run, self.conventions, training=training, serving=serving, weights=weights)
+
+
+def _fitting(report: Report) -> int:
+    """Bytes of the card that may be allocated, so that it fits; below those of a run that does not, by the verdict."""
+    assert isinstance(report, Memory)
+    fit = report.judge
+    assert isinstance(fit, Fit)
+    return fit.room if fit.fits else min(fit.room, report.answer - 1)
 
 
 def _term(report: Report, part: str) -> int:

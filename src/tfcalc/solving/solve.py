@@ -17,7 +17,7 @@ from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved
 from tfcalc.solving.closed_form import Steps, TooLarge, over, solved
-from tfcalc.solving.conditions import QUANTITIES, Evaluator, parts_named
+from tfcalc.solving.conditions import CARD, QUANTITIES, Evaluator, Meant, parts_named
 from tfcalc.solving.solver import Solver
 from tfcalc.solving.unknown import Setting, UnknownSize, unknown_size, with_feasible_start
 from tfcalc.workload import Workload
@@ -52,9 +52,10 @@ def solve(
 
     Args:
         condition: two formulas that are compared, or three: ``"attention = ffn"``, ``"memory <= 80GiB"``,
-            ``"1B <= params < 2B"``. Names are params, flops, memory, active_params and trainable_params of the whole
-            model; a part by kind or path, ``ffn`` or ``model.layers.mlp``, with its quantity in front or behind
-            (``ffn.params``); a term of memory (``memory.weights``); and sizes (``d_ff``).
+            ``"1B <= params < 2B"``; or the memory with a card, ``"memory <= h100"``, by the rule of verdicts. Names are
+            params, flops, memory, active_params and trainable_params of the whole model; a part by kind or path,
+            ``ffn`` or ``model.layers.mlp``, with its quantity in front or behind (``ffn.params``); a term of memory
+            (``memory.weights``); and sizes (``d_ff``).
         unknown: the size to solve for, by its option or its letter (``seq``, ``d_model``, ``layers``, ``tokens``,
             ``gpus``).
         model: as in :func:`tfcalc.params`; by default the classic Transformer.
@@ -186,9 +187,24 @@ def _steps(
         return None
 
 
+def _check_card(condition: Condition, evaluator: Evaluator) -> None:
+    """Raise UsageError where a card is compared otherwise than as the most that memory may be."""
+    cards = [name for name in sorted(condition.names) if evaluator.meant[name].quantity == CARD]
+    if not cards:
+        return
+    left, right = condition.left, condition.right
+    if condition.operator in (">=", ">"):
+        left, right = right, left
+    sides = [evaluator.meant[side.name] if isinstance(side, Name) else None for side in (left, right)]
+    if sides != [Meant("memory"), Meant(CARD, cards[0])] or condition.operator == "=":
+        shown = cards[0].replace("_", "-")
+        raise UsageError(f"{shown} is a card, which the whole memory may fit into", f"write memory <= {shown}")
+
+
 def _check_units(conditions: Sequence[Condition], evaluator: Evaluator) -> None:
     """Memory is compared with amounts that have a unit, and these with memory alone. Raises UsageError."""
     for each in conditions:
+        _check_card(each, evaluator)
         numbers = [part for side in (each.left, each.right) for part in walk(side) if isinstance(part, NumberNode)]
         quantities = {evaluator.meant[name].quantity for name in each.names}
         amounts = [number for number in numbers if number.unit]

@@ -1,7 +1,8 @@
 """Bytes that a device of a layout needs, by a closed form: for a million layouts at once.
 
 The lists of what is saved are those of Megatron-core with Transformer Engine, fused attention and sequence parallelism,
-and of FSDP2 in mixed precision. No number is fitted. Where one layout is asked for, ``memory`` runs a step on the tape.
+of FSDP2 in mixed precision, and of DeepSpeed of 2022 with its pipelines. No number is fitted. Where one layout is asked
+for, ``memory`` runs a step on the tape.
 
 Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attention; Narayanan et al. 2021 (arXiv
 2104.04473), section 2.2, for what is in flight; Rajbhandari et al. 2020 (arXiv 1910.02054) for model states.
@@ -30,6 +31,8 @@ LOSS = 10
 """Bytes of a logit while the loss is computed: in 16 bits, in 32 bits, and its gradient in 32."""
 WEIGHT, GRADIENT, OPTIMIZER = 2, 4, 12
 """Bytes of a parameter: in 16 bits; of its gradient; of master weight and two moments."""
+PARTITION = 4
+"""Bytes of a parameter that DeepSpeed has for its part of the gradients, in 32 bits, when it steps."""
 LOG_SUM_EXP, SCORE = 4, 5
 """Bytes of a query and head that fused attention keeps; of a score: softmax, dropout's mask and result."""
 ROUTED = 4
@@ -52,11 +55,14 @@ class MemoryParts(NamedTuple):
 class DeviceMemory:
     """Bytes of the fullest device, part by part; all numbers may be arrays.
 
-    ``eager`` attention saves its scores.
+    ``eager`` attention saves its scores. ``deepspeed`` is the number format that DeepSpeed trains in, bf16 or fp16;
+    empty where another trainer does.
     """
 
-    def __init__(self, work: ModelWork, at: Layouts, *, fsdp: bool = False, eager: bool = False) -> None:
-        self.work, self.at, self.fsdp, self.eager = work, at, fsdp, eager
+    def __init__(
+        self, work: ModelWork, at: Layouts, *, fsdp: bool = False, eager: bool = False, deepspeed: str = ""
+    ) -> None:
+        self.work, self.at, self.fsdp, self.eager, self.deepspeed = work, at, fsdp, eager, deepspeed
         self.sharing = at.tp if at.sequence_parallel else 1
 
     @property
@@ -127,19 +133,47 @@ class DeviceMemory:
             two_layers = 2 * (WEIGHT + GRADIENT) / max(self.work.depth, 1)  # that are gathered
             kept = WEIGHT + where(at.pp > 1, GRADIENT, 0)  # until the last micro-batch of a pipeline
             return (GRADIENT + OPTIMIZER) / shards + where(at.zero < 3, kept, two_layers)
+        if self.deepspeed:
+            return self._of_deepspeed(copies)
         optimizer = where(at.zero >= 1, OPTIMIZER / copies, OPTIMIZER)
         gradients = where(at.zero >= 2, GRADIENT / copies, GRADIENT)
         weights = where(at.zero >= 3, WEIGHT / copies, WEIGHT)
         return weights + gradients + optimizer
 
+    def _of_deepspeed(self, copies: Many) -> Many:
+        """Bytes of a parameter: gradients have 16 bits, and are added up in 32 where weights have the range of bf16.
+
+        ===========  =========================  ===========================================
+        fp16         whole: 2 and 2             shared from ZeRO-1 on: 12, and 4 of gradients
+        bf16         whole: 2, 2 and 4          shared from ZeRO-1 on: 12
+        ===========  =========================  ===========================================
+
+        ZeRO-2 shares the gradients, ZeRO-3 the weights; both have 4 bytes of a part of the gradients in either format.
+
+        Source: DeepSpeed's runtime/zero/stage_1_and_2.py (``step``: a partition's gradients become fp32) and
+        runtime/bf16_optimizer.py (``fp32_groups_gradients_flat``).
+        """
+        zero = self.at.zero
+        sums = GRADIENT if self.deepspeed == "bf16" else 0
+        added_up = where(zero <= 1, sums, 0)
+        shared = OPTIMIZER + where(added_up > 0, 0, PARTITION)
+        weights = where(zero >= 3, WEIGHT / copies, WEIGHT)
+        gradients = where(zero >= 2, WEIGHT / copies, WEIGHT)
+        return weights + gradients + added_up + where(zero >= 1, shared / copies, shared)
+
     def saved(self, *, last: bool = False, between: bool = False) -> Many:
-        """Bytes saved for backward, of all micro-batches in flight."""
+        """Bytes saved for backward, of all micro-batches in flight.
+
+        DeepSpeed has each stage's results until their backward (runtime/pipe/engine.py: ``pipe_buffers``); Megatron-LM
+        frees them once they are sent.
+        """
         at, here = self.at, self._layers(last=last, between=between)
         input_alone = BYTES * self._tokens / self.sharing * self.work.width
         whole = sum(copies * one for copies, one in zip(here, self._of_layers, strict=True))
         each = where(at.again > 0, sum(here) * input_alone, whole)
         most = reduce(larger, self._of_layers)
-        return each * self.in_flight(last=last, between=between) + where(at.again > 0, most, 0)
+        results = where(at.pp > 1, input_alone, 0) if self.deepspeed else 0
+        return (each + results) * self.in_flight(last=last, between=between) + where(at.again > 0, most, 0)
 
     @cached_property
     def _of_layers(self) -> list[Many]:
