@@ -17,6 +17,8 @@ from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
+from tfcalc.nn.attention import Attention, CrossAttention
+from tfcalc.nn.basic import Embedding
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import PAGED, Allocation, Mixer, cache, cache_format, held, mixers
@@ -26,6 +28,7 @@ from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
 from tfcalc.workload import AUTO, EITHER
+from tfcalc.zoo.blocks.vision_tower import ImageEmbeddings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-PREFILL, DECODE = "prefill", "decode"
+PREFILL, DECODE, FORWARD = "prefill", "decode", "forward"
 TEMPORARY = "τ"
 LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
@@ -83,6 +86,11 @@ class Served:
         return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
 
     @property
+    def caches(self) -> bool:
+        """Return whether anything is cached for a next token: not by a model that reads alone."""
+        return self.requests.phase != FORWARD
+
+    @property
     def peak(self) -> PhasePeak:
         """The phase that holds most."""
         return max(self.moments, key=lambda moment: moment.temporary or 0)
@@ -108,6 +116,8 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
         return _served_by_several(model, run, plan, dtype, formulas=formulas)
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
+    if reads_alone(model):
+        return _read(model, requests, plan, dtype, formulas=formulas)
     check_served(model, requests)
     recipe = weight_recipe(model, plan, dtype)
     model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
@@ -116,6 +126,35 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
     held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
     return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe), requests)
+
+
+def reads_alone(model: Model) -> TypeGuard[HFModel]:
+    """Return whether a model reads text and generates none, as those of embeddings and rerankers do."""
+    if not isinstance(model, HFModel) or model.generates:
+        return False
+    every = list(model.module().all_of())
+    if not any(isinstance(each, Embedding) for each in every):
+        return False
+    if any(isinstance(each, CrossAttention | ImageEmbeddings) for each in every):
+        return False
+    causal = any(isinstance(each, Attention) and each.causal for each in every)
+    return not causal or not model.architecture.endswith("Model")  # a base of unknown use is no classifier
+
+
+def _read(model: HFModel, requests: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
+    """Memory of reading all requests at once, by a model that keeps no cache."""
+    requests = requests.replaced(phase=FORWARD, seq_len=requests.size("cached"), cached=None)
+    model.check(requests)
+    recipe = weight_recipe(model, plan, dtype)
+    model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
+    tree = model_.tree(run_)
+    weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
+
+    def moments() -> Iterator[PhasePeak]:
+        known = _code_is_known(model)
+        yield PhasePeak(FORWARD, forward(model, requests, _formats(recipe)) if known else None)
+
+    return Served(weights, Component("cache", "cache"), buffers_of(tree, recipe), recipe, moments, requests)
 
 
 def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:

@@ -19,7 +19,15 @@ from tfcalc.placed.layout import check_least
 from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
 from tfcalc.plans import LAYOUT, Serving
 from tfcalc.serving.caches import PAGED, cache, cache_format, mixers
-from tfcalc.serving.memory import at_work, buffers_of, check_served, growth_of, states_of_sequence, weight_recipe
+from tfcalc.serving.memory import (
+    at_work,
+    buffers_of,
+    check_served,
+    growth_of,
+    reads_alone,
+    states_of_sequence,
+    weight_recipe,
+)
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.serving.weights import hold, places_of
 from tfcalc.workload import AUTO
@@ -156,6 +164,8 @@ class ServingRanks:
 
 def layout_of(model: Model, plan: Serving) -> ServedLayout:
     """Return the layout that a plan of serving asks for. Raises InvalidModel."""
+    if reads_alone(model):
+        raise InvalidModel("a model that generates no text on several GPUs", "serve it on one: each has a copy")
     if plan.cache != PAGED:
         raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
     sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
