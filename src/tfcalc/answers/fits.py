@@ -40,7 +40,7 @@ from tfcalc.search.remedies import (
     of_training,
     remedies,
 )
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.measured import least_allocated, most_reserved, most_simulated
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
@@ -471,6 +471,8 @@ def fits(
     weights: str | None = None,
     margin: int = MARGIN,
     utilization: float | None = None,
+    engine: str = "",
+    profile: Profile | None = None,
     breakdown: bool = False,
 ) -> Fit:
     """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
@@ -487,6 +489,8 @@ def fits(
         weights: as in :func:`memory`.
         margin: per cent of the budget that should stay free; what fits with less to spare is tight.
         utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+        engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
+        profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
         breakdown: whether somebody will read what the peak is made of, so that it is best found first.
 
     Returns:
@@ -496,7 +500,7 @@ def fits(
 
     Raises:
         InvalidModel: as in :func:`memory`.
-        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for a model at rest.
 
     >>> from tfcalc.zoo.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
@@ -504,8 +508,9 @@ def fits(
     (False, -76562176)
     """
     plans: dict[str, Any] = {"training": training, "serving": serving, "weights": weights}
+    by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
     found = memory_within(
-        model, _budget(budget, gpu), workload, conventions, **plans, margin=margin, utilization=utilization
+        model, _budget(budget, gpu), workload, conventions, **plans, **by_engine, margin=margin, utilization=utilization
     )
     if breakdown:
         assert found.whole  # all that is asked next comes out of what finds it
@@ -546,7 +551,9 @@ def memory_within(
     elif serving:
         serving = _served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
-        if rules is not None and utilization is None:
+        if rules is not None and rules.cache == CELLS:
+            serving = _by_layers(serving, budget, utilization, profile)
+        elif rules is not None and utilization is None:
             from tfcalc.serving.ranks import layout_of  # which loads what engines split
 
             at = layout_of(model, serving)
@@ -589,6 +596,20 @@ def _rules(engine: str, budget: Capacity) -> EngineRules | None:
     if not budget.memory:
         raise UsageError(f"--engine {engine} has no effect but on a card", "give --gpu NAME")
     return named_engine(engine)
+
+
+def _by_layers(plan: Serving, budget: Capacity, utilization: float | None, profile: Profile | None) -> Serving:
+    """The plan with llama.cpp's cache, and all layers on the card unless fewer were asked for."""
+    if utilization is not None or profile is not None:
+        raise UsageError(
+            "llama.cpp takes what it needs of a card, and profiles nothing", "leave out what it should take"
+        )
+    layers = ALL_LAYERS if plan.gpu_layers is None and budget.vendor != APPLE else plan.gpu_layers
+    return plan.replaced(cache=CELLS, gpu_layers=layers)
+
+
+ALL_LAYERS = 999
+"""``-ngl 999``, as people type it for all."""
 
 
 def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
@@ -757,7 +778,8 @@ class Case(Generic[P]):
 
     def _at(self, name: str, value: int) -> Workload:
         """The workload at a size of its own, or of the plan."""
-        return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
+        field = {"context": "seq_len", "concurrency": "batch_size", "gpu_layers": ""}.get(name, name)
+        return self.run.replaced(**{field: value}) if field else self.run
 
 
 class _Training(Case["Training"]):
@@ -886,11 +908,27 @@ class _Serving(Case["Serving"]):
         return cache_log(found.each, self.model, found.plan, self.rules, self.profile, self.budget.memory, share)
 
     def ways(self) -> Options:
-        return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)
+        _, count = self.served(self.run, self.plan).on_card or (0, 0)
+        pages = self.kernel == AUTO and not self.budget.card
+        return of_serving(self.run, self.plan, pages=pages, count=count)
 
     def sizes(self) -> list[GrowingSize]:
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
-        return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
+        sizes = [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
+        return [*sizes, *self._layers()]
+
+    def _layers(self) -> Iterator[GrowingSize]:
+        """Yield the number of layers on the card, where the others may be in RAM."""
+        there = self.served(self.run, self.plan).on_card
+        if there is None:
+            return
+        asked, count = there
+        size = self._size(self.plan, "gpu_layers")
+        yield size._replace(asked=max(asked, 1), need=lambda value: size.need(value) if value <= count else BEYOND)
+
+
+BEYOND = 2**62
+"""Bytes that no card has."""
 
 
 class _AtRest(Case[StoredFormat]):

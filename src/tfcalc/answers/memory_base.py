@@ -499,6 +499,12 @@ class Memory(Report):
         when=may_grow("concurrency"),
         place=TOGETHER,
     )
+    largest_gpu_layers = optional(
+        "most layers that fit on the card, the head as one more (llama.cpp's -ngl)",
+        largest("gpu_layers"),
+        found("search: it fits, and one more layer does not"),
+        when=may_grow("gpu_layers"),
+    )
     paged_cache = record(
         PagedRoom,
         "the room for a paged cache, at most and at least, in the words of vLLM's log",

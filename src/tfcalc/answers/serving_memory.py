@@ -27,7 +27,7 @@ from tfcalc.plans import LAYOUT as LAYOUT_FIELDS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import count, found
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED, UBATCH
 from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, reads_alone, served
 from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
@@ -47,6 +47,7 @@ CACHES = {
     "dynamic": "as transformers' DynamicCache stores it",
     "static": "as transformers' StaticCache stores it, allocated for the whole context from the start",
     "paged": "in whole blocks, as vLLM stores it",
+    "cells": "in cells for the whole context, as llama.cpp allocates it",
     NO_CACHE: "nothing: the model generates no text",
 }
 
@@ -125,6 +126,11 @@ class ServingMemory(Memory, in_order=True):
         lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")
     )
     phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
+    host_bytes = integer(
+        "bytes in the host's memory, not part of total_bytes: what --ngl leaves there",
+        lambda memory: memory.served.host,
+        found("the sum over the layers and tables that are not on the card"),
+    )
     ranks = records(
         RankKeys,
         "of several GPUs that serve it each that stores something else; all else is of the one that stores most",
@@ -186,6 +192,9 @@ class ServingMemory(Memory, in_order=True):
         """Model that is served, and how."""
         on = f", {in_words(self.served.layout)}" if self.served.layout else ""
         kept = f", {self.plan.cache} KV cache in {self.plan.kv}" if self.served.caches else ", read at once"
+        if self.served.on_card:
+            layers, count = self.served.on_card
+            on = f", {layers} of {count} layers on the card, {short_bytes(self.served.host, self.by.units)} in RAM"
         return of_serving(self._model, self.requests, self.served.recipe.format.name, kept + on)
 
     @property
@@ -299,6 +308,8 @@ def _reading(plan: Serving, found: Served) -> str:
     """The plan is resolved: it has a context."""
     if not found.caches:
         return "all requests at once"
+    if plan.cache == CELLS:
+        return f"{UBATCH} tokens at once, with their logits"
     if plan.cache != PAGED:
         return "all prompts at once"
     return f"{min(exact(plan.batched), exact(plan.context or 0)):,} tokens of a prompt at once"
@@ -308,6 +319,8 @@ def in_short(run: Workload, plan: Serving, found: Served) -> tuple[str, ...]:
     """Return a description of the server, in a line."""
     if not found.caches:
         return ("all requests read at once", f"{run.kernel} attention", "no cache, as no text is generated")
+    if plan.cache == CELLS:
+        return ("llama.cpp's cache", f"{run.kernel} attention", f"steps of {UBATCH} tokens with all their logits")
     cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
     return (cache, f"{run.kernel} attention", "logits of the last token only")
 
@@ -332,6 +345,6 @@ def notes(plan: Serving, found: Served) -> Iterator[str]:
     if found.peak.temporary is not None:
         if dequantizes(found.recipe):
             yield "bitsandbytes until 0.49: each product of more than one row has a dequantized copy of its matrix"
-        logits = ", logits of the last token only" if found.caches else ""
+        logits = ", logits of the last token only" if found.caches and plan.cache != CELLS else ""
         yield f"temporary buffers: {found.peak.phase} with {_reading(plan, found)}{logits}"
     yield f"not counted: {NOT_COUNTED}"

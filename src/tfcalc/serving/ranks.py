@@ -192,7 +192,35 @@ def tree_of_stage(tree: Component, at: ServedLayout) -> Component:
     count = value_of(total(part.copies for part in stacks[0].component.parts if part.kind == LAYER))
     check_least("layers", count, value_of(at.pp))
     here = at.stages(count)[value_of(at.stage)]
-    return _cut(tree, stacks[0].names[1:], here, at)
+    return _cut(tree, stacks[0].names[1:], here, _Ends(at.first, at.last))
+
+
+class _Ends(NamedTuple):
+    """Presence of what runs before the layers, and of what runs behind them."""
+
+    first: bool
+    last: bool
+
+
+def layers_of(tree: Component) -> int:
+    """Return the number of layers of a decoder. Raises InvalidModel where it has several stacks, or none."""
+    stacks = [node.component for node in tree.walk() if _is_stack(node.component)]
+    if len(stacks) != 1 or _reads_source(stacks[0]):
+        raise InvalidModel("layers are counted of the one stack of a decoder", "leave --ngl out")
+    return value_of(total(part.copies for part in stacks[0].parts if part.kind == LAYER))
+
+
+def on_card(tree: Component, number: int) -> tuple[Component, Component]:
+    """Return what llama.cpp puts on the card, the last layers and the head as one more, and what it leaves in RAM.
+
+    The table of words is in RAM; a head that is tied to it is copied. Source: llama.cpp, llama_model::load_tensors
+    (n_gpu_layers).
+    """
+    count = layers_of(tree)
+    (stack,) = (node for node in tree.walk() if _is_stack(node.component))
+    first, way = max(count - number, 0), stack.names[1:]
+    card = _cut(tree, way, range(first, count), _Ends(first=False, last=number > count))
+    return card, _cut(tree, way, range(first), _Ends(first=True, last=number <= count))
 
 
 def _is_stack(component: Component) -> bool:
@@ -207,7 +235,7 @@ def _reads_source(stack: Component) -> bool:
     return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
 
 
-def _cut(tree: Component, way: tuple[str, ...], here: range, at: ServedLayout) -> Component:
+def _cut(tree: Component, way: tuple[str, ...], here: range, at: _Ends) -> Component:
     """Keep of a component that holds the stack, at the end of this ``way``, what the stage has."""
     inside = [part.kind == LAYER if not way else part.name == way[0] for part in tree.parts]
     first, last = inside.index(True), len(inside) - 1 - inside[::-1].index(True)
