@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 LAYER = "layer"
+IN_BLOCKS = ("fp8-block", "gptq", "awq", "int-g")
+"""Formats whose scales are those of blocks that no two GPUs may share, by their beginnings."""
+SCALES = ("scale", "scales", "weight_scale")
+"""Names of these scales."""
 LETTERS = {"tp": "t", "dp": "d_p", "ep": "e_p"}
 """Letters of a layout's sizes in formulas."""
 
@@ -151,6 +155,12 @@ class ServingRanks:
         sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
         return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
 
+    @cached_property
+    def whole(self) -> Component:
+        """The tree of the model on one GPU."""
+        alone = on_rank(self._plain.module(), ServedLayout())
+        return counted(alone, self.of_group)._replace(kind="model")
+
     def _of_kind(self, module: Module, *, more: bool, groups: Num) -> Iterator[ServingRank]:
         tree = counted(on_rank(module, self.layout, more=more), self.requests)._replace(kind="model")
         alike = divide(self.layout.of_a_stage, self.layout.ep) * groups
@@ -159,6 +169,8 @@ class ServingRanks:
             here = tree_of_stage(tree, at)
             facts = tree if isinstance(self.recipe.format, MixedFormat) else None
             weights = hold(here, self.recipe, of=facts)._replace(name="weights", kind="weights")
+            if self.recipe.format.name.startswith(IN_BLOCKS) and known(self.layout.of_a_stage) != 1:
+                check_blocks(hold(tree_of_stage(self.whole, at), self.recipe), weights, self.recipe.format.name)
             yield ServingRank(at, alike, here, weights, buffers_of(here, self.recipe), self.plan)
 
 
@@ -257,6 +269,27 @@ def _untied(tree: Component) -> Component:
     """The component with storage of its own for what is tied to another."""
     weights = tuple(weight._replace(tied_to=None) for weight in tree.own.weights)
     return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(map(_untied, tree.parts)))
+
+
+def check_blocks(whole: Component, here: Component, format: str) -> None:
+    """Raise InvalidModel where GPUs' shares of a matrix are no whole blocks of numbers with a scale.
+
+    Then the GPUs together have more scales than the matrix. Source: vLLM, ``validate_fp8_block_shape`` and the checks
+    of ``group_size`` in its gptq_marlin and compressed_tensors schemes, which refuse such a layout.
+    """
+    for one, other in zip(whole.walk(), here.walk(), strict=True):
+        held = {
+            tensor.name: (tensor, share)
+            for tensor, share in zip(one.component.own.held, other.component.own.held, strict=True)
+        }
+        for name, (tensor, share) in held.items():
+            matrix, _, piece = name.rpartition(" ")
+            if piece not in SCALES or not matrix:
+                continue
+            first = next(pair for key, pair in held.items() if key.partition(" ")[0] == matrix.partition(" ")[0])
+            if value_of(first[0].size) * value_of(share.size) > value_of(first[1].size) * value_of(tensor.size):
+                fact = f"a GPU's share of {one.path.partition('.')[2]} is no whole number of blocks of {format}"
+                raise InvalidModel(fact, "take fewer GPUs for each layer (--tp), or share whole experts (--ep)")
 
 
 def experts_of(module: Module) -> Num | None:
