@@ -551,8 +551,11 @@ def memory_within(
     elif serving:
         serving = _served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
-        if rules is not None and rules.cache == CELLS:
-            serving = _by_layers(serving, budget, utilization, profile)
+        if rules is not None and rules.cache != PAGED:
+            if utilization is not None or profile is not None:
+                fact = f"{rules.name} takes what it needs of a card, and profiles nothing"
+                raise UsageError(fact, "leave the share and the profile out")
+            serving = _by_cache(serving, rules, budget)
         elif rules is not None and utilization is None:
             from tfcalc.serving.ranks import layout_of  # which loads what engines split
 
@@ -598,14 +601,11 @@ def _rules(engine: str, budget: Capacity) -> EngineRules | None:
     return named_engine(engine)
 
 
-def _by_layers(plan: Serving, budget: Capacity, utilization: float | None, profile: Profile | None) -> Serving:
-    """The plan with llama.cpp's cache, and all layers on the card unless fewer were asked for."""
-    if utilization is not None or profile is not None:
-        raise UsageError(
-            "llama.cpp takes what it needs of a card, and profiles nothing", "leave out what it should take"
-        )
-    layers = ALL_LAYERS if plan.gpu_layers is None and budget.vendor != APPLE else plan.gpu_layers
-    return plan.replaced(cache=CELLS, gpu_layers=layers)
+def _by_cache(plan: Serving, rules: EngineRules, budget: Capacity) -> Serving:
+    """The plan with the engine's cache; in llama.cpp all layers are on the card unless fewer were asked for."""
+    if rules.cache != CELLS or plan.gpu_layers is not None or budget.vendor == APPLE:
+        return plan.replaced(cache=rules.cache)
+    return plan.replaced(cache=rules.cache, gpu_layers=ALL_LAYERS)
 
 
 ALL_LAYERS = 999
