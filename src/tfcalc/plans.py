@@ -305,6 +305,13 @@ class Serving(Described):
         "e_p", "expert parallelism: groups of GPUs that share the experts [default: 1]", "--ep", "--expert-parallel"
     )
 
+    gpu_layers: Num | None = dimension(
+        "n_gpu",
+        "layers on the card, the last ones, and the head as one more; the others are in RAM (llama.cpp) [default: all]",
+        "--ngl",
+        "--n-gpu-layers",
+    )
+
     @property
     def asked_layout(self) -> dict[str, Num]:
         """The numbers of GPUs that were asked for, by their fields."""

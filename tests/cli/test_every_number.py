@@ -40,6 +40,8 @@ LINES = (
     "shapes layer mixtral-8x7b --count all",
     "shapes attention gpt2 --phase decode --cached 1k",
     "memory mixtral-8x7b --serve --tp 2 --pp 2 --ep 2 --context 128",
+    "memory llama-3-8b --serve --engine llama.cpp --gpu rtx-4090 --weights q4_k_m --ngl 8",
+    "memory llama-3-8b --serve --engine vllm --gpu h100 --profiled 1GiB --nontorch 1GiB",
     "ranks llama-3-8b --tp 2 --pp 4 --grad-accum 8",
     "ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
     "sweep --d-model 512,513",

@@ -80,9 +80,20 @@ def test_the_stage_with_the_least_room_decides() -> None:
     assert log.block_bytes == 16 * 14 * 576 * 2
 
 
+def test_transformers_takes_its_own_cache_and_the_whole_card(quick: Quick) -> None:
+    words = ("memory", "llama-3-8b", "--serve", "--gpu", "h100")
+    said = quick(*words, "--engine", "transformers").stdout
+    assert said == quick(*words, "--cache", "dynamic").stdout
+    assert "dynamic KV cache" in said
+    assert "90 %" in quick(*words).stdout
+    assert "90 %" not in said
+    assert "profiles nothing" in quick(*words, "--engine", "transformers", "--gpu-memory-utilization", "0.9").stderr
+
+
 def test_engines_are_dated_and_have_sources() -> None:
     newest = {name: each[0].version for name, each in engines().items()}
     assert {"vllm": "0.24", "sglang": "0.5"}.items() <= newest.items()
+    assert newest.keys() == {"llama.cpp", "sglang", "tensorrt-llm", "transformers", "vllm"}
     assert all(one.sources and one.dated >= "2025" for each in engines().values() for one in each)
     for wrong, fact in {"vlm": "did you mean vllm", "vllm@7": "known: 0.24, 0.10"}.items():
         with pytest.raises(UsageError) as refused:

@@ -189,3 +189,20 @@ def test_a_rank_of_one_is_the_model_but_for_its_filled_vocabulary() -> None:
         ]
         assert not rows or fields(model)["vocab_size"] % 64
         assert rank.params == model.tree(Workload(phase="decode", batch_size=1, cached=512)).total(params) + sum(rows)
+
+
+def test_blocks_with_a_scale_are_not_cut() -> None:
+    """Qwen3-235B-A22B-FP8 on 8 GPUs: 1,536/8 = 192 are no whole blocks of 128, which vLLM refuses.
+
+    Qwen2.5-72B's 29,568 inner numbers are 231 groups of 128, which 4 GPUs cannot share.
+    """
+
+    def stored(name: str, weights: str, **layout: Any) -> tuple[ServingRank, ...]:
+        return ServingRanks(load(name), ServedLayout(**layout), Workload(), Serving(weights=weights)).each
+
+    for layout in ({"tp": 4}, {"tp": 8, "ep": 8}):
+        assert stored("qwen3-235b-a22b", "fp8-block", **layout)
+    assert stored("qwen2.5-72b", "fp8-channel", tp=4)
+    for name, weights, gpus in (("qwen3-235b-a22b", "fp8-block", 8), ("qwen2.5-72b", "gptq", 4)):
+        with pytest.raises(InvalidModel, match=f"no whole number of blocks of {weights}"):
+            stored(name, weights, tp=gpus)

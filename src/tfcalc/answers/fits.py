@@ -40,7 +40,7 @@ from tfcalc.search.remedies import (
     of_training,
     remedies,
 )
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.measured import least_allocated, most_reserved, most_simulated
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus
@@ -472,6 +472,8 @@ def fits(
     weights: str | None = None,
     margin: int = MARGIN,
     utilization: float | None = None,
+    engine: str = "",
+    profile: Profile | None = None,
     breakdown: bool = False,
 ) -> Fit:
     """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
@@ -488,6 +490,8 @@ def fits(
         weights: as in :func:`memory`.
         margin: per cent of the budget that should stay free; what fits with less to spare is tight.
         utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+        engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
+        profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
         breakdown: whether somebody will read what the peak is made of, so that it is best found first.
 
     Returns:
@@ -497,7 +501,7 @@ def fits(
 
     Raises:
         InvalidModel: as in :func:`memory`.
-        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for anything but training.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for a model at rest.
 
     >>> from tfcalc.zoo.transformer import Transformer
     >>> found = fits(Transformer(), "100MB")
@@ -505,8 +509,9 @@ def fits(
     (False, -76562176)
     """
     plans: dict[str, Any] = {"training": training, "serving": serving, "weights": weights}
+    by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
     found = memory_within(
-        model, _budget(budget, gpu), workload, conventions, **plans, margin=margin, utilization=utilization
+        model, _budget(budget, gpu), workload, conventions, **plans, **by_engine, margin=margin, utilization=utilization
     )
     if breakdown:
         assert found.whole  # all that is asked next comes out of what finds it
@@ -547,7 +552,12 @@ def memory_within(
     elif serving:
         serving = _served_on_gpus(serving, budget)
         rules = _rules(engine, budget)
-        if rules is not None and utilization is None:
+        if rules is not None and rules.cache != PAGED:
+            if utilization is not None or profile is not None:
+                fact = f"{rules.name} takes what it needs of a card, and profiles nothing"
+                raise UsageError(fact, "leave the share and the profile out")
+            serving = _by_cache(serving, rules, budget)
+        elif rules is not None and utilization is None:
             from tfcalc.serving.ranks import layout_of  # which loads what engines split
 
             at = layout_of(model, serving)
@@ -590,6 +600,17 @@ def _rules(engine: str, budget: Capacity) -> EngineRules | None:
     if not budget.memory:
         raise UsageError(f"--engine {engine} has no effect but on a card", "give --gpu NAME")
     return named_engine(engine)
+
+
+def _by_cache(plan: Serving, rules: EngineRules, budget: Capacity) -> Serving:
+    """The plan with the engine's cache; in llama.cpp all layers are on the card unless fewer were asked for."""
+    if rules.cache != CELLS or plan.gpu_layers is not None or budget.vendor == APPLE:
+        return plan.replaced(cache=rules.cache)
+    return plan.replaced(cache=rules.cache, gpu_layers=ALL_LAYERS)
+
+
+ALL_LAYERS = 999
+"""``-ngl 999``, as people type it for all."""
 
 
 def _served_on_gpus(plan: Serving, budget: Capacity) -> Serving:
@@ -765,7 +786,8 @@ class Case(Generic[P]):
         """The workload at a size of its own, or of the plan."""
         if name in self.plan_alone:
             return self.run
-        return self.run.replaced(**{{"context": "seq_len", "concurrency": "batch_size"}.get(name, name): value})
+        field = {"context": "seq_len", "concurrency": "batch_size", "gpu_layers": ""}.get(name, name)
+        return self.run.replaced(**{field: value}) if field else self.run
 
 
 class _Training(Case["Training"]):
@@ -901,11 +923,27 @@ class _Serving(Case["Serving"]):
         return cache_log(found.each, self.model, found.plan, self.rules, self.profile, self.budget.memory, share)
 
     def ways(self) -> Options:
-        return of_serving(self.run, self.plan, pages=self.kernel == AUTO and not self.budget.card)
+        _, count = self.served(self.run, self.plan).on_card or (0, 0)
+        pages = self.kernel == AUTO and not self.budget.card
+        return of_serving(self.run, self.plan, pages=pages, count=count)
 
     def sizes(self) -> list[GrowingSize]:
         step = value_of(self.plan.block) if self.plan.cache == PAGED else 1
-        return [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
+        sizes = [self._size(self.plan, "context")._replace(step=step), self._size(self.plan, "concurrency")]
+        return [*sizes, *self._layers()]
+
+    def _layers(self) -> Iterator[GrowingSize]:
+        """Yield the number of layers on the card, where the others may be in RAM."""
+        there = self.served(self.run, self.plan).on_card
+        if there is None:
+            return
+        asked, count = there
+        size = self._size(self.plan, "gpu_layers")
+        yield size._replace(asked=max(asked, 1), need=lambda value: size.need(value) if value <= count else BEYOND)
+
+
+BEYOND = 2**62
+"""Bytes that no card has."""
 
 
 class _AtRest(Case[StoredFormat]):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
     from tfcalc.core.number import Num
     from tfcalc.model import Model
-    from tfcalc.plans import Serving, Training
+    from tfcalc.plans import Training
     from tfcalc.report.derivation import Derivation
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
@@ -186,12 +186,12 @@ def global_batch(workload: Workload, plan: Training) -> Num:
     return workload.batch_size * plan.grad_accum * plan.data_parallel
 
 
-def of_serving(model: Model, workload: Workload, weights: str, plan: Serving, on: str = "") -> str:
-    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``; ``on`` which GPUs."""
+def of_serving(model: Model, workload: Workload, weights: str, more: str) -> str:
+    """``llama-3-8b, weights in bf16, 4 requests of 8,192 tokens, paged KV cache in bf16``; the last part is given."""
     count = workload.batch_size
     requests = "1 request" if count == 1 else f"{count:,} requests"
     context = f"{requests} of {workload.size('cached'):,} tokens"
-    return f"{called(model)}, weights in {weights}, {context}, {plan.cache} KV cache in {plan.kv}{on}"
+    return f"{called(model)}, weights in {weights}, {context}{more}"
 
 
 def of_text_alone(model: Model) -> Iterator[str]:
@@ -510,6 +510,12 @@ class Memory(Report):
         found("search: it fits, and one more request does not"),
         when=may_grow("concurrency"),
         place=TOGETHER,
+    )
+    largest_gpu_layers = optional(
+        "most layers that fit on the card, the head as one more (llama.cpp's -ngl)",
+        largest("gpu_layers"),
+        found("search: it fits, and one more layer does not"),
+        when=may_grow("gpu_layers"),
     )
     paged_cache = record(
         PagedRoom,

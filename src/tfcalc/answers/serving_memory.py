@@ -12,6 +12,7 @@ from tfcalc.answers.memory_base import (
     PARTS,
     Memory,
     MemoryTerm,
+    called,
     memory_breakdown,
     of_serving,
     of_text_alone,
@@ -20,14 +21,16 @@ from tfcalc.answers.memory_base import (
 from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, own_dtype, resolve_serving, served_dtype
+from tfcalc.errors import UsageError
 from tfcalc.model import legend
 from tfcalc.plans import LAYOUT as LAYOUT_FIELDS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import count, found
-from tfcalc.serving.caches import PAGED
-from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, in_int8, served
+from tfcalc.serving.caches import CELLS, PAGED, UBATCH
+from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, in_int8, reads_alone, served
 from tfcalc.units import short_bytes
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
@@ -39,10 +42,13 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 NOT_COUNTED = "CUDA context (0.3 to 0.8 GB), workspaces of the kernels, CUDA graphs, the allocator's rounding"
+NO_CACHE = "none"
 CACHES = {
     "dynamic": "as transformers' DynamicCache stores it",
     "static": "as transformers' StaticCache stores it, allocated for the whole context from the start",
     "paged": "in whole blocks, as vLLM stores it",
+    "cells": "in cells for the whole context, as llama.cpp allocates it",
+    NO_CACHE: "nothing: the model generates no text",
 }
 
 
@@ -120,6 +126,11 @@ class ServingMemory(Memory, in_order=True):
         lambda memory: memory.served.peak.temporary or 0, MemoryTerm("temporary")
     )
     phases = records(ServingPhase, "the temporary tensors of each phase", lambda memory: memory.served.moments)
+    host_bytes = integer(
+        "bytes in the host's memory, not part of total_bytes: what --ngl leaves there",
+        lambda memory: memory.served.host,
+        found("the sum over the layers and tables that are not on the card"),
+    )
     ranks = records(
         RankKeys,
         "of several GPUs that serve it each that stores something else; all else is of the one that stores most",
@@ -180,7 +191,11 @@ class ServingMemory(Memory, in_order=True):
     def subtitle(self) -> str:
         """Model that is served, and how."""
         on = f", {in_words(self.served.layout)}" if self.served.layout else ""
-        return of_serving(self._model, self.requests, self.served.recipe.format.name, self.plan, on)
+        kept = f", {self.plan.cache} KV cache in {self.plan.kv}" if self.served.caches else ", read at once"
+        if self.served.on_card:
+            layers, count = self.served.on_card
+            on = f", {layers} of {count} layers on the card, {short_bytes(self.served.host, self.by.units)} in RAM"
+        return of_serving(self._model, self.requests, self.served.recipe.format.name, kept + on)
 
     @property
     def definitions(self) -> Mapping[str, object]:
@@ -197,7 +212,7 @@ class ServingMemory(Memory, in_order=True):
         """Serving engine that is assumed, what is not counted, and what to ask next."""
         return Footer(
             assumes=(
-                *in_short(self.requests, self.plan),
+                *in_short(self.requests, self.plan, self.served),
                 *self._on_gpus(),
                 *assumed_dtype(self._model, self.served.recipe.dtype),
                 *_halved(self._model, self.served.recipe.format.name),
@@ -228,6 +243,10 @@ def resolved(model: Model, workload: Workload, plan: Serving, conventions: Conve
     effective, where = (PAGED_SERVING, "with a paged cache") if plan.cache == PAGED else (SERVING, "with --serve")
     refuse_idle(workload, effective, where)
     refuse_idle_source(model, workload)
+    if reads_alone(model):
+        for flag, given, default in (("--kv", plan.kv, AUTO), ("--cache", plan.cache, PAGED)):
+            if given != default:
+                raise UsageError(f"{flag} {given} has no effect: {called(model)} keeps no cache", "leave it out")
     return resolve_serving(model, workload, plan, conventions.dtype)
 
 
@@ -240,13 +259,18 @@ def stated(run: Workload, plan: Serving, found: Served) -> dict[str, object]:
         "weights": found.recipe.format.name,
         "unquantized": found.recipe.dtype,
         "kv": plan.kv,
-        "cache": plan.cache,
-        "cache_holds": CACHES[plan.cache],
-        "block_size": plan.block if plan.cache == PAGED else None,
+        "cache": how(plan, found),
+        "cache_holds": CACHES[how(plan, found)],
+        "block_size": plan.block if how(plan, found) == PAGED else None,
         "attention_kernel": run.kernel,
         "not_counted": NOT_COUNTED,
         **(sizes_of(found.layout) if found.layout else {}),
     }
+
+
+def how(plan: Serving, found: Served) -> str:
+    """Return how the cache is allocated, if there is one."""
+    return plan.cache if found.caches else NO_CACHE
 
 
 def sizes_of(layout: ServedLayout) -> dict[str, int]:
@@ -276,19 +300,27 @@ def told(run: Workload, plan: Serving, found: Served) -> dict[str, str]:
     return {
         "weights": weights if weights == beside else f"{weights}, unquantized tensors {beside}",
         "cache": f"{short_bytes(per_token)} per token, {group:,} x {run.size('cached'):,} tokens",
-        "temporary": f"{found.peak.phase}: {_reading(plan)}",
+        "temporary": f"{found.peak.phase}: {_reading(plan, found)}",
     }
 
 
-def _reading(plan: Serving) -> str:
+def _reading(plan: Serving, found: Served) -> str:
     """The plan is resolved: it has a context."""
+    if not found.caches:
+        return "all requests at once"
+    if plan.cache == CELLS:
+        return f"{UBATCH} tokens at once, with their logits"
     if plan.cache != PAGED:
         return "all prompts at once"
     return f"{min(exact(plan.batched), exact(plan.context or 0)):,} tokens of a prompt at once"
 
 
-def in_short(run: Workload, plan: Serving) -> tuple[str, ...]:
+def in_short(run: Workload, plan: Serving, found: Served) -> tuple[str, ...]:
     """Return a description of the server, in a line."""
+    if not found.caches:
+        return ("all requests read at once", f"{run.kernel} attention", "no cache, as no text is generated")
+    if plan.cache == CELLS:
+        return ("llama.cpp's cache", f"{run.kernel} attention", f"steps of {UBATCH} tokens with all their logits")
     cache = f"paged cache in blocks of {plan.block} tokens" if plan.cache == PAGED else f"{plan.cache} cache"
     return (cache, f"{run.kernel} attention", "logits of the last token only")
 
@@ -308,7 +340,8 @@ def notes(plan: Serving, found: Served) -> Iterator[str]:
     """Yield all that the answer rests on, in words."""
     weights = found.recipe.format.name
     beside = "" if weights == found.recipe.dtype else f", unquantized tensors in {found.recipe.dtype}"
-    yield f"weights in {weights}{beside}; KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}"
+    kept = f"KV cache in {plan.kv}, {plan.cache}: {CACHES[plan.cache]}" if found.caches else "no cache"
+    yield f"weights in {weights}{beside}; {kept}"
     if found.peak.temporary is not None:
         if dequantizes(found.recipe):
             yield "bitsandbytes until 0.49: each product of more than one row has a dequantized copy of its matrix"
@@ -317,5 +350,6 @@ def notes(plan: Serving, found: Served) -> Iterator[str]:
                 "LLM.int8 (bitsandbytes 0.45): each product has its input in int8, its sums in int32 and its result in "
                 "fp16; columns of outliers, whose number is up to the data, and buffers of quantizing are not counted"
             )
-        yield f"temporary buffers: {found.peak.phase} with {_reading(plan)}, logits of the last token only"
+        logits = ", logits of the last token only" if found.caches and plan.cache != CELLS else ""
+        yield f"temporary buffers: {found.peak.phase} with {_reading(plan, found)}{logits}"
     yield f"not counted: {NOT_COUNTED}"

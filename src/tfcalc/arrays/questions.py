@@ -18,7 +18,7 @@ from tfcalc.errors import UsageError
 from tfcalc.model import asked_run
 from tfcalc.plans import LAYOUT, Serving, Training
 from tfcalc.serving.caches import PAGED
-from tfcalc.serving.memory import cache_bytes, served_bytes
+from tfcalc.serving.memory import cache_bytes, reads_alone, served_bytes
 from tfcalc.training.peaks import live_bytes
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ class SweepQuestion:
             return self.training.megatron
         if self.serving is None:
             return False
-        return self.serving.shared or (self.of == "memory" and self.serving.cache != PAGED)
+        alone = self.serving.shared or reads_alone(self.model)
+        return alone or (self.of == "memory" and self.serving.cache != PAGED)
 
     def forms(self) -> Sequence[Polynomial]:
         """Return all forms that may be the answer, which is the highest of them.

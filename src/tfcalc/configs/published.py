@@ -189,13 +189,13 @@ class HFModel:
         """Raise InvalidModel where ``workload`` is impossible, or where no such model can run it."""
         check_sizes(workload)
         check_phase(workload)
-        if workload.phase in ("prefill", "decode") and not self._generates:
+        if workload.phase in ("prefill", "decode") and not self.generates:
             raise InvalidModel(
                 f"{self.architecture} does not generate text, so it has no {workload.phase}", "use phase forward"
             )
 
     @property
-    def _generates(self) -> bool:
+    def generates(self) -> bool:
         """Return whether it generates tokens: by its class, or by that of its family where it has no head."""
         bare = self.architecture.endswith("Model") and not self.architecture.endswith(WRITING)
         return (self.family.architecture if bare else self.architecture).endswith(WRITING)

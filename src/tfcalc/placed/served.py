@@ -184,7 +184,12 @@ def on_rank(module: Module, at: ServedLayout, *, more: bool = True) -> Module:
     Where the experts cannot be shared out evenly, it is one that has one ``more``, or none.
     """
     at.check()
-    return _Pieces(module, at, more=more)(module)
+    try:
+        return _Pieces(module, at, more=more)(module)
+    except InvalidModel:
+        if known(at.of_a_stage) == 1:
+            return module
+        raise
 
 
 class _Pieces:
@@ -237,9 +242,9 @@ class _Pieces:
         return module.replace(**pieces) if pieces else module
 
     def _part(self, owner: Module, part: Any) -> Any:
+        if isinstance(part, tuple):
+            return tuple(self._part(owner, each) for each in part)
         if not isinstance(part, Module):
-            if isinstance(part, tuple):
-                raise refused(owner)
             return part
         if not isinstance(part, Linear):
             return self(part)

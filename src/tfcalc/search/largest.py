@@ -147,7 +147,12 @@ MULTIPLE = 128
 """Lengths in tokens are rounded down to a multiple of it."""
 LESS = (64, 8, 1)
 """Chunks are of so many, kernels want multiples of so many; and then there is any length."""
-WORDS = {"batch_size": "batch", "seq_len": "sequence", "max_completion_length": "completion"}
+WORDS = {
+    "batch_size": "batch",
+    "seq_len": "sequence",
+    "max_completion_length": "completion",
+    "gpu_layers": "layers on the card",
+}
 
 
 class GrowingSize(NamedTuple):

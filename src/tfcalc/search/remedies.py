@@ -28,7 +28,7 @@ from tfcalc.number_formats import COMPUTED
 from tfcalc.placed.served import NODE
 from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
 from tfcalc.search.gpus import SERVING_GPUS
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.precisions import precision
 from tfcalc.workload import AUTO
 
@@ -178,13 +178,27 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
     )
 
 
-def of_serving(run: Workload, plan: Serving, *, pages: bool = True) -> Options:
+GGUF = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
+"""File types of llama.cpp that are proposed, those of most bits first."""
+
+
+def _fewer_layers(plan: Serving, count: int) -> Iterator[Change]:
+    """A part of the layers on the card, the others in RAM."""
+    asked = min(value_of(plan.gpu_layers or 0), count)
+    for parts in range(7, 0, -1):
+        if 0 < (there := count * parts // 8) < asked:
+            yield Change(f"{there} of {count} layers on the card", {"gpu_layers": there}, f"{there} layers")
+
+
+def of_serving(run: Workload, plan: Serving, *, pages: bool = True, count: int = 0) -> Options:
     """Return the changes that could be made in serving; the ``plan`` is resolved.
 
     ``pages``: whether an engine with a paged cache could answer the same question. It has kernels of its own, and takes
-    less of a card.
+    less of a card. Of ``count`` layers, the head among them, some may be in RAM (llama.cpp).
     """
     kv = plan.kv in PLAIN_CACHES
+    gguf = plan.cache == CELLS
+    caches, formats = (("q8_0", "q4_0"), GGUF) if gguf else (("fp8",), ("int8", "int4"))
     slow = run.kernel not in (AUTO, "flash", "efficient")
     halved = plan.kv == "fp32" and not plan.weights
     return Options(
@@ -192,19 +206,20 @@ def of_serving(run: Workload, plan: Serving, *, pages: bool = True) -> Options:
             "kernel": (NOTHING, [Change("flash attention", {"kernel": "flash"})] if slow else []),
             "paged": (
                 NOTHING,
-                [Change("paged KV cache", {"cache": "paged"})] if plan.cache != "paged" and pages else [],
+                [Change("paged KV cache", {"cache": "paged"})] if not gguf and plan.cache != "paged" and pages else [],
             ),
             "bf16": (
                 QUALITY,
                 [Change("weights and cache in bf16", {"weights": "bf16", "kv": "bf16"}, "bf16")] if halved else [],
             ),
-            "kv": (QUALITY, [Change("KV cache in fp8", {"kv": "fp8"}, "fp8 KV cache")] if kv else []),
+            "kv": (
+                QUALITY,
+                [Change(f"KV cache in {name}", {"kv": name}, f"{name} KV cache") for name in caches] if kv else [],
+            ),
+            "layers": (TRANSFERS, list(_fewer_layers(plan, count)) if gguf else []),
             "weights": (
                 QUALITY,
-                [
-                    Change(f"weights in {name}", {"weights": name}, name)
-                    for name in _fewer_bits(plan.weights, ("int8", "int4"))
-                ],
+                [Change(f"weights in {name}", {"weights": name}, name) for name in _fewer_bits(plan.weights, formats)],
             ),
             "gpus": (HARDWARE, list(_more_gpus_that_serve(plan))),
             "context": (

@@ -9,7 +9,7 @@ from tfcalc.core.component import Cached, Component, Cost, Held, Node
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
-from tfcalc.ops.work import INDEX, LATENT, ROTATED
+from tfcalc.ops.work import CONVOLUTION, INDEX, LATENT, ROTATED
 
 UNQUANTIZED = 16
 """Bits from which a format stores numbers as they are computed."""
@@ -67,6 +67,12 @@ FORMATS: dict[str, CacheFormat] = {
         CacheFormat("int8-per-token", VectorFormat(INT8.bits, FP32.bits)),
         # 4 bits a number and an fp8 scale for each 16 of them: d/2 + d/16 B
         CacheFormat("nvfp4", VectorFormat(FP4.bits, NVFP4.scales, NVFP4.numbers)),
+        # blocks of 32 numbers with an fp16 scale, of q4_1 and q5_1 with an fp16 minimum too (llama.cpp's ggml types)
+        CacheFormat("q8_0", VectorFormat(8, FP16.bits, 32)),
+        CacheFormat("q5_1", VectorFormat(5, 2 * FP16.bits, 32)),
+        CacheFormat("q5_0", VectorFormat(5, FP16.bits, 32)),
+        CacheFormat("q4_1", VectorFormat(4, 2 * FP16.bits, 32)),
+        CacheFormat("q4_0", VectorFormat(4, FP16.bits, 32)),
         # 512 fp8 numbers with 4 fp32 scales and 64 bf16 rotated ones: 656 B a token (DeepSeek's FlashMLA; vLLM);
         # the indexer's keys are fp8 with an fp32 scale for each 128 of them
         CacheFormat(
@@ -87,8 +93,10 @@ def cache_format(name: str) -> CacheFormat:
     return FORMATS[name]
 
 
-DYNAMIC, STATIC, PAGED = "dynamic", "static", "paged"
-ALLOCATIONS = (DYNAMIC, STATIC, PAGED)
+DYNAMIC, STATIC, PAGED, CELLS = "dynamic", "static", "paged", "cells"
+ALLOCATIONS = (DYNAMIC, STATIC, PAGED, CELLS)
+CELLS_AT_A_TIME, UBATCH = 256, 512
+"""llama.cpp's caches have a multiple of so many cells; a step runs up to n_ubatch tokens."""
 BLOCK = 16
 """Tokens of a block, as vLLM has them by default."""
 
@@ -102,12 +110,13 @@ class Allocation(NamedTuple):
     ``dynamic``           c, the tokens so far               min(c, W − 1): what the next token needs
     ``static``            ``longest``                        min(longest, W)
     ``paged``             ⌈c/B⌉·B, whole blocks of B         min(⌈c/B⌉, ⌈W/B⌉ + 1)·B: a window rarely starts a block
+    ``cells``             ⌈c/256⌉·256                        ⌈min(c, W + 512)/256⌉·256: a step's tokens beside a window
     ====================  =================================  =======================================
 
     A source is read once and stored whole; the size of a state does not depend on tokens.
 
     Source: transformers' DynamicSlidingWindowLayer and StaticSlidingWindowLayer (``cache_utils``), which keep chunks as
-    they keep windows; vLLM's SlidingWindowSpec, for steps of one token.
+    they keep windows; vLLM's SlidingWindowSpec, for steps of one token; llama.cpp's llama_kv_cache_iswa.
     """
 
     how: str = DYNAMIC
@@ -116,7 +125,7 @@ class Allocation(NamedTuple):
 
     def tokens(self, cached: Cached) -> Num | None:
         """Number of vectors; None where there is not one for each token."""
-        if cached.tokens is None or (not cached.grows and self.how != PAGED):
+        if cached.tokens is None or (not cached.grows and self.how not in (PAGED, CELLS)):
             return cached.tokens
         made: Num = floor_div(self._of(cached, cached.tokens), cached.every)
         return made
@@ -131,6 +140,10 @@ class Allocation(NamedTuple):
             longest = tokens if self.longest is None else self.longest
             most: Num = longest if limit is None else minimum(longest, limit)
             return most
+        if self.how == CELLS:
+            seen = tokens if limit is None else minimum(tokens, limit + UBATCH)
+            cells: Num = ceil_div(seen, CELLS_AT_A_TIME) * CELLS_AT_A_TIME
+            return cells
         blocks = ceil_div(tokens, self.block)
         if limit is not None:
             blocks = minimum(blocks, ceil_div(limit, self.block) + 1)
@@ -212,8 +225,10 @@ def tensors(cached: Cached, room: Allocation, stored: CacheFormat) -> Iterator[H
     """One kind of vectors, in its format; a state in that of states."""
     tokens = room.tokens(cached)
     if tokens is None:
-        bits = stored.state_bits if cached.bits is None else cached.bits
-        yield Held(cached.name, (cached.sequences, cached.heads, cached.width), bits)
+        bits, newest = stored.state_bits if cached.bits is None else cached.bits, 0
+        if room.how == CELLS:  # states are fp32 there, and a convolution's newest input is not stored
+            bits, newest = FP32.bits, int(cached.name == CONVOLUTION)
+        yield Held(cached.name, (cached.sequences, cached.heads, cached.width - newest), bits)
     else:
         layout = stored.layout(cached.name).at_least(cached.bits)
         yield from layout.held(cached.name, (cached.sequences, tokens, cached.heads), cached.width)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
+from tfcalc.serving.caches import PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
 from tfcalc.units import parse_bytes
 
@@ -43,6 +44,7 @@ class EngineRules(NamedTuple):
     batched: Sequence[Sequence[Any]] = ()
     chunks: Sequence[Sequence[int]] = ()
     reserved: Mapping[str, float] = {}  # read alone
+    cache: str = PAGED
 
     @property
     def called(self) -> str:

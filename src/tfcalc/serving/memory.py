@@ -17,15 +17,18 @@ from tfcalc.core.traced import Traced, formula_of, value_of
 from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
-from tfcalc.number_formats import COMPUTED, NUMBERS
+from tfcalc.nn.attention import Attention, CrossAttention
+from tfcalc.nn.basic import Embedding
+from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.plans import Serving
-from tfcalc.serving.caches import PAGED, Allocation, Mixer, cache, cache_format, held, mixers
+from tfcalc.serving.caches import CELLS, PAGED, UBATCH, Allocation, Mixer, cache, cache_format, held, mixers
 from tfcalc.serving.inference import activations, forward, live_forms
 from tfcalc.serving.weight_formats import LLM_INT8, PLAIN, MixedFormat, format_named, plain
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
 from tfcalc.workload import AUTO, EITHER
+from tfcalc.zoo.blocks.vision_tower import ImageEmbeddings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-PREFILL, DECODE = "prefill", "decode"
+PREFILL, DECODE, FORWARD = "prefill", "decode", "forward"
 TEMPORARY = "τ"
 LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
@@ -66,6 +69,10 @@ class Served:
     """How several GPUs share the model: all else is of the one that stores most."""
     ranks: tuple[ServingRank, ...] = ()
     """One GPU of each kind, if there are several."""
+    host: int = 0
+    """Bytes in the host's memory: what llama.cpp does not put on the card."""
+    on_card: tuple[int, int] | None = None
+    """Layers on the card, of how many; the head is one."""
 
     @cached_property
     def moments(self) -> list[PhasePeak]:
@@ -81,6 +88,11 @@ class Served:
             lump = Held("temporary", (Traced(passing, symbol(TEMPORARY)),), 8)
             parts.append(Component("temporary", "temporary", Cost(held=(lump,))))
         return Component("memory", "memory", parts=tuple(part for part in parts if part.own.held or part.parts))
+
+    @property
+    def caches(self) -> bool:
+        """Return whether anything is cached for a next token: not by a model that reads alone."""
+        return self.requests.phase != FORWARD
 
     @property
     def peak(self) -> PhasePeak:
@@ -108,14 +120,83 @@ def served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO, *, for
         return _served_by_several(model, run, plan, dtype, formulas=formulas)
     run, plan = resolve_serving(model, run, plan, dtype)
     requests = at_work(run, plan)
+    if reads_alone(model):
+        return _read(model, requests, plan, dtype, formulas=formulas)
     check_served(model, requests)
     recipe = weight_recipe(model, plan, dtype)
     model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
     tree = model_.tree(run_)
+    if plan.gpu_layers is not None:
+        return _served_on_card(model, tree, run_, plan, recipe, requests)
     weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
     held = _cache(tree, run_, plan)
     buffers = buffers_of(tree, recipe)
     return Served(weights, held, buffers, recipe, lambda: _moments(model, requests, plan, recipe), requests)
+
+
+def _served_on_card(
+    model: Model, tree: Component, run: Workload, plan: Serving, recipe: WeightStorage, requests: Workload
+) -> Served:
+    """Memory of the card where some layers are in the host's (llama.cpp)."""
+    from tfcalc.serving.ranks import layers_of, on_card  # few ask for it
+
+    if plan.cache != CELLS:
+        fact = f"--ngl {plan.gpu_layers} has no effect with a {plan.cache} cache"
+        raise InvalidModel(fact, "add --cache cells, as --engine llama.cpp does, or leave it out")
+    count = layers_of(tree) + 1
+    there = min(value_of(plan.gpu_layers or 0), count)
+    plain, ways = tree_for(recipe, model, requests, tree), on_card(tree, there)
+    card, host = (
+        (_weights(sized, recipe, plain), _cache(one, run, plan), buffers_of(one, recipe))
+        for sized, one in zip(on_card(plain, there), ways, strict=True)
+    )
+    beside = sum(value_of(part.total(bytes_held)) for part in host)
+    return Served(*card, recipe, lambda: _of_graph(tree), requests, host=beside, on_card=(there, count))
+
+
+def _weights(tree: Component, recipe: WeightStorage, of: Component) -> Component:
+    return hold(tree, recipe, of=of)._replace(name="weights", kind="weights")
+
+
+def _of_graph(tree: Component) -> Iterator[PhasePeak]:
+    """Yield llama.cpp's compute buffer: logits of a step's tokens in fp32, and a vector of each beside them.
+
+    So its log has it for Llama 3 8B with flash attention: 512 · 4 · (128,256 + 4,096) B are 258.5 MiB.
+    """
+    heads = (
+        weight.shape for node in tree.walk() if node.component.kind == "output" for weight in node.component.own.weights
+    )
+    wide = max((value_of(shape[0]) + value_of(shape[-1]) for shape in heads if len(shape) == 2), default=0)
+    yield PhasePeak(PREFILL, UBATCH * FP32.bits // 8 * wide)
+
+
+def reads_alone(model: Model) -> TypeGuard[HFModel]:
+    """Return whether a model reads text and generates none, as those of embeddings and rerankers do."""
+    if not isinstance(model, HFModel) or model.generates:
+        return False
+    every = list(model.module().all_of())
+    if not any(isinstance(each, Embedding) for each in every):
+        return False
+    if any(isinstance(each, CrossAttention | ImageEmbeddings) for each in every):
+        return False
+    causal = any(isinstance(each, Attention) and each.causal for each in every)
+    return not causal or not model.architecture.endswith("Model")  # a base of unknown use is no classifier
+
+
+def _read(model: HFModel, requests: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
+    """Memory of reading all requests at once, by a model that keeps no cache."""
+    requests = requests.replaced(phase=FORWARD, seq_len=requests.size("cached"), cached=None)
+    model.check(requests)
+    recipe = weight_recipe(model, plan, dtype)
+    model_, run_ = (remembering(model), remembering(requests)) if formulas else (model, requests)
+    tree = model_.tree(run_)
+    weights = hold(tree_for(recipe, model, requests, tree), recipe)._replace(name="weights", kind="weights")
+
+    def moments() -> Iterator[PhasePeak]:
+        known = _code_is_known(model)
+        yield PhasePeak(FORWARD, forward(model, requests, _formats(recipe)) if known else None)
+
+    return Served(weights, Component("cache", "cache"), buffers_of(tree, recipe), recipe, moments, requests)
 
 
 def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
@@ -231,7 +312,9 @@ def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStor
     An engine with a paged cache reads at most ``plan.batched`` prompt tokens at once, and copies no cache.
     """
     formats = _formats(recipe)
-    if not _code_is_known(model):
+    if plan.cache == CELLS:
+        yield from _of_graph(model.tree(requests))
+    elif not _code_is_known(model):
         yield PhasePeak(DECODE, None)
     elif plan.cache == PAGED:
         for name, each in zip((PREFILL, DECODE), _paged(requests, plan), strict=True):

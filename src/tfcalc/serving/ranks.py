@@ -19,7 +19,15 @@ from tfcalc.placed.layout import check_least
 from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
 from tfcalc.plans import LAYOUT, Serving
 from tfcalc.serving.caches import PAGED, cache, cache_format, mixers
-from tfcalc.serving.memory import at_work, buffers_of, check_served, growth_of, states_of_sequence, weight_recipe
+from tfcalc.serving.memory import (
+    at_work,
+    buffers_of,
+    check_served,
+    growth_of,
+    reads_alone,
+    states_of_sequence,
+    weight_recipe,
+)
 from tfcalc.serving.weight_formats import MixedFormat
 from tfcalc.serving.weights import hold, places_of
 from tfcalc.workload import AUTO
@@ -30,6 +38,10 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 LAYER = "layer"
+IN_BLOCKS = ("fp8-block", "gptq", "awq", "int-g")
+"""Formats whose scales are those of blocks that no two GPUs may share, by their beginnings."""
+SCALES = ("scale", "scales", "weight_scale")
+"""Names of these scales."""
 LETTERS = {"tp": "t", "dp": "d_p", "ep": "e_p"}
 """Letters of a layout's sizes in formulas."""
 
@@ -143,6 +155,12 @@ class ServingRanks:
         sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
         return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
 
+    @cached_property
+    def whole(self) -> Component:
+        """The tree of the model on one GPU."""
+        alone = on_rank(self._plain.module(), ServedLayout())
+        return counted(alone, self.of_group)._replace(kind="model")
+
     def _of_kind(self, module: Module, *, more: bool, groups: Num) -> Iterator[ServingRank]:
         tree = counted(on_rank(module, self.layout, more=more), self.requests)._replace(kind="model")
         alike = divide(self.layout.of_a_stage, self.layout.ep) * groups
@@ -151,11 +169,15 @@ class ServingRanks:
             here = tree_of_stage(tree, at)
             facts = tree if isinstance(self.recipe.format, MixedFormat) else None
             weights = hold(here, self.recipe, of=facts)._replace(name="weights", kind="weights")
+            if self.recipe.format.name.startswith(IN_BLOCKS) and known(self.layout.of_a_stage) != 1:
+                check_blocks(hold(tree_of_stage(self.whole, at), self.recipe), weights, self.recipe.format.name)
             yield ServingRank(at, alike, here, weights, buffers_of(here, self.recipe), self.plan)
 
 
 def layout_of(model: Model, plan: Serving) -> ServedLayout:
     """Return the layout that a plan of serving asks for. Raises InvalidModel."""
+    if reads_alone(model):
+        raise InvalidModel("a model that generates no text on several GPUs", "serve it on one: each has a copy")
     if plan.cache != PAGED:
         raise InvalidModel(f"a {plan.cache} cache on several GPUs", "take --cache paged: engines serve models so")
     sizes = {name: None if size is None else value_of(size) for name in LAYOUT for size in (getattr(plan, name),)}
@@ -182,7 +204,35 @@ def tree_of_stage(tree: Component, at: ServedLayout) -> Component:
     count = value_of(total(part.copies for part in stacks[0].component.parts if part.kind == LAYER))
     check_least("layers", count, value_of(at.pp))
     here = at.stages(count)[value_of(at.stage)]
-    return _cut(tree, stacks[0].names[1:], here, at)
+    return _cut(tree, stacks[0].names[1:], here, _Ends(at.first, at.last))
+
+
+class _Ends(NamedTuple):
+    """Presence of what runs before the layers, and of what runs behind them."""
+
+    first: bool
+    last: bool
+
+
+def layers_of(tree: Component) -> int:
+    """Return the number of layers of a decoder. Raises InvalidModel where it has several stacks, or none."""
+    stacks = [node.component for node in tree.walk() if _is_stack(node.component)]
+    if len(stacks) != 1 or _reads_source(stacks[0]):
+        raise InvalidModel("layers are counted of the one stack of a decoder", "leave --ngl out")
+    return value_of(total(part.copies for part in stacks[0].parts if part.kind == LAYER))
+
+
+def on_card(tree: Component, number: int) -> tuple[Component, Component]:
+    """Return what llama.cpp puts on the card, the last layers and the head as one more, and what it leaves in RAM.
+
+    The table of words is in RAM; a head that is tied to it is copied. Source: llama.cpp, llama_model::load_tensors
+    (n_gpu_layers).
+    """
+    count = layers_of(tree)
+    (stack,) = (node for node in tree.walk() if _is_stack(node.component))
+    first, way = max(count - number, 0), stack.names[1:]
+    card = _cut(tree, way, range(first, count), _Ends(first=False, last=number > count))
+    return card, _cut(tree, way, range(first), _Ends(first=True, last=number <= count))
 
 
 def _is_stack(component: Component) -> bool:
@@ -197,7 +247,7 @@ def _reads_source(stack: Component) -> bool:
     return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
 
 
-def _cut(tree: Component, way: tuple[str, ...], here: range, at: ServedLayout) -> Component:
+def _cut(tree: Component, way: tuple[str, ...], here: range, at: _Ends) -> Component:
     """Keep of a component that holds the stack, at the end of this ``way``, what the stage has."""
     inside = [part.kind == LAYER if not way else part.name == way[0] for part in tree.parts]
     first, last = inside.index(True), len(inside) - 1 - inside[::-1].index(True)
@@ -219,6 +269,27 @@ def _untied(tree: Component) -> Component:
     """The component with storage of its own for what is tied to another."""
     weights = tuple(weight._replace(tied_to=None) for weight in tree.own.weights)
     return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(map(_untied, tree.parts)))
+
+
+def check_blocks(whole: Component, here: Component, format: str) -> None:
+    """Raise InvalidModel where GPUs' shares of a matrix are no whole blocks of numbers with a scale.
+
+    Then the GPUs together have more scales than the matrix. Source: vLLM, ``validate_fp8_block_shape`` and the checks
+    of ``group_size`` in its gptq_marlin and compressed_tensors schemes, which refuse such a layout.
+    """
+    for one, other in zip(whole.walk(), here.walk(), strict=True):
+        held = {
+            tensor.name: (tensor, share)
+            for tensor, share in zip(one.component.own.held, other.component.own.held, strict=True)
+        }
+        for name, (tensor, share) in held.items():
+            matrix, _, piece = name.rpartition(" ")
+            if piece not in SCALES or not matrix:
+                continue
+            first = next(pair for key, pair in held.items() if key.partition(" ")[0] == matrix.partition(" ")[0])
+            if value_of(first[0].size) * value_of(share.size) > value_of(first[1].size) * value_of(tensor.size):
+                fact = f"a GPU's share of {one.path.partition('.')[2]} is no whole number of blocks of {format}"
+                raise InvalidModel(fact, "take fewer GPUs for each layer (--tp), or share whole experts (--ep)")
 
 
 def experts_of(module: Module) -> Num | None:
