@@ -227,10 +227,13 @@ def weights(
     return hold(tree, WeightStorage(format, dtype, tuple(keep), inside, tuple(others)))
 
 
-def hold(tree: Component, recipe: WeightStorage, of: Component | None = None) -> Component:
-    """Return the tree of stored tensors for this :class:`WeightStorage`; it may be a part ``of`` a model's tree."""
+def hold(tree: Component, recipe: WeightStorage, of: Component | None = None, *, beside: bool = False) -> Component:
+    """Return the tree of stored tensors for this :class:`WeightStorage`; ``beside`` all that the operations do.
+
+    It may be a part ``of`` a model's tree.
+    """
     facts = facts_of(of or tree, recipe.format.name) if isinstance(recipe.format, MixedFormat) else ModelTraits()
-    return _Holding(recipe, facts).component(tree, _Place())
+    return _Holding(recipe, facts, beside=beside).component(tree, _Place())
 
 
 class _Place(NamedTuple):
@@ -257,8 +260,9 @@ class _Place(NamedTuple):
 
 
 class _Holding:
-    def __init__(self, recipe: WeightStorage, facts: ModelTraits) -> None:
+    def __init__(self, recipe: WeightStorage, facts: ModelTraits, *, beside: bool) -> None:
         self.recipe, self.format, self.facts = recipe, recipe.format, facts
+        self.beside = beside
         self.by_layer = recipe.by_layer
         self.keep = ModulePatterns(recipe.keep)
         self.others = [(ModulePatterns(patterns), other) for patterns, other in recipe.others]
@@ -270,9 +274,13 @@ class _Holding:
 
     def component(self, component: Component, place: _Place) -> Component:
         parts = tuple(
-            held for part in component.parts for held in self.parts(part, place) if held.parts or held.own.held
+            held
+            for part in component.parts
+            for held in self.parts(part, place)
+            if self.beside or held.parts or held.own.held
         )
-        return component._replace(own=Cost(held=tuple(self.own(component, place))), parts=parts)
+        own = component.own if self.beside else Cost()
+        return component._replace(own=own._replace(held=tuple(self.own(component, place))), parts=parts)
 
     def parts(self, part: Component, place: _Place) -> Iterator[Component]:
         first = part.places[0] if part.places else part.under

@@ -1,0 +1,332 @@
+"""Bytes that a step of serving reads and writes, operation by operation: weights once, the cache as far as it is seen.
+
+====================  =====================================================================================
+weights of a map      read once in a step, for however many tokens; those of a table are gathered, row by row
+routed experts        those that some token is sent to: at least k, at most ``min(E, kT)``; ``E(1 − (1 − k/E)^T)`` if
+                      each token chooses k of E alike and by itself, an upper estimate of skewed routing
+cache                 all that a query sees: tokens, a window's, the ones that an indexer chooses; a state whole
+new tokens            written to the cache, and states again
+====================  =====================================================================================
+
+These are bounds: results between operations may stay in fused kernels or in a GPU's cache, and are not in them. The
+FLOPs are those of the same tree, so those that ``flops`` answers, of causal pairs and, in decoding, absorbed latent
+attention; of text alone: no image is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component, Cost, Node
+from tfcalc.core.measure import bytes_held, matmul_flops
+from tfcalc.core.number import Num, ceil_div, divide, minimum, total
+from tfcalc.core.traced import known, value_of
+from tfcalc.ops.work import INDEX
+from tfcalc.serving.caches import STATIC, Allocation, cache_format, tensors
+from tfcalc.serving.memory import DECODE, PREFILL, weight_recipe
+from tfcalc.serving.weights import hold
+from tfcalc.workload import AUTO
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Cached
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving
+    from tfcalc.workload import Workload
+
+CHOSEN = "index_topk"
+"""Field of a config: how many cached tokens an indexer chooses for a query."""
+EXPERTS, OUTPUT = "experts", "output"
+
+
+class ChosenExperts(NamedTuple):
+    """Experts of which a token chooses ``active`` of ``number``; each of ``groups`` of GPUs has as many of them."""
+
+    number: Num
+    active: Num
+    groups: Num = 1
+
+    def least(self) -> Num:
+        """Fewest experts of the busiest group that any number of tokens is sent to."""
+        found: Num = ceil_div(self.active, self.groups)
+        return found
+
+    def most(self, tokens: Num) -> Num:
+        """Most experts of a group that they are sent to.
+
+        >>> [ChosenExperts(8, 2).most(tokens) for tokens in (1, 3, 100)]
+        [2, 6, 8]
+        """
+        found: Num = minimum(ceil_div(self.number, self.groups), self.active * tokens)
+        return found
+
+    def expected(self, tokens: float) -> float:
+        """Experts that tokens are sent to on average, if each chooses alike and by itself: ``E (1 − (1 − k/E)^T)``.
+
+        >>> ChosenExperts(8, 2).expected(1), ChosenExperts(8, 2).expected(2)
+        (2.0, 3.5)
+        """
+        number, active, groups = map(value_of, (self.number, self.active, self.groups))
+        return float(number / groups * (1 - (1 - active / number) ** tokens))
+
+
+class Operation(NamedTuple):
+    """An operation of a step, in each of the ``layers`` that have it.
+
+    Attributes:
+        path: where it is in the tree.
+        kind: the kind of the component: linear, attend, output, …
+        layers: how often it runs.
+        weights: bytes of its weights, of one expert if there are several.
+        gathered: bytes of the rows that it looks up in a table.
+        flops: FLOPs of its matrix products, of all experts that run.
+        cached: bytes of the cache that it reads.
+        written: bytes that it writes to the cache.
+        routing: the experts that it is one of.
+    """
+
+    path: str
+    kind: str
+    layers: Num
+    weights: Num = 0
+    gathered: Num = 0
+    flops: Num = 0
+    cached: Num = 0
+    written: Num = 0
+    routing: ChosenExperts | None = None
+
+
+class ServingStep(NamedTuple):
+    """A step of ``tokens`` tokens: one of each request in decoding, all of the prompts in a prefill.
+
+    Experts also get those of other ``copies`` of the model, which share them.
+    """
+
+    operations: tuple[Operation, ...]
+    tokens: Num
+    copies: Num = 1
+
+    def _sum(self, of: Callable[[Operation], Num]) -> Num:
+        return total(one.layers * of(one) for one in self.operations)
+
+    @property
+    def routings(self) -> tuple[ChosenExperts, ...]:
+        """The kinds of routing in it."""
+        return tuple(dict.fromkeys(one.routing for one in self.operations if one.routing))
+
+    @property
+    def gathered(self) -> Num:
+        """Bytes of rows that are looked up."""
+        return self._sum(lambda one: one.gathered)
+
+    @property
+    def least_weights(self) -> Num:
+        """Bytes of weights that are certainly read: k experts of each layer."""
+        return self._weights(ChosenExperts.least) + self.gathered
+
+    @property
+    def most_weights(self) -> Num:
+        """Bytes of weights that are read at most: ``min(E, kT)`` experts of each layer."""
+        return self._weights(lambda routing: routing.most(self.tokens * self.copies)) + self.gathered
+
+    @property
+    def expected_weights(self) -> float:
+        """Bytes of weights that are read on average, where each token chooses its experts alike."""
+        tokens = float(self.tokens * self.copies)  # type: ignore[arg-type]  # a number
+        return float(self._weights(lambda routing: routing.expected(tokens)) + self.gathered)  # type: ignore[arg-type]
+
+    def _weights(self, touched: Callable[[ChosenExperts], Num]) -> Num:
+        return self._sum(lambda one: one.weights if one.routing is None else one.weights * touched(one.routing))
+
+    @property
+    def cached(self) -> Num:
+        """Bytes of the cache that are read."""
+        return self._sum(lambda one: one.cached)
+
+    @property
+    def written(self) -> Num:
+        """Bytes that are written to the cache."""
+        return self._sum(lambda one: one.written)
+
+    @property
+    def flops(self) -> Num:
+        """FLOPs of matrix products."""
+        return self._sum(lambda one: one.flops)
+
+    @property
+    def least_bytes(self) -> Num:
+        """Bytes that are certainly read and written."""
+        return self.least_weights + self.cached + self.written
+
+
+class Traffic:
+    """Steps of a model that is served by a ``plan``, which has been resolved.
+
+    The ``tree`` is that of one GPU's piece for a workload; others like it, ``copies`` in all, share its experts, which
+    are in ``groups``.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        run: Workload,
+        plan: Serving,
+        dtype: str = AUTO,
+        *,
+        tree: Callable[[Workload], Component] | None = None,
+        copies: int = 1,
+        groups: int = 1,
+    ) -> None:
+        self.model, self.run, self.plan = model, run, plan
+        self.tree, self.copies, self.groups = tree or model.tree, copies, groups
+        self.recipe = weight_recipe(model, plan, dtype)
+        self.format = cache_format(plan.kv)
+
+    def decode(self, requests: Num, cached: Num) -> ServingStep:
+        """Return the step that makes a token of each request, which has ``cached`` tokens, the new one included."""
+        return ServingStep(tuple(self._operations(self._decoding(requests, cached), 1)), requests, self.copies)
+
+    def prefill(self, requests: Num, length: Num, before: Num = 0) -> ServingStep:
+        """Return the step that reads prompts of this length, of which tokens ``before`` are in the cache already."""
+        whole = self._prefilled(requests, length)
+        if known(before) == 0:
+            return whole
+        part = self._prefilled(requests, before)
+        operations = (
+            one._replace(
+                flops=one.flops if one.kind == OUTPUT else one.flops - other.flops,
+                gathered=one.gathered - other.gathered,
+                cached=other.written,
+                written=one.written - other.written,
+            )
+            for one, other in zip(whole.operations, part.operations, strict=True)
+        )
+        return ServingStep(tuple(operations), requests * (length - before), self.copies)
+
+    def chunked(self, requests: Num, length: int, chunk: int) -> list[ServingStep]:
+        """Return the steps that read prompts in chunks: each reads the weights, and the cache of those before it."""
+        ends = [*range(chunk, length, chunk), length]
+        return [self.prefill(requests, end, before) for before, end in zip([0, *ends], ends, strict=False)]
+
+    def _prefilled(self, requests: Num, length: Num) -> ServingStep:
+        decoding = {node.path: node.component.own for node in self._decoding(requests, length).walk()}
+        operations = self._reading(requests, length)
+        if any(_rests(decoding.get(one.path, Cost())) for one in operations):  # towers of images are not run for text
+            more = self._reading(requests, length + 1)
+            operations = [
+                one
+                for one, other in zip(operations, more, strict=True)
+                if not (_rests(decoding.get(one.path, Cost())) and one.flops == other.flops)
+            ]
+        found = (one._replace(cached=0, written=self._stored(decoding.get(one.path, Cost()))) for one in operations)
+        return ServingStep(tuple(found), requests * length, self.copies)
+
+    def _reading(self, requests: Num, length: Num) -> list[Operation]:
+        run = self.run.replaced(
+            phase=PREFILL, batch_size=requests, seq_len=length, cached=None, attention="causal", logits="last"
+        )
+        return list(self._operations(hold(self.tree(run), self.recipe, beside=True), length))
+
+    def _stored(self, cost: Cost) -> Num:
+        return total(self._bytes(each, self._room(each)) for each in cost.cached)
+
+    def _decoding(self, requests: Num, cached: Num) -> Component:
+        run = self.run.replaced(
+            phase=DECODE,
+            batch_size=requests,
+            cached=cached,
+            recompute="none",
+            attention="causal",
+            latent="absorbed",
+            logits="last",
+        )
+        return hold(self.tree(run), self.recipe, beside=True)
+
+    def _operations(self, tree: Component, new: Num) -> Iterator[Operation]:
+        tables = _tables(tree)
+        for node, routing in self._with_routing(tree.root(), None):
+            part, own = node.component, node.component.own
+            if _rests(own) or _is_empty(own):
+                continue
+            stored = bytes_held(own)
+            tied = total(tables[_size(weight.shape)] for weight in own.weights if weight.tied_to is not None)
+            layers = node.times.run if routing is None else divide(node.times.run, routing.active)
+            looked = _is_gathered(own)
+            rows = own.weights[0].shape[0] if looked else 1
+            flops = matmul_flops(own)
+            if routing is not None:
+                flops = divide(flops * routing.active * self.copies, self.groups)
+            caches = [each for each in own.cached if each.grows or each.tokens is not None]
+            yield Operation(
+                node.path,
+                part.kind,
+                layers,
+                0 if looked else stored + tied,
+                divide(stored + tied, rows) * own.lookups if looked else 0,
+                flops,
+                total(self._bytes(each, self._seen(each, tree)) for each in caches),
+                total(self._bytes(each, each.tokens if each.tokens is None else new) for each in caches if each.grows),
+                routing,
+            )
+
+    def _with_routing(self, node: Node, routing: ChosenExperts | None) -> Iterator[tuple[Node, ChosenExperts | None]]:
+        """Yield each node with the routing of the experts that it is in."""
+        part = node.component
+        if part.active is not None and (part.kind == EXPERTS or known(part.active) != known(part.copies)):
+            routing = ChosenExperts(part.copies * self.groups, part.active, self.groups)
+        yield node, routing
+        for below in node.below():
+            yield from self._with_routing(below, routing)
+
+    def _seen(self, cached: Cached, tree: Component) -> Num | None:
+        """Vectors of a sequence that its query reads; None of a state."""
+        room = self._room(cached)
+        if room is None or cached.name == INDEX or self._chosen(tree) is None:
+            return room
+        found: Num = minimum(room, self._chosen(tree))
+        return found
+
+    def _chosen(self, tree: Component) -> int | None:
+        """Number of tokens that an indexer chooses; None where there is none, or the config does not say."""
+        indexed = any(each.name == INDEX for node in tree.walk() for each in node.component.own.cached)
+        fields = getattr(self.model, "data", {})
+        chosen = fields.get("text_config", fields).get(CHOSEN)
+        return chosen if indexed and isinstance(chosen, int) else None
+
+    @staticmethod
+    def _room(cached: Cached) -> Num | None:
+        return Allocation(STATIC).tokens(cached)
+
+    def _bytes(self, cached: Cached, vectors: Num | None) -> Num:
+        """Bytes of this many vectors of each sequence."""
+        alone = cached._replace(tokens=vectors, window=None, chunk=None, every=1)
+        return bytes_held(Cost(held=tuple(tensors(alone, Allocation(STATIC), self.format))))
+
+
+def _rests(own: Cost) -> bool:
+    """Return whether it does nothing in this step, as a tower of images where a token is made."""
+    work = [product.flops for product in own.products] + [each.elements for each in own.elementwise]
+    return bool(work) and all(isinstance(each, int) and each == 0 for each in work)
+
+
+def _is_empty(own: Cost) -> bool:
+    """Return whether it has no bytes and no FLOPs."""
+    return not (own.held or own.products or own.cached or own.weights)
+
+
+def _is_gathered(own: Cost) -> bool:
+    return bool(own.weights) and not (isinstance(own.lookups, int) and own.lookups == 0)
+
+
+def _size(shape: tuple[Num, ...]) -> tuple[str, ...]:
+    return tuple(sorted(map(str, shape)))
+
+
+def _tables(tree: Component) -> dict[tuple[str, ...], Num]:
+    """Bytes of stored matrices by their shape, for those that others are tied to."""
+    return {
+        _size(weight.shape): bytes_held(node.component.own)
+        for node in tree.walk()
+        for weight in node.component.own.weights
+        if weight.tied_to is None and len(weight.shape) == 2
+    }

@@ -1,0 +1,176 @@
+"""Bytes that a step of serving reads and writes: laws, and sums by hand from the configs."""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import cache
+
+import pytest
+
+import tfcalc
+from tfcalc import Workload
+from tfcalc.configs.published import HFModel
+from tfcalc.core.measure import bytes_held, matmul_flops
+from tfcalc.core.polynomial import Polynomial, symbol
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_serving
+from tfcalc.plans import Serving
+from tfcalc.serving.memory import weight_recipe
+from tfcalc.serving.traffic import ChosenExperts, Traffic
+from tfcalc.serving.weights import hold
+
+DENSE, GROUPED, WINDOWS = "gpt2", "llama-3-8b", "gpt-oss-120b"
+LATENT, INDEXED, STATES, EXPERTS = "deepseek-v3", "glm-5", "qwen3.5-397b-a17b", "mixtral-8x7b"
+EVERY = (DENSE, GROUPED, WINDOWS, LATENT, INDEXED, STATES, EXPERTS)
+
+
+@cache
+def traffic(name: str, **plan: str) -> Traffic:
+    """The traffic of a preset."""
+    model = tfcalc.load(name)
+    run, made = resolve_serving(model, Workload(), Serving(context=4096, **plan))  # type: ignore[arg-type]
+    return Traffic(model, run, made)
+
+
+def test_by_hand() -> None:
+    """Llama 3 8B, Mixtral 8x7B and DeepSeek-V3, of their configs' fields: weights without the table, which is gathered,
+    a row for each token; and 2 · 8 · 128 · 2 bytes a token and layer, or 576 · 2 latent ones.
+    """
+    step = traffic(GROUPED).decode(3, 1000)
+    assert step.least_weights == 2 * (8_030_261_248 - 128_256 * 4096) + 3 * 4096 * 2
+    assert step.cached == 3 * 1000 * 32 * (2 * 8 * 128 * 2)
+    assert step.written == 3 * 32 * (2 * 8 * 128 * 2)
+    step = traffic(EXPERTS).decode(2, 100)
+    expert, layers = 3 * 4096 * 14336, 32
+    rest = layers * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 4096 * 8 + 2 * 4096) + 4096 + 4096 * 32000
+    assert step.least_weights == 2 * (rest + 2 * layers * expert) + 2 * 4096 * 2
+    assert step.most_weights == 2 * (rest + 4 * layers * expert) + 2 * 4096 * 2
+    assert step.expected_weights == 2 * (rest + 3.5 * layers * expert) + 2 * 4096 * 2
+    assert traffic(LATENT).decode(5, 700).cached == 5 * 700 * 61 * 576 * 2
+
+
+def test_windows_indexers_and_states() -> None:
+    """GPT-OSS has windows of 128 tokens in 18 of 36 layers; GLM-5 reads 128 index keys of every token, and 576 numbers
+    of the 2,048 that are chosen; Qwen3.5 has 45 states of 64 x 128 x 256 numbers in fp32 and 15 layers with 2 heads.
+    """
+    token = 2 * 8 * 64 * 2
+    for length in (100, 128, 129, 5000):
+        assert traffic(WINDOWS).decode(1, length).cached == 18 * token * (length + min(length, 128))
+        chosen = 78 * 2 * (128 * length + 576 * min(length, 2048))
+        assert traffic(INDEXED).decode(1, length).cached == chosen
+    convolution, state = 12288 * 4 * 2, 64 * 128 * 128 * 4
+    step = traffic(STATES).decode(2, 1000)
+    assert step.cached == 2 * (45 * (convolution + state) + 15 * 1000 * 2 * 2 * 256 * 2)
+    assert step.written == 2 * (45 * (convolution + state) + 15 * 2 * 2 * 256 * 2)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_linear_in_requests_and_tokens(name: str) -> None:
+    """Differences of equal steps are equal, in requests always, in tokens beyond what is chosen of them."""
+    of = traffic(name)
+    for measure in ("cached", "written", "gathered", "flops"):
+        one, two, three = (getattr(of.decode(requests, 300), measure) for requests in (1, 2, 3))
+        assert (two, three) == (2 * one, 3 * one)
+    sizes = [value_of(of.decode(1, length).cached) for length in (3000, 4000, 5000)]
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_flops_are_those_of_flops(name: str) -> None:
+    """To the last one: of a token with absorbed latent attention, of a prompt with causal pairs and no image."""
+    model, of = tfcalc.load(name), traffic(name)
+    decode = Workload(phase="decode", batch_size=3, cached=500, latent="absorbed", attention="causal", logits="last")
+    assert of.decode(3, 500).flops == model.tree(decode).total(matmul_flops)
+    prefill = Workload(phase="prefill", batch_size=2, seq_len=500, attention="causal", logits="last")
+    tree = model.tree(prefill)
+    images = sum(node.total(matmul_flops) for node in tree.walk() if node.path.endswith(".visual"))
+    assert of.prefill(2, 500).flops == tree.total(matmul_flops) - images
+
+
+@pytest.mark.parametrize("name", [GROUPED, EXPERTS, LATENT, WINDOWS])
+def test_all_weights_are_read_by_many_tokens(name: str) -> None:
+    """Of many tokens all weights are read, but for rows of the table that are not looked up; of one the active ones."""
+    model, of = tfcalc.load(name), traffic(name)
+    tree = model.tree(Workload(phase="decode", cached=10))
+    every = value_of(hold(tree, weight_recipe(model, of.plan)).total(bytes_held))
+    assert isinstance(model, HFModel)
+    vocabulary, width = (model.data[name] for name in ("vocab_size", "hidden_size"))
+    table = 2 * value_of(vocabulary) * value_of(width)
+    many = of.decode(10**9, 10)
+    assert value_of(many.most_weights - many.gathered) == every - table
+    assert many.expected_weights - value_of(many.gathered) == pytest.approx(every - table)
+    one = of.decode(1, 10)
+    assert one.least_weights == one.most_weights == pytest.approx(one.expected_weights)
+
+
+def test_experts_are_between_their_bounds() -> None:
+    """k ≤ t ≤ min(E, kT), no less with more tokens, and what 400 draws of tokens find, within 4 σ."""
+    draw = random.Random(7)
+    for number, active in ((8, 2), (128, 4), (256, 8)):
+        routing = ChosenExperts(number, active)
+        before = 0.0
+        for tokens in (1, 2, 5, 40, 300):
+            found = routing.expected(tokens)
+            assert active <= found + 1e-9
+            assert found <= min(number, active * tokens) + 1e-9
+            assert found >= before
+            before = found
+            counts = [
+                len({expert for _ in range(tokens) for expert in draw.sample(range(number), active)})
+                for _ in range(400 if tokens < 100 else 40)
+            ]
+            missed = (1 - active / number) ** tokens
+            spread = math.sqrt(number * missed * (1 - missed) / len(counts))  # at most: draws exclude each other
+            assert abs(sum(counts) / len(counts) - found) <= 4 * spread + 1e-9
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_prompts_in_chunks(name: str) -> None:
+    """The FLOPs of layers do not change; weights are read for each chunk, the cache of those before, and more bytes."""
+    of = traffic(name)
+    whole, parts = of.prefill(1, 1000), of.chunked(1, 1000, 300)
+    head = value_of(sum(one.layers * one.flops for one in whole.operations if one.kind == "output"))
+    assert [part.tokens for part in parts] == [300, 300, 300, 100]
+    assert sum(value_of(part.flops) - head for part in parts) == value_of(whole.flops) - head
+    assert sum(value_of(part.least_weights) for part in parts) > 3 * value_of(whole.least_weights)
+    assert sum(value_of(part.least_bytes) for part in parts) > value_of(whole.least_bytes)
+    if name == GROUPED:
+        assert [value_of(part.cached) for part in parts] == [131072 * before for before in (0, 300, 600, 900)]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_cached_prefix_is_not_computed(name: str) -> None:
+    """What is left of a prompt is the whole without its prefix, and the logits of its last token."""
+    of = traffic(name)
+    whole, prefix, rest = of.prefill(1, 1000), of.prefill(1, 640), of.prefill(1, 1000, 640)
+    head = sum(one.layers * one.flops for one in whole.operations if one.kind == "output")
+    assert rest.flops == whole.flops - prefix.flops + head
+    assert rest.tokens == 360
+
+
+def test_half_the_bits_are_half_the_bytes() -> None:
+    """Of the cache or of the quantized maps, and of nothing else. The head and norms of Llama stay in 16 bits."""
+    plain, cache, weights = (
+        traffic(GROUPED, **plan).decode(4, 1000) for plan in ({}, {"kv": "fp8"}, {"weights": "fp8"})
+    )
+    assert (2 * cache.cached, 2 * cache.written) == (plain.cached, plain.written)
+    assert (cache.least_weights, cache.flops) == (plain.least_weights, plain.flops)
+    layers = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336)
+    maps, scales = 32 * 7, 4
+    assert plain.least_weights - weights.least_weights == layers - maps * scales
+    assert (weights.cached, weights.flops) == (plain.cached, plain.flops)
+
+
+@pytest.mark.parametrize("name", [GROUPED, WINDOWS, LATENT])
+def test_letters_are_numbers(name: str) -> None:
+    """The bytes in letters b and c, at several sizes, are the bytes at these."""
+    of = traffic(name)
+    b, c = symbol("b"), symbol("c")
+    letters = of.decode(b, c)
+    for requests, tokens in ((1, 50), (7, 5000)):
+        numbers = of.decode(requests, tokens)
+        for measure in ("cached", "written", "flops", "most_weights", "least_weights"):
+            found = getattr(letters, measure)
+            value = found.at({"b": requests, "c": tokens}) if isinstance(found, Polynomial) else found
+            assert value == getattr(numbers, measure), measure
