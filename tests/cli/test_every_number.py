@@ -68,6 +68,8 @@ LINES = (
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",
+    "serve gpt2 --input 64 --output 16 --concurrency 4 --price 2 --slo tpot=9ms --curve",
+    "serve mixtral-8x7b --gpu 2xh100 --floor",
 )
 
 

@@ -36,6 +36,7 @@ DECLARED = {
     ),
     "plan": ("answers.plan:Plan",),
     "train": ("answers.train:Train",),
+    "serve": ("answers.serve:Serve",),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),

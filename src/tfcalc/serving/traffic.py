@@ -83,6 +83,7 @@ class Operation(NamedTuple):
         cached: bytes of the cache that it reads.
         written: bytes that it writes to the cache.
         routing: the experts that it is one of.
+        bits: bits of a stored weight, with scales, rounded; 0 without weights in a product.
     """
 
     path: str
@@ -94,6 +95,7 @@ class Operation(NamedTuple):
     cached: Num = 0
     written: Num = 0
     routing: ChosenExperts | None = None
+    bits: int = 0
 
 
 class ServingStep(NamedTuple):
@@ -184,7 +186,7 @@ class Traffic:
 
     def decode(self, requests: Num, cached: Num) -> ServingStep:
         """Return the step that makes a token of each request, which has ``cached`` tokens, the new one included."""
-        return ServingStep(tuple(self._operations(self._decoding(requests, cached), 1)), requests, self.copies)
+        return ServingStep(tuple(self._operations(self.decoded(requests, cached), 1)), requests, self.copies)
 
     def prefill(self, requests: Num, length: Num, before: Num = 0) -> ServingStep:
         """Return the step that reads prompts of this length, of which tokens ``before`` are in the cache already."""
@@ -209,7 +211,7 @@ class Traffic:
         return [self.prefill(requests, end, before) for before, end in zip([0, *ends], ends, strict=False)]
 
     def _prefilled(self, requests: Num, length: Num) -> ServingStep:
-        decoding = {node.path: node.component.own for node in self._decoding(requests, length).walk()}
+        decoding = {node.path: node.component.own for node in self.decoded(requests, length).walk()}
         operations = self._reading(requests, length)
         if any(_rests(decoding.get(one.path, Cost())) for one in operations):  # towers of images are not run for text
             more = self._reading(requests, length + 1)
@@ -230,7 +232,8 @@ class Traffic:
     def _stored(self, cost: Cost) -> Num:
         return total(self._bytes(each, self._room(each)) for each in cost.cached)
 
-    def _decoding(self, requests: Num, cached: Num) -> Component:
+    def decoded(self, requests: Num, cached: Num) -> Component:
+        """Return the tree of the step that makes a token of each request, with the weights as they are stored."""
         run = self.run.replaced(
             phase=DECODE,
             batch_size=requests,
@@ -267,6 +270,7 @@ class Traffic:
                 total(self._bytes(each, self._seen(each, tree)) for each in caches),
                 total(self._bytes(each, each.tokens if each.tokens is None else new) for each in caches if each.grows),
                 routing,
+                _bits(own, stored + tied) if own.products else 0,
             )
 
     def _with_routing(self, node: Node, routing: ChosenExperts | None) -> Iterator[tuple[Node, ChosenExperts | None]]:
@@ -312,6 +316,12 @@ def _rests(own: Cost) -> bool:
 def _is_empty(own: Cost) -> bool:
     """Return whether it has no bytes and no FLOPs."""
     return not (own.held or own.products or own.cached or own.weights)
+
+
+def _bits(own: Cost, stored: Num) -> int:
+    """Bits of a weight as it is stored, rounded."""
+    elements = value_of(total(weight.size for weight in own.weights))
+    return round(8 * value_of(stored) / elements) if elements else 0
 
 
 def _is_gathered(own: Cost) -> bool:

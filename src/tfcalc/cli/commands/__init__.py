@@ -19,6 +19,7 @@ COMMANDS = {
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
     "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
+    "serve": "A served model: fits (exit 0; not, or late: 1), the floor of a token, an estimate with a band, cost.",
     "plan": "Layouts of training over GPUs: the fastest that fits (exit 0; none: 1), seconds, days, money.",
     "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
     "compare": "Models, configs or option sets side by side, and how they differ.",

@@ -1,0 +1,772 @@
+"""A served model: what fits, how long a token and the first one take at least, an estimate of both, and the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from tfcalc.core.traced import value_of
+from tfcalc.errors import InvalidModel, UsageError
+from tfcalc.plans import Serving
+from tfcalc.report.declared import (
+    Answer,
+    Record,
+    When,
+    boolean,
+    integer,
+    number,
+    optional,
+    optional_number,
+    optional_record,
+    record,
+    records,
+    text,
+    texts,
+)
+from tfcalc.report.opening import found, given
+from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
+from tfcalc.timing.rates import Price, price_of
+from tfcalc.timing.served import AT_ONCE, BESIDE, TAKEN, Bounds, Guess, Load, Parts, ServedModel
+from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table, version_of
+from tfcalc.units import short_bytes
+
+if TYPE_CHECKING:
+    from tfcalc.hardware import Accelerator
+    from tfcalc.model import Model
+    from tfcalc.serving.traffic import ChosenExperts
+    from tfcalc.timing.serving import EngineRates, ServingBand
+
+MILLI, MILLION = 1000, 10**6
+ENGINE = "vllm"
+"""Engine whose estimate is given where none is named."""
+MOST_GPUS = 128
+"""Largest number of GPUs that is proposed to hold a model."""
+TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
+
+
+class Limits(NamedTuple):
+    """Seconds that a first token, and any other, may take."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether there is one."""
+        return self.ttft is not None or self.tpot is not None
+
+
+class ServeQuestion(NamedTuple):
+    """Question of a served model.
+
+    Attributes:
+        model: the model.
+        plan: formats of weights and cache.
+        card: the GPU.
+        gpus: how many of them there are.
+        sharing: how those of a replica share the model; the others are further replicas.
+        load: the requests.
+        engine: name and version of the engine.
+        limits: what is promised to users.
+        price: US dollars for a GPU and an hour; else a dated list.
+        floor: only the floor is asked for.
+        curve: asked for at several numbers of requests.
+    """
+
+    model: Model
+    plan: Serving
+    card: Accelerator
+    gpus: int
+    sharing: Sharing
+    load: Load
+    engine: str = ENGINE
+    limits: Limits = Limits()
+    price: float | None = None
+    floor: bool = False
+    curve: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, each on GPUs of its own."""
+        return self.gpus // self.sharing.gpus
+
+
+class ServedAt:
+    """The served model at a number of requests, of all replicas."""
+
+    def __init__(self, answer: Serve, concurrency: int) -> None:
+        self.answer, self.concurrency = answer, concurrency
+        self.of, self.by = answer.of, answer.by
+
+    @property
+    def requests(self) -> int:
+        """Requests of a replica, of the one that has most."""
+        return -(-self.concurrency // self.answer.question.replicas)
+
+    @cached_property
+    def floor_of_token(self) -> Bounds:
+        """Bounds of a token."""
+        return self.of.floor_of_token(self.requests)
+
+    @cached_property
+    def floor_of_first(self) -> Bounds:
+        """Bounds of the first token."""
+        return self.of.floor_of_prompt(self.requests)
+
+    @cached_property
+    def token(self) -> Guess:
+        """Estimate of a token."""
+        assert self.by is not None
+        return self.of.guess(self.requests, self.by, first=False, version=self.answer.version)
+
+    @cached_property
+    def first(self) -> Guess:
+        """Estimate of the first token."""
+        assert self.by is not None
+        return self.of.guess(self.requests, self.by, first=True, version=self.answer.version)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Estimate of a token, part by part."""
+        assert self.by is not None
+        return self.of.parts(self.requests, self.by)
+
+    @property
+    def rate(self) -> Guess:
+        """Tokens per second of all replicas."""
+        ends = (("value", "value"), ("high", "high"), ("low", "low"))
+        return Guess(*(self.rate_at(getattr(self.first, a), getattr(self.token, b)) for a, b in ends))
+
+    def rate_at(self, first: float, token: float) -> float:
+        """Tokens per second, where requests follow each other: each takes this long."""
+        answer = self.answer.question.load.answer
+        seconds = first + (answer - 1) * token
+        return self.concurrency * answer / seconds if seconds else 0.0
+
+    @property
+    def floor_rate(self) -> float:
+        """Tokens per second that are never exceeded."""
+        return self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds)
+
+    @property
+    def cost(self) -> Guess | None:
+        """US dollars for a million tokens of answers."""
+        price = self.answer.price
+        if price is None:
+            return None
+        per_second = price.typical * self.answer.question.gpus / SECONDS_OF_AN_HOUR
+        rate = self.rate
+        return Guess(*(MILLION * per_second / one for one in (rate.value, rate.high, rate.low)))
+
+
+BY_RATES = found("by the rates of serving_rates.toml, of operators and of engines, fitted to published runs")
+BY_BYTES = found("bytes over the bandwidth, FLOPs over the dense peak, bytes sent over the link: the largest")
+FOLD = found("a sum over the operations of a step, on one GPU")
+GIVEN = given("given by the options, or their defaults")
+BY_BAND = found("the estimate times the first and the last tenth of measured over estimated, of systems left out")
+
+
+class RangeKeys(Record):
+    """An estimate, and the band in which four of five measured systems lay that the fit had not seen."""
+
+    value = number("the estimate", lambda one: one.value, BY_RATES)
+    low = number("lower end of the band", lambda one: one.low, BY_BAND)
+    high = number("upper end of the band", lambda one: one.high, BY_BAND)
+
+
+class TokenPartsKeys(Record):
+    """A token's time, part by part."""
+
+    kernels = number("kernels", lambda one: MILLI * one.kernels, BY_RATES)
+    all_reduce = number("sums over GPUs", lambda one: MILLI * one.all_reduces, BY_RATES)
+    launches = number("launches of kernels", lambda one: MILLI * one.launches, BY_RATES)
+    host = number("what the host does in a step", lambda one: MILLI * one.host, BY_RATES)
+    prefill_between = number("prompts of others in between", lambda one: MILLI * one.prompts, BY_RATES)
+
+
+def _milli(one: Guess) -> Guess:
+    return Guess(*(MILLI * each for each in one))
+
+
+class DeploymentKeys(Record):
+    """GPUs, how they share the model, the engine, and number formats."""
+
+    gpu = text("the GPU", lambda one: one.question.card.name)
+    gpus = integer("GPUs in all", lambda one: one.question.gpus, GIVEN)
+    tp = integer("GPUs that share each layer", lambda one: one.question.sharing.tp, GIVEN)
+    pp = integer("stages of the pipeline", lambda one: one.question.sharing.pp, GIVEN)
+    dp = integer("groups with requests of their own that share experts", lambda one: one.question.sharing.dp, GIVEN)
+    ep = integer("groups of GPUs that share the experts", lambda one: one.question.sharing.ep, GIVEN)
+    replicas = integer("copies of the model", lambda one: one.question.replicas, GIVEN)
+    engine = text("the engine", lambda one: one.engine)
+    engine_version = text("its version; empty where none was said", lambda one: one.version)
+    weights = text("number format of the weights", lambda one: one.of.traffic.recipe.format.name)
+    kv = text("number format of the cache", lambda one: one.of.plan.kv)
+
+
+class TrafficKeys(Record):
+    """The requests."""
+
+    input_tokens = integer("tokens of a prompt", lambda one: one.prompt, GIVEN)
+    output_tokens = integer("tokens of an answer", lambda one: one.answer, GIVEN)
+    concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
+    prefix_tokens = integer("tokens of a prompt that are cached already", lambda one: one.prefix, GIVEN)
+    static = boolean("one batch, read at once", lambda one: one.static)
+
+
+class ExpertsKeys(Record):
+    """Experts of a layer that the tokens of a step are sent to, on one GPU."""
+
+    least = integer("fewest", lambda one: value_of(one[0].least()), found("k of E, over the groups of GPUs"))
+    expected = number(
+        "on average, if each token chooses alike",
+        lambda one: one[0].expected(one[1]),
+        found("E (1 - (1 - k/E)^T), over the groups of GPUs"),
+    )
+    most = integer("most", lambda one: value_of(one[0].most(one[1])), found("min(E, kT)"))
+
+
+class ExactKeys(Record):
+    """Bytes and FLOPs of one GPU; no rate is in them."""
+
+    weights_bytes = integer("bytes of the weights", lambda one: one.of.weights, FOLD)
+    weights_bytes_per_step = integer(
+        "bytes of weights that a decode step reads, of the fewest experts",
+        lambda one: one.step_weights,
+        FOLD,
+    )
+    cache_bytes_per_step = integer("bytes of the cache that it reads and writes", lambda one: one.step_cache, FOLD)
+    flops_per_step = integer("FLOPs of its matrix products", lambda one: one.step_flops, FOLD)
+    prefill_bytes = integer("bytes that reading a prompt moves", lambda one: value_of(one.of.prompt.least_bytes), FOLD)
+    prefill_flops = integer("FLOPs of reading a prompt", lambda one: value_of(one.of.prompt.flops), FOLD)
+    experts_touched = optional_record(
+        ExpertsKeys, "experts of a layer that are read; null without experts", lambda one: one.experts
+    )
+    arithmetic_intensity_flop_per_byte = number(
+        "FLOPs of a decode step over its bytes",
+        lambda one: one.step_flops / max(1, one.step_weights + one.step_cache),
+        found("the quotient"),
+    )
+    ridge_flop_per_byte = optional_number(
+        "FLOPs for each byte from which the peak bounds, in the format of the weights; null where no peak is known",
+        lambda one: one.ridge,
+        found("peak over bandwidth of the datasheet"),
+    )
+    capacity_requests = integer(
+        "requests that run at once, in all",
+        lambda one: one.capacity,
+        found(
+            f"{TAKEN:g} of the memory, less the weights and {short_bytes(BESIDE)}, over a request's cache at its end"
+        ),
+    )
+    capacity_tokens = integer(
+        "tokens that the caches hold, in all",
+        lambda one: one.capacity * one.question.load.longest,
+        found("requests times their tokens"),
+    )
+
+
+class FloorKeys(Record):
+    """Floor of physics: no token is faster."""
+
+    tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.floor_of_token.seconds, BY_BYTES)
+    ttft_ms = number("milliseconds to the first token", lambda one: MILLI * one.floor_of_first.seconds, BY_BYTES)
+    tokens_per_second = number("tokens per second, at most", lambda one: one.floor_rate, BY_BYTES)
+    bound = text("what bounds a token: bandwidth, compute, link", lambda one: one.floor_of_token.name)
+
+
+class EstimateKeys(Record):
+    """An estimate, with its band."""
+
+    tpot_ms = record(RangeKeys, "milliseconds of a token after the first", lambda one: _milli(one.token))
+    ttft_ms = record(RangeKeys, "milliseconds to the first token", lambda one: _milli(one.first))
+    tokens_per_second = record(RangeKeys, "tokens per second, of all GPUs", lambda one: one.rate)
+    tokens_per_second_per_gpu = number(
+        "tokens per second of a GPU", lambda one: one.rate.value / one.answer.question.gpus, BY_RATES
+    )
+    usd_per_million_output_tokens = optional_record(
+        RangeKeys, "US dollars for a million tokens of answers; null without a price", lambda one: one.cost
+    )
+    parts_ms = record(TokenPartsKeys, "milliseconds of a token, part by part", lambda one: one.parts)
+
+
+class SloKeys(Record):
+    """Verdict on the limits, and the largest number of requests within them."""
+
+    met = boolean("at the requests asked for, by the estimate", lambda one: one.met)
+    verdict = text("certain or cannot (by the floor), should, may, should not (by the band)", lambda one: one.verdict)
+    largest_concurrency = integer(
+        "requests within the limits, at most", lambda one: one.largest, found("by bisection over the estimate")
+    )
+    decided_by = text("what does not allow more: ttft, tpot, capacity", lambda one: one.decided_by)
+
+
+class CalibrationKeys(Record):
+    """Runs that the estimate rests on."""
+
+    engine = text("the era of the engine", lambda one: one.name)
+    rows = integer("runs that its rates were fitted to", lambda one: one.rows, found("a count"))
+    units = integer("systems that these are of", lambda one: one.units, found("a count"))
+
+
+class PointKeys(Record):
+    """The same at another number of requests."""
+
+    concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
+    tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.token.value, BY_RATES)
+    ttft_ms = number("milliseconds to the first token", lambda one: MILLI * one.first.value, BY_RATES)
+    tokens_per_second = number("tokens per second, of all GPUs", lambda one: one.rate.value, BY_RATES)
+    tokens_per_second_per_gpu = number(
+        "tokens per second of a GPU", lambda one: one.rate.value / one.answer.question.gpus, BY_RATES
+    )
+    floor_tokens_per_second = number("tokens per second, at most", lambda one: one.floor_rate, BY_BYTES)
+
+
+class Promise:
+    """Limits that the served model is held against."""
+
+    def __init__(self, answer: Serve) -> None:
+        self.answer, self.limits = answer, answer.question.limits
+
+    def _late(self, at: ServedAt) -> str:
+        """Name what is too late at this number of requests; nothing where all is in time."""
+        if self.limits.ttft is not None and at.first.value > self.limits.ttft:
+            return TTFT
+        return TPOT if self.limits.tpot is not None and at.token.value > self.limits.tpot else ""
+
+    @property
+    def met(self) -> bool:
+        """Return whether the estimate is within the limits."""
+        return not self._late(self.answer.at)
+
+    @cached_property
+    def largest(self) -> int:
+        """The most requests that are within the limits."""
+        low, high = 0, max(1, self.answer.capacity)
+        if not self._late(self.answer.point(high)):
+            return high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._late(self.answer.point(middle)) else (middle, high)
+        return low
+
+    @property
+    def decided_by(self) -> str:
+        """Name what does not allow more."""
+        return self._late(self.answer.point(self.largest + 1)) if self.largest < self.answer.capacity else CAPACITY
+
+    @property
+    def verdict(self) -> str:
+        """How sure it is at the requests asked for."""
+        at = self.answer.at
+        pairs = [
+            (limit, guess, floor.seconds)
+            for limit, guess, floor in (
+                (self.limits.ttft, at.first, at.floor_of_first),
+                (self.limits.tpot, at.token, at.floor_of_token),
+            )
+            if limit is not None
+        ]
+        if any(floor > limit for limit, _, floor in pairs):
+            return "cannot"
+        if all(guess.high <= limit for limit, guess, _ in pairs):
+            return "should"
+        return "should not" if any(guess.low > limit for limit, guess, _ in pairs) else "may"
+
+
+HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
+HAS_CURVE = When(lambda answer: answer.question.curve and answer.by is not None, "curve")
+
+
+class Serve(Answer):
+    """A served model on GPUs that were named."""
+
+    command: ClassVar[str] = "serve"
+    about: ClassVar[str] = "A served model: what fits, the floor and an estimate of a token and of the first, the cost."
+
+    model = text("the model", lambda answer: answer.question.model.summary)
+    fits = boolean("whether weights and one request fit", lambda answer: answer.of.holds)
+    deployment = record(DeploymentKeys, "GPUs, engine, formats", lambda answer: answer)
+    traffic = record(TrafficKeys, "the requests", lambda answer: answer.question.load)
+    exact = record(ExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
+    floor = record(FloorKeys, "what no run is faster than", lambda answer: answer.at)
+    estimate = optional_record(
+        EstimateKeys, "by rates of published runs; null where none are known", lambda answer: answer.estimated
+    )
+    no_estimate = text("why nothing is estimated; empty where it is", lambda answer: answer.unknown)
+    calibration = optional_record(
+        CalibrationKeys, "runs behind the estimate; null without one", lambda answer: answer.by
+    )
+    slo = record(SloKeys, "the limits that were given", lambda answer: answer.promise, when=HAS_LIMITS)
+    curve = records(PointKeys, "at other numbers of requests", lambda answer: answer.points, when=HAS_CURVE)
+    price_per_gpu_hour = optional_number(
+        "US dollars for a GPU and an hour; null where none is known",
+        lambda answer: answer.price.typical if answer.price else None,
+        given("given by --price, or the dated list"),
+    )
+    holding_gpus = optional(
+        "GPUs that would hold it; null where these do, or none that was tried does",
+        lambda answer: answer.holding.gpus if answer.holding else None,
+        found("twice as many are tried, until they hold it"),
+    )
+    assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
+
+    def __init__(self, question: ServeQuestion) -> None:
+        self.question = question
+
+    @cached_property
+    def of(self) -> ServedModel:
+        """The model on the GPUs of a replica."""
+        question = self.question
+        return ServedModel(question.model, question.plan, question.sharing, question.card, question.load)
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine."""
+        return self.question.engine.partition("@")[0].lower()
+
+    @property
+    def version(self) -> str:
+        """Version of the engine, as it was said."""
+        return self.question.engine.partition("@")[2]
+
+    @cached_property
+    def unknown(self) -> str:
+        """Say why nothing is estimated; nothing where it is."""
+        card = self.question.card
+        if not self.of.holds:
+            return "it does not fit"
+        if self.question.floor:
+            return "--floor asks for the floor alone"
+        if engine_of(self.question.engine) is None:
+            known = dict.fromkeys(era["engine"] for era in rates_table()["engines"].values())
+            return f"no run of {self.engine} is known (--engine {', '.join(known)})"
+        if self.of.machine.operators is None:
+            return f"no run on {card.name} is known"
+        if self.of.reads_source:
+            return "no run of an encoder with a decoder is known"
+        if self.question.sharing.tp > 1 and not self.of.machine.is_linked:
+            return f"sums over the PCIe of {card.name} take 1 to 10 times as long, by the host"
+        return ""
+
+    @cached_property
+    def by(self) -> EngineRates | None:
+        """Rates of the engine; None where nothing is estimated."""
+        return None if self.unknown else engine_of(self.question.engine)
+
+    @cached_property
+    def at(self) -> ServedAt:
+        """At the requests that were asked for."""
+        return self.point(self.question.load.concurrency)
+
+    @property
+    def estimated(self) -> ServedAt | None:
+        """The same where there is an estimate."""
+        return None if self.by is None else self.at
+
+    def point(self, concurrency: int) -> ServedAt:
+        """At this many requests."""
+        return ServedAt(self, concurrency)
+
+    @cached_property
+    def promise(self) -> Promise | None:
+        """The limits, where there are some and an estimate."""
+        return Promise(self) if self.question.limits.given and self.by is not None else None
+
+    @cached_property
+    def price(self) -> Price | None:
+        """Price of a GPU and an hour."""
+        return price_of(self.question.card, self.question.price)
+
+    @property
+    def capacity(self) -> int:
+        """Requests that run at once, in all."""
+        return self.of.capacity * self.question.replicas
+
+    @cached_property
+    def points(self) -> list[ServedAt]:
+        """Numbers of requests from one to all that fit, each twice the last."""
+        most = max(1, self.capacity)
+        sizes = {2**power for power in range(most.bit_length()) if 2**power <= most}
+        sizes |= {most, self.question.load.concurrency}
+        if self.promise is not None and self.promise.largest:
+            sizes.add(self.promise.largest)
+        return [self.point(size) for size in sorted(sizes)]
+
+    @cached_property
+    def holding(self) -> Sharing | None:
+        """How more GPUs of the same kind would hold it; None where these do, or no number that was tried does."""
+        if self.of.holds:
+            return None
+        question = self.question
+        gpus = question.sharing.gpus
+        while 2 * gpus <= MOST_GPUS:
+            gpus *= 2
+            domain = question.card.domain if question.card.domain > 1 else gpus
+            tp = max(size for size in range(1, min(gpus, domain) + 1) if gpus % size == 0)
+            sharing = Sharing(tp=tp, pp=gpus // tp)
+            try:
+                if ServedModel(question.model, question.plan, sharing, question.card, question.load).holds:
+                    return sharing
+            except InvalidModel:
+                continue
+        return None
+
+    # --- exact numbers
+
+    @property
+    def in_a_step(self) -> int:
+        """Requests of a step on a GPU, of those that can run."""
+        running = max(1, min(self.at.requests, self.of.certain_capacity))
+        return max(1, running // self.question.sharing.dp // self.question.sharing.pp)
+
+    @property
+    def step_weights(self) -> int:
+        """Bytes of weights of a step, of the fewest experts."""
+        step = self.of.token
+        return value_of(step.least_weights - step.gathered + self.in_a_step * step.gathered)
+
+    @property
+    def step_cache(self) -> int:
+        """Bytes of the cache of a step."""
+        step = self.of.token
+        return self.in_a_step * value_of(step.cached + step.written)
+
+    @property
+    def step_flops(self) -> int:
+        """FLOPs of a step."""
+        return self.in_a_step * value_of(self.of.token.flops)
+
+    @property
+    def experts(self) -> tuple[ChosenExperts, int] | None:
+        """Routing of the layers with most experts, and the tokens of a step."""
+        routings = self.of.token.routings
+        if not routings:
+            return None
+        return max(routings, key=lambda one: value_of(one.number)), self.in_a_step * self.question.sharing.dp
+
+    @property
+    def ridge(self) -> float | None:
+        """FLOPs for each byte from which the peak bounds."""
+        peak, bandwidth = self.of.machine.peak(self.of.computes or HALF), self.question.card.bandwidth
+        return peak / bandwidth if peak and bandwidth else None
+
+    # --- for people
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether it fits, and keeps the limits."""
+        if not self.of.holds:
+            return False
+        if self.promise is None:
+            return not (self.question.limits.given and self._floor_is_late())
+        return self.promise.met
+
+    def _floor_is_late(self) -> bool:
+        limits, at = self.question.limits, self.at
+        late = limits.ttft is not None and at.floor_of_first.seconds > limits.ttft
+        return late or (limits.tpot is not None and at.floor_of_token.seconds > limits.tpot)
+
+    @property
+    def heading(self) -> str:
+        """The model, on what, and the requests."""
+        q = self.question
+        load = q.load
+        shared = ", ".join(f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1)
+        where = f"{q.gpus} x {q.card.name}{f' ({shared})' if shared else ''}"
+        formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
+        kind = "static batch of " if load.static else ""
+        requests = f"{kind}{load.concurrency:,} x ({load.prompt:,} + {load.answer:,} tokens)"
+        return f"{q.model.summary} on {where}, {formats}, {requests}"
+
+    def assumed(self) -> Iterator[str]:
+        """Yield what was assumed."""
+        yield "floor: bytes over the bandwidth, FLOPs over the dense peak, overlapped; activations are not counted"
+        yield "tpot is the time of a token after the first; a request that ends is followed by another"
+        yield f"{TAKEN:g} of the memory, less {short_bytes(BESIDE)}, is for weights and cache"
+        if self.by is not None:
+            yield f"prompts are read {AT_ONCE:,} tokens at a time; experts are chosen alike and independently"
+            yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
+        if self.price is not None:
+            yield f"{self.price.typical:,.2f} USD a GPU hour, {self.price.origin}"
+
+    @property
+    def title(self) -> str:
+        """The answer in a sentence."""
+        if not self.of.holds:
+            return self._does_not_fit()
+        if self.by is None:
+            floor = f"at least {_time(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
+            return f"{floor}, and {_time(self.at.floor_of_first.seconds)} for the first"
+        at = self.at
+        users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
+        rate = f"{at.rate.value:,.0f} tokens/s in all"
+        if self.question.gpus > 1:
+            rate += f", {at.rate.value / self.question.gpus:,.0f} a GPU"
+        cost = at.cost
+        if cost is not None:
+            rate += f": {cost.value:,.2f} USD per million output tokens"
+        told = f"{users}; {rate}"
+        if self.promise is not None:
+            told = f"{self._promised()}; {told}"
+        return told
+
+    def _promised(self) -> str:
+        promise = self.promise
+        assert promise is not None
+        most = f"{promise.largest:,} requests are within the limits; {SAID_BY[promise.decided_by]} decides"
+        if not promise.largest:
+            most = f"not one request is within the limits; {SAID_BY[promise.decided_by]} decides"
+        return f"{most}; {self.question.load.concurrency:,}: {promise.verdict}"
+
+    def _does_not_fit(self) -> str:
+        each = f"weights and one request take {short_bytes(self.of.weights + self.of.cache_of_request)} on each GPU"
+        has = f"{self.question.card.name} has {short_bytes(self.of.memory)}"
+        if self.holding is None:
+            return f"CANNOT: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
+        stages = f" --pp {self.holding.pp}" if self.holding.pp > 1 else ""
+        flags = f"--gpu {self.holding.gpus}x{self.question.card.name.lower()} --tp {self.holding.tp}{stages}"
+        return f"CANNOT: {each}, {has}; {flags} would hold it"
+
+    def sheet(self) -> Sheet:
+        """The bytes and FLOPs of a step, or a line for each number of requests."""
+        if self.question.curve and self.by is not None:
+            return self._curve()
+        card, at = self.question.card, self.at
+        bandwidth = card.bandwidth or float("inf")
+        rows: list[list[Cell]] = [
+            ["weights, read once", Bytes(self.step_weights), None, f"{MILLI * self.step_weights / bandwidth:,.3g}"],
+            ["cache", Bytes(self.step_cache), None, f"{MILLI * self.step_cache / bandwidth:,.3g}"],
+            ["products", None, Short(self.step_flops), f"{MILLI * at.floor_of_token.compute:,.3g}"],
+        ]
+        if at.floor_of_token.link:
+            rows.append(["sums over GPUs", None, None, f"{MILLI * at.floor_of_token.link:,.3g}"])
+        columns = [
+            Column("a decode step on each GPU", numeric=False),
+            Column("bytes"),
+            Column("FLOPs"),
+            Column("ms at peak"),
+        ]
+        return self._sheet(columns, rows if self.of.holds else [], *self._notes())
+
+    def _curve(self) -> Sheet:
+        rows: list[list[Cell]] = [
+            [
+                one.concurrency,
+                f"{one.rate.value:,.0f}",
+                f"{one.rate.value / self.question.gpus:,.0f}",
+                f"{one.rate.value / one.concurrency:,.1f}",
+                _time(one.token.value),
+                _time(one.first.value),
+                f"{one.cost.value:,.2f}" if one.cost else None,
+            ]
+            for one in self.points
+        ]
+        names = ("users", "tokens/s", "a GPU", "per user", "token", "first", "USD/M")
+        columns = [Column(name, spare=spare) for name, spare in zip(names, (0, 0, 1, 2, 0, 0, 3), strict=True)]
+        return self._sheet(columns, rows, *self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        if not self.of.holds:
+            return
+        at = self.at
+        floor = at.floor_of_token
+        first = _time(at.floor_of_first.seconds)
+        yield f"Floor: {_time(floor.seconds)} a token, by {floor.name}; {first} for the first"
+        if self.experts is not None:
+            routing, tokens = self.experts
+            least, most = value_of(routing.least()), value_of(routing.most(tokens))
+            yield f"Experts of a layer that are read: {least:,} to {most:,}, {routing.expected(tokens):,.1f} expected"
+        if self.by is None:
+            if not self.question.floor:
+                yield f"Nothing is estimated: {self.unknown}"
+        else:
+            parts = at.parts
+            told = (
+                ("kernels", parts.kernels),
+                ("all-reduces", parts.all_reduces),
+                ("launches", parts.launches),
+                ("host", parts.host),
+                ("prompts of others", parts.prompts),
+            )
+            each = ", ".join(f"{name} {_time(seconds)}" for name, seconds in told if seconds)
+            yield f"Estimate for {self.engine}: {each}"
+            yield self._told_of_band(self.of.band(first=False), "a token")
+            yield self._told_of_band(self.of.band(first=True), "the first")
+            if self.version and version_of(self.version) > version_of(self.by.newest):
+                yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
+        longest = self.question.model.longest
+        if isinstance(longest, int) and self.question.load.longest > longest:
+            yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
+        yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
+        if self.by is not None and self.question.load.concurrency > self.capacity:
+            yield f"{self.question.load.concurrency:,} do not run at once: the others wait"
+
+    @staticmethod
+    def _told_of_band(band: ServingBand, what: str) -> str:
+        ends = f"{band.low:g} to {band.high:g} times the estimate of {what}"
+        return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
+
+    def _sheet(self, columns: list[Column], rows: list[list[Cell]], *notes: str) -> Sheet:
+        return Sheet(
+            title=self.title,
+            subtitle=self.heading,
+            columns=columns,
+            rows=rows,
+            quiet=self.title,
+            notes=notes,
+            assumes=(),
+            not_counted="",
+            see_also=("--assumptions", "--curve", "--slo ttft=500ms,tpot=50ms", "--json"),
+            assumptions=tuple(self.assumed()),
+        )
+
+
+SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the memory", "": "the memory"}
+"""What decides, in words."""
+
+
+def _time(seconds: float) -> str:
+    """``43 ms``, ``1.7 s``.
+
+    >>> _time(0.0431), _time(1.72), _time(0.00042)
+    ('43 ms', '1.7 s', '0.42 ms')
+    """
+    if seconds >= 1:
+        return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
+    return f"{MILLI * seconds:,.2g} ms" if seconds < 0.1 else f"{MILLI * seconds:,.0f} ms"
+
+
+def _span(one: Guess) -> str:
+    return f"{_time(one.value)} ({_time(one.low)} to {_time(one.high)})"
+
+
+def serve(question: ServeQuestion) -> Serve:
+    """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
+
+    Args:
+        question: the model, formats, GPUs and how they share it, requests, engine, and limits, if there are some.
+
+    Returns:
+        Exact bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known), and ``fits``.
+
+    Raises:
+        InvalidModel: the GPUs cannot share the model, or it writes no text.
+        UsageError: GPUs that make no whole replicas; a prompt or an answer without tokens.
+    """
+    load = question.load
+    if question.gpus % question.sharing.gpus:
+        fact = f"{question.gpus:,} GPUs are no whole number of replicas of {question.sharing.gpus:,}"
+        raise UsageError(fact, f"take --gpu {question.sharing.gpus}x{question.card.name.lower()}")
+    if load.prefix >= load.prompt:
+        raise UsageError(
+            f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
+            f"take --prefix {load.prompt - 1} or less",
+        )
+    if question.limits.given and question.floor:
+        raise UsageError("--slo asks for the estimate, and --floor for the floor alone", "leave one of them out")
+    answer = Serve(question)
+    assert answer.of.weights  # what cannot be shared is refused now
+    return answer

@@ -1,0 +1,144 @@
+"""``tfcalc serve``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
+from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.plans import TRAINING
+from tfcalc.cli.commands.ranks import PARALLEL
+from tfcalc.cli.commands.train import PRICE
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
+from tfcalc.cli.settings import Settings
+from tfcalc.errors import UsageError
+from tfcalc.hardware import named, parse_gpu
+from tfcalc.plans import Serving
+from tfcalc.printable import quoted
+from tfcalc.timing.served import Load
+from tfcalc.timing.serving import Sharing
+
+if TYPE_CHECKING:
+    from tfcalc.answers.serve import Serve
+    from tfcalc.report.answer import Answered
+
+INPUT, OUTPUT = 1024, 256
+"""Tokens of a prompt and of an answer, where it is not said."""
+GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]")
+LOAD = (
+    Option(
+        "input_tokens",
+        ("--input", "--input-tokens"),
+        f"tokens of a prompt [default: {INPUT:,}]",
+        number=True,
+        length=True,
+    ),
+    Option(
+        "output_tokens",
+        ("--output", "--output-tokens"),
+        f"tokens of an answer [default: {OUTPUT}]",
+        number=True,
+        length=True,
+    ),
+    Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
+    Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
+)
+ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
+ASKED = (
+    Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms"),
+    Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
+    Option("curve", ("--curve",), "a line for each number of requests", switch=True),
+)
+OF_LAYOUT = ("tensor_parallel", "pipeline_parallel")
+OF_PLAN = ("weights", "kv", "concurrency")
+SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
+
+
+def answer(settings: Settings) -> Serve:
+    """Return how fast a model is served."""
+    model = settings.model()
+    count, name = parse_gpu(settings.get("gpu", "h100"))
+    sharing, gpus = _sharing(settings, count)
+    plan = settings.fill(Serving())
+    load = Load(
+        settings.get("input_tokens", INPUT),
+        settings.get("output_tokens", OUTPUT),
+        settings.get("concurrency", 1),
+        settings.get("prefix", 0),
+        bool(settings.get("static")),
+    )
+    return serve(
+        ServeQuestion(
+            model,
+            Serving(weights=plan.weights, kv=plan.kv),
+            named(name)[0],
+            gpus,
+            sharing,
+            load,
+            settings.get("engine", ENGINE),
+            limits(settings.get("slo", "")),
+            settings.get("price"),
+            bool(settings.get("floor")),
+            bool(settings.get("curve")),
+        )
+    )
+
+
+def _sharing(settings: Settings, count: int) -> tuple[Sharing, int]:
+    """Return the layout, and the number of GPUs: with tensor parallelism over all, if nothing is said."""
+    pp, dp = settings.get("pipeline_parallel", 1), settings.get("data_parallel", 1)
+    asked = settings.get("tensor_parallel")
+    if asked is None:
+        if count % (pp * dp):
+            raise UsageError(f"{count:,} GPUs are not divisible by pp x dp = {pp * dp:,}", "give --tp")
+        asked = count // (pp * dp)
+    sharing = Sharing(asked, pp, dp, settings.get("expert_parallel", 1))
+    return sharing, count if count > 1 else sharing.gpus
+
+
+def limits(text: str) -> Limits:
+    """Read ``ttft=500ms,tpot=50ms``. Raises UsageError.
+
+    >>> limits("ttft=0.5s,tpot=50ms")
+    Limits(ttft=0.5, tpot=0.05)
+    """
+    found: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        match = re.fullmatch(r"\s*(ttft|tpot)\s*=\s*(\d{1,9}(?:\.\d{1,9})?)\s*(ms|us|s)\s*", part, re.ASCII)
+        if match is None or match[1] in found or not float(match[2]):
+            raise UsageError(f"--slo {quoted(text)} is no limit", "write ttft=500ms,tpot=50ms")
+        found[match[1]] = float(match[2]) * SECONDS[match[3]]
+    return Limits(**found)
+
+
+def _code(found: Answered) -> int:
+    return 0 if getattr(found, "succeeded", True) else 1
+
+
+_LAYOUT = {option.name: option for option in (*TRAINING, *PARALLEL)}
+_PLAN = {option.name: option for option in serving()}
+_SHOW = tuple(option._replace(flags=("-o",), typed="-o FILE") if option.name == "output" else option for option in SHOW)
+
+COMMAND = Command(
+    answer,
+    (
+        MODEL_ARGUMENT,
+        *MODEL_OPTIONS,
+        GPU,
+        *(_LAYOUT[name] for name in (*OF_LAYOUT, "data_parallel", "expert_parallel")),
+        *LOAD,
+        *(_PLAN[name] for name in OF_PLAN),
+        ENGINE_OPTION,
+        *ASKED,
+        PRICE,
+        *_SHOW,
+    ),
+    (
+        "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64",
+        "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64 --floor",
+        "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --slo ttft=500ms,tpot=50ms --curve",
+        "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --concurrency 32 --price 4 --json",
+    ),
+    _code,
+)

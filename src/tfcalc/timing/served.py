@@ -1,0 +1,320 @@
+"""A served model on GPUs of one kind: what fits, the floor of a token and of a first token, and their estimates."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.core.component import Component
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import resolve_serving
+from tfcalc.nn.module import counted
+from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.ranks import ServingRanks
+from tfcalc.serving.traffic import ServingStep, Traffic
+from tfcalc.timing.serving import (
+    BYTE,
+    HALF,
+    NIBBLE,
+    EngineRates,
+    KernelSeconds,
+    LayerCounts,
+    ServingBand,
+    ServingMachine,
+    Sharing,
+    band_of_serving,
+    layers_of,
+    prompt_seconds,
+    step_seconds,
+    version_of,
+)
+from tfcalc.workload import Workload
+
+if TYPE_CHECKING:
+    from tfcalc.hardware import Accelerator
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving
+
+AT_ONCE = 8192
+"""Prompt tokens that an engine reads in a step (vLLM's max_num_batched_tokens)."""
+TAKEN, BESIDE = 0.93, int(2.5 * 2**30)
+"""Share of a card's memory that engines take, and bytes of it that they need beside weights and cache: assumed."""
+MOST_REQUESTS = 2048
+"""Requests that an engine runs at once on a GPU, at most."""
+COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
+"""Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
+QUEUED = 0.05
+"""Share of the prompts of others that a first token waits for."""
+WAITS = 0.9
+NEWER = 0.85
+"""Lower end of the band where the engine is newer than all runs: engines get faster."""
+
+
+class Load(NamedTuple):
+    """Requests: tokens of a prompt, of an answer, how many at once, and tokens of each prompt that are cached already.
+
+    A ``static`` batch is read at once, and nothing comes in between.
+    """
+
+    prompt: int
+    answer: int
+    concurrency: int = 1
+    prefix: int = 0
+    static: bool = False
+
+    @property
+    def cached(self) -> int:
+        """Tokens in the cache of a request, on the average of its answer."""
+        return self.prompt + max(1, self.answer // 2)
+
+    @property
+    def longest(self) -> int:
+        """Tokens in the cache at the end."""
+        return self.prompt + self.answer
+
+
+class Bounds(NamedTuple):
+    """The seconds below which a step cannot be: of bytes, of products, of messages."""
+
+    bandwidth: float
+    compute: float
+    link: float
+
+    @property
+    def seconds(self) -> float:
+        """The largest."""
+        return max(self)
+
+    @property
+    def name(self) -> str:
+        """Name of the largest."""
+        return max(zip(self, self._fields, strict=True))[1]
+
+
+class Guess(NamedTuple):
+    """Seconds, from ``low`` to ``high``."""
+
+    value: float
+    low: float
+    high: float
+
+    def at_least(self, floor: float) -> Guess:
+        """Return it with no end below the floor."""
+        return Guess(*(max(one, floor) for one in self))
+
+
+class Parts(NamedTuple):
+    """Seconds of a token, part by part."""
+
+    kernels: float
+    all_reduces: float
+    launches: float
+    host: float
+    prompts: float
+
+    @property
+    def seconds(self) -> float:
+        """Return their sum."""
+        return sum(self)
+
+
+class ServedModel:
+    """A model on GPUs of one kind that share it in one way."""
+
+    def __init__(self, model: Model, plan: Serving, sharing: Sharing, card: Accelerator, load: Load) -> None:
+        self.model, self.sharing, self.card = model, sharing, card
+        self.machine, self.load = ServingMachine(card), load
+        self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
+        context = max(load.longest, 2)
+        self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
+        self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
+        self.ranks = ServingRanks(model, self.layout, self.run, self.plan)
+        piece = on_rank(model.module(), self.layout)
+
+        def tree(run: Workload) -> Component:
+            return counted(piece, run)._replace(kind="model")
+
+        self.traffic = Traffic(model, self.run, self.plan, tree=tree, copies=sharing.dp, groups=sharing.ep)
+
+    # --- what fits
+
+    @cached_property
+    def weights(self) -> int:
+        """Bytes of weights of the GPU that has most."""
+        return max(value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) for rank in self.ranks.each)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes of a GPU's memory."""
+        return self.card.usable(0).bytes
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the weights and one request fit at all."""
+        return self.weights + self.cache_of_request <= self.memory
+
+    @cached_property
+    def cache_of_request(self) -> int:
+        """Bytes of the cache of one request at its end, on a GPU."""
+        step = self.traffic.decode(1, self.load.longest)
+        return -(-value_of(step.cached) // self.sharing.pp)
+
+    @cached_property
+    def capacity(self) -> int:
+        """Requests that run at once, in all."""
+        return self._capacity(int(TAKEN * self.memory) - BESIDE, self.cache_of_request) * self.sharing.dp
+
+    @cached_property
+    def certain_capacity(self) -> int:
+        """Requests that surely do not run at once: more than the whole memory holds, at their average length."""
+        each = -(-value_of(self.token.cached) // self.sharing.pp)
+        return self._capacity(self.memory, each) * self.sharing.dp
+
+    def _capacity(self, memory: int, each: int) -> int:
+        return max(0, (memory - self.weights) // each) if each else MOST_REQUESTS
+
+    @cached_property
+    def reads_source(self) -> bool:
+        """Return whether it decodes for what an encoder read."""
+        cached = (one for node in self.ranks.each[0].tree.walk() for one in node.component.own.cached)
+        return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
+
+    # --- steps of one request, of which those of more are multiples
+
+    @cached_property
+    def token(self) -> ServingStep:
+        """Step that makes a token of one request, at its average length."""
+        return self.traffic.decode(1, self.load.cached)
+
+    @cached_property
+    def prompt(self) -> ServingStep:
+        """Step that reads the prompt of one request."""
+        return self.traffic.prefill(1, self.load.prompt, self.load.prefix)
+
+    @cached_property
+    def layers(self) -> LayerCounts:
+        """Layers of the model."""
+        return layers_of(self.traffic.decoded(1, self.load.cached), self.token)
+
+    def _in_a_step(self, concurrency: int) -> float:
+        """Requests of a step on a GPU: those of its copy of the model, in as many parts as the pipeline has stages."""
+        return max(1.0, concurrency / self.sharing.dp / self.sharing.pp)
+
+    # --- the floor
+
+    @property
+    def cache_bits(self) -> int:
+        """Bits of products with what is cached."""
+        return BYTE if self.plan.kv.startswith("fp8") else HALF
+
+    def floor_of_token(self, concurrency: int) -> Bounds:
+        """Return what no token is faster than, with the fewest experts and the requests that can run."""
+        running = max(1, min(concurrency, self.certain_capacity))
+        requests, step = self._in_a_step(running), self.token
+        shared = value_of(step.least_weights - step.gathered)
+        moved = shared + requests * value_of(step.gathered + step.cached + step.written)
+        return Bounds(
+            moved / self.card.bandwidth if self.card.bandwidth else 0.0,
+            requests * self.machine.multiplied(step, self.cache_bits),
+            self.machine.sent(requests, self.layers, self.sharing.tp),
+        )
+
+    def floor_of_prompt(self, concurrency: int) -> Bounds:
+        """Return what no first token is faster than: of one prompt, or of all of a static batch."""
+        requests = self._in_a_step(concurrency) if self.load.static else 1.0
+        step = self.prompt
+        shared = value_of(step.least_weights - step.gathered)
+        moved = shared + requests * value_of(step.gathered + step.cached + step.written)
+        tokens = requests * value_of(step.tokens)
+        return Bounds(
+            moved / self.card.bandwidth if self.card.bandwidth else 0.0,
+            requests * self.machine.multiplied(step, self.cache_bits),
+            self.machine.sent(tokens, self.layers, self.sharing.tp),
+        )
+
+    # --- the estimate
+
+    @cached_property
+    def computes(self) -> int:
+        """Bits of the operands of products."""
+        name = self.traffic.recipe.format.name
+        return next((bits for start, bits in COMPUTED_IN.items() if name.startswith(start)), HALF)
+
+    def kernels(self, step: ServingStep, requests: float) -> list[KernelSeconds]:
+        """Return what runs in a step of this many requests, once."""
+        key = step is self.prompt, requests
+        if key not in self._known:
+            self._known[key] = self.machine.kernels(step, requests, computes=self.computes)
+        return self._known[key]
+
+    def running(self, concurrency: int) -> int:
+        """Requests that run at once, of those that are there."""
+        return max(1, min(concurrency, self.capacity, MOST_REQUESTS * self.sharing.dp))
+
+    def parts(self, concurrency: int, by: EngineRates) -> Parts:
+        """Seconds of a token, part by part."""
+        running = self.running(concurrency)
+        requests = self._in_a_step(running)
+        kernels = self.kernels(self.token, requests)
+        reduced = self.machine.reduced(requests, self.layers, self.sharing.tp, by.reduce)
+        step = step_seconds(kernels, self.layers, reduced, by)
+        launched = by.layer * self.layers.number + by.experts * self.layers.experts
+        others = 0.0
+        if not self.load.static and self.load.answer:
+            of_a_copy = running / self.sharing.dp
+            share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
+            others = max(0.0, share) * self.among_others(running, by)
+        return Parts(step - reduced - launched - by.host, reduced, launched, by.host, others)
+
+    def prompts_at_once(self, running: int) -> int:
+        """Prompts that are read in a step."""
+        tokens = max(1, value_of(self.prompt.tokens))
+        return max(1, min(AT_ONCE // tokens, running // self.sharing.dp or 1))
+
+    def among_others(self, running: int, by: EngineRates) -> float:
+        """Seconds of a prompt that is read among others."""
+        count = self.prompts_at_once(running)
+        return self.reading(count, by) / count
+
+    def reading(self, prompts: float, by: EngineRates) -> float:
+        """Seconds to read prompts together."""
+        kernels = self.kernels(self.prompt, prompts)
+        tokens = prompts * value_of(self.prompt.tokens)
+        reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
+        return prompt_seconds(kernels, self.layers, reduced, by)
+
+    def first_token(self, concurrency: int, by: EngineRates) -> float:
+        """Seconds to the first token."""
+        pp = self.sharing.pp
+        if self.load.static:
+            parts = min(pp, max(1, concurrency))
+            return by.first + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
+        running = self.running(concurrency)
+        of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
+        each = self.among_others(running, by)
+        if by.waves:
+            found = by.first + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
+        else:
+            token = self.parts(concurrency, by).seconds
+            busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
+            found = by.first + alone + token + WAITS * each * busy + QUEUED * (of_a_copy - 1) * each
+            found += busy / (2 * (1 - busy)) * each
+        if concurrency > running:
+            generation = self.load.answer * self.parts(concurrency, by).seconds
+            found += (concurrency - running) / running * generation
+        return found
+
+    def band(self, *, first: bool) -> ServingBand:
+        """Return the band of a token, or of the first one."""
+        if first:
+            return band_of_serving("prompt" if self.load.static else "first")
+        kind = "experts" if self.token.routings else "dense"
+        return band_of_serving(f"{'static' if self.load.static else 'served'}-{kind}")
+
+    def guess(self, concurrency: int, by: EngineRates, *, first: bool, version: str = "") -> Guess:
+        """Return the estimate of a token, or of the first one, with its band; never below the floor."""
+        band = self.band(first=first)
+        low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
+        seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
+        floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)
+        return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)

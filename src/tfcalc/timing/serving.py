@@ -1,0 +1,314 @@
+"""Seconds of a step that serves: a floor that physics sets, and an estimate by rates of operators and engines.
+
+    floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
+    step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
+               + λ · layers + μ · layers with experts + host
+    token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
+    first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
+               base + t_1 + step + w · t_b + (C − 1)/20 · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
+
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host and base are an
+engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of the time that prompts take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from math import log2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc.core.recomputation import LAYER
+from tfcalc.core.traced import value_of
+from tfcalc.hardware import Accelerator
+from tfcalc.timing.rates import links
+
+if TYPE_CHECKING:
+    from tfcalc.core.component import Component
+    from tfcalc.serving.traffic import Operation, ServingStep
+
+RATES = Path(__file__).with_name("serving_rates.toml")
+ATTENDS = ("attend", "scan")
+"""Kinds of operations that read the cache."""
+HALF, BYTE, NIBBLE = 16, 8, 4
+PEAKS = {HALF: ("bf16", "fp16"), BYTE: ("fp8", "int8"), NIBBLE: ("fp4", "int4")}
+"""Number formats of products with operands of this many bits."""
+SENT = 2
+"""Bytes of a number that GPUs send each other."""
+SLOWEST = 100e9
+"""Bytes per second of the slowest link that is not PCIe."""
+REDUCED_SHARE = 0.8
+"""Share of a link's rate that all-reduces of middling size reach, of the largest one's."""
+
+
+@cache
+def rates_table() -> Mapping[str, Any]:
+    """The file of rates of serving."""
+    import tomllib  # only where seconds are asked for
+
+    return tomllib.loads(RATES.read_text(encoding="utf-8"))
+
+
+class Sharing(NamedTuple):
+    """Layout of a served model: tensor, pipeline, data (of attention) and expert parallelism."""
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.tp * self.pp * self.dp
+
+
+class LayerCounts(NamedTuple):
+    """Layers of a model, those with experts among them, and its hidden size: what messages and launches depend on."""
+
+    number: int
+    experts: int
+    width: int
+
+
+class OperatorRates(NamedTuple):
+    """Shares of the datasheet's bandwidth and peak that operators reach on a generation of GPUs.
+
+    By the bits of the weights: ``weights`` of the bandwidth, ``products`` and ``expert_products`` of the peak;
+    ``expert_weights``, ``cache`` of the bandwidth; ``attention`` of the peak in 16 bits.
+    """
+
+    weights: Mapping[int, float]
+    products: Mapping[int, float]
+    expert_products: Mapping[int, float]
+    expert_weights: float
+    cache: float
+    attention: float
+
+
+class EngineRates(NamedTuple):
+    """An engine of an era: what it adds to operators, from published runs.
+
+    Attributes:
+        name: its name in the file.
+        memory, products, prompts: factors on the rates of operators: bytes, products of a token, of prompts.
+        layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
+        host, first: seconds of a step, and before a first token.
+        waves: its runs were of requests of equal lengths, which stay in step.
+        newest: newest version among its runs.
+        rows, units: how many runs, of how many systems.
+    """
+
+    name: str
+    memory: float
+    products: float
+    prompts: float
+    layer: float
+    experts: float
+    reduce: float
+    host: float
+    first: float
+    waves: bool
+    newest: str
+    rows: int
+    units: int
+
+
+class ServingBand(NamedTuple):
+    """Measured over estimated of runs whose system was left out of the fit: the first and the last tenth."""
+
+    kind: str
+    low: float
+    high: float
+    rows: int
+    units: int
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return a version as numbers.
+
+    >>> version_of("0.19.0"), version_of("1.1.0rc2.post2")
+    ((0, 19, 0), (1, 1, 0))
+    """
+    found = []
+    for part in text.split("."):
+        digits = re.match(r"\d+", part)
+        if digits is None:
+            break
+        found.append(int(digits[0]))
+        if digits[0] != part:
+            break
+    return tuple(found)
+
+
+ENGINES = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "nim-trtllm": "nim", "llamacpp": "llama.cpp"}
+"""Other names of engines."""
+
+
+def engine_of(text: str, known: Mapping[str, Any] | None = None) -> EngineRates | None:
+    """Return the rates of an engine such as ``vllm`` or ``vllm@0.19.0``; None where none of its runs are known."""
+    name, _, version = text.lower().partition("@")
+    name, asked = ENGINES.get(name, name), version_of(version)
+    eras = [
+        (key, era)
+        for key, era in (rates_table() if known is None else known)["engines"].items()
+        if era["engine"] == name
+    ]
+    fitting = [pair for pair in eras if not asked or version_of(pair[1]["since"]) <= asked] or eras[:1]
+    if not fitting:
+        return None
+    key, era = max(fitting, key=lambda pair: version_of(pair[1]["since"]))
+    fields = {field: era[field] for field in EngineRates._fields if field != "name"}
+    return EngineRates(name=key, **fields)
+
+
+def band_of_serving(kind: str) -> ServingBand:
+    """Return the band of a class of runs."""
+    known = rates_table()["bands"][kind]
+    return ServingBand(kind, known["low"], known["high"], known["rows"], known["units"])
+
+
+def operators_of(card: Accelerator) -> OperatorRates | None:
+    """Return the rates of operators of a GPU's generation; None where none were measured."""
+    known = next((one for one in rates_table()["operators"].values() if card.capability in one["capabilities"]), None)
+    if known is None:
+        return None
+    names = ("weights", "products", "expert_products")
+    weights, products, experts = ({int(bits): value for bits, value in known[name].items()} for name in names)
+    return OperatorRates(weights, products, experts, known["expert_weights"], known["cache"], known["attention"])
+
+
+class KernelSeconds(NamedTuple):
+    """An operation as it runs: seconds to move its bytes and to multiply, at the rates of operators, in each layer."""
+
+    moved: float
+    multiplied: float
+    layers: float
+
+    def seconds(self, memory: float, products: float) -> float:
+        """Seconds in all layers, at an engine's factors."""
+        return self.layers * max(self.moved / memory, self.multiplied / products)
+
+
+class ServingMachine:
+    """A GPU among others that serve: what its datasheet says, and what operators reach."""
+
+    def __init__(self, card: Accelerator, link: float | None = None) -> None:
+        self.card = card
+        self.operators = operators_of(card)
+        self.link = card.link if link is None else link
+
+    @property
+    def bus(self) -> float:
+        """Bytes per second of an all-reduce's bus, as it was measured or as the link allows."""
+        known = links().get(self.card.name)
+        return REDUCED_SHARE * (known.bus if known else self.link)
+
+    @property
+    def is_linked(self) -> bool:
+        """Return whether its link to others is faster than PCIe, over which all-reduces differ tenfold by host."""
+        return self.card.domain > 1 and self.link >= SLOWEST
+
+    def peak(self, bits: int) -> float:
+        """Dense FLOP/s with operands of this many bits, or of more where it has no such products; 0 if unknown."""
+        for width, names in sorted(PEAKS.items()):
+            known = [self.card.peaks[name] for name in names if name in self.card.peaks]
+            if width >= bits and known:
+                return float(max(known))
+        return 0.0
+
+    # --- the floor
+
+    def moved(self, step: ServingStep) -> float:
+        """Seconds to move the bytes that are certainly read and written."""
+        return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
+
+    def multiplied(self, step: ServingStep, cache_bits: int = HALF) -> float:
+        """Seconds of the products at their dense peaks."""
+        seconds = 0.0
+        for one in step.operations:
+            peak = self.peak(bits_of(one) if one.bits else cache_bits)
+            if peak:
+                seconds += value_of(one.layers) * value_of(one.flops) / peak
+        return seconds
+
+    def sent(self, tokens: float, layers: LayerCounts, tp: int) -> float:
+        """Seconds to send the sums of attention and feed-forward of each layer, each number once."""
+        if tp == 1 or not self.link:
+            return 0.0
+        return 2 * layers.number * tokens * layers.width * SENT * (tp - 1) / tp / self.link
+
+    # --- the estimate
+
+    def kernels(self, step: ServingStep, requests: float = 1, *, computes: int = HALF) -> list[KernelSeconds]:
+        """Return what runs for this many times the requests of a step; operands have at least these bits."""
+        assert self.operators is not None
+        return [self._kernel(one, step, requests, computes) for one in step.operations]
+
+    def _kernel(self, one: Operation, step: ServingStep, requests: float, computes: int) -> KernelSeconds:
+        known, routed = self.operators, one.routing
+        assert known is not None
+        bandwidth, layers = self.card.bandwidth, float(value_of(one.layers))
+        bits = max(bits_of(one), computes) if one.bits else HALF
+        weights = float(value_of(one.weights))
+        if routed is not None:
+            weights *= routed.expected(value_of(step.tokens * step.copies) * requests)
+        share = known.expert_weights if routed else nearest_bits(known.weights, bits_of(one))
+        moved = weights / share + requests * float(value_of(one.gathered))
+        moved += requests * float(value_of(one.cached + one.written)) / known.cache
+        if one.kind in ATTENDS or not one.bits:
+            rate = self.peak(HALF) * known.attention
+        else:
+            rate = self.peak(bits) * nearest_bits(known.expert_products if routed else known.products, bits)
+        multiplied = requests * float(value_of(one.flops)) / rate if rate else 0.0
+        return KernelSeconds(moved / bandwidth, multiplied, layers)
+
+    def reduced(self, tokens: float, layers: LayerCounts, tp: int, latency: float) -> float:
+        """Seconds of two all-reduces in each layer."""
+        if tp == 1:
+            return 0.0
+        each = tokens * layers.width * SENT * 2 * (tp - 1) / tp / self.bus + latency * log2(2 * tp) / 2
+        return 2 * layers.number * each
+
+
+def bits_of(one: Operation) -> int:
+    """Bits of the operands that its weights allow: 4, 8 or 16."""
+    return NIBBLE if one.bits <= 5 else BYTE if one.bits <= 9 else HALF
+
+
+def nearest_bits(known: Mapping[int, float], bits: int) -> float:
+    """Return the value for this many bits, or for the next more."""
+    return known[min((width for width in known if width >= bits), default=max(known))]
+
+
+def step_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: float, by: EngineRates) -> float:
+    """Seconds of a step that makes tokens: kernels, all-reduces, launches and the host."""
+    return kernel_seconds(kernels, by.memory, by.products) + reduced + launches(layers, by) + by.host
+
+
+def prompt_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: float, by: EngineRates) -> float:
+    """Seconds of a step that reads prompts."""
+    return kernel_seconds(kernels, by.memory, by.prompts) + reduced + launches(layers, by)
+
+
+def kernel_seconds(kernels: list[KernelSeconds], memory: float, products: float) -> float:
+    """Seconds of kernels, one after another."""
+    return sum(one.seconds(memory, products) for one in kernels)
+
+
+def launches(layers: LayerCounts, by: EngineRates) -> float:
+    """Seconds of launching kernels, and of what else a layer takes however few tokens there are."""
+    return by.layer * layers.number + by.experts * layers.experts
+
+
+def layers_of(tree: Component, step: ServingStep) -> LayerCounts:
+    """Return the layers of a tree of which this is a step, and its hidden size."""
+    nodes = list(tree.walk())
+    number = sum(value_of(node.copies) for node in nodes if node.component.kind == LAYER)
+    routed = {one.path.rpartition(".")[0]: value_of(one.layers) for one in step.operations if one.routing}
+    width = max(
+        (value_of(w.shape[-1]) for n in nodes if n.component.own.lookups for w in n.component.own.weights), default=0
+    )
+    return LayerCounts(number, sum(routed.values()), width)

@@ -1,0 +1,146 @@
+"""``tfcalc serve``: the floor, an estimate with its band, limits, and what does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import Quick
+
+LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
+
+
+def answer(quick: Quick, *words: str) -> dict[str, Any]:
+    """The answer as JSON."""
+    found: dict[str, Any] = json.loads(quick(*words, "--json").stdout)
+    return found
+
+
+def test_floor_and_estimate(quick: Quick) -> None:
+    """The floor by hand: weights in 16 bits without the table, and 320 kB of cache for each token, over four GPUs. The
+    estimate is above it, with its band around it; tokens/s are those of requests that follow each other.
+    """
+    found = answer(quick, *LLAMA, "--price", "2")
+    norms = 2 * 161 * 8192
+    weights = 2 * (70_553_706_496 - 128_256 * 8192) - norms
+    cache = 64 * (2048 + 250 + 1) * 80 * 2 * 8 * 128 * 2
+    floor = ((weights + cache) / 4 + norms + 64 * 8192 * 2) / 3.35e12  # each looks up a row, its own or another
+    assert found["floor"]["tpot_ms"] == pytest.approx(1000 * floor)
+    assert found["floor"]["bound"] == "bandwidth"
+    token, first = found["estimate"]["tpot_ms"], found["estimate"]["ttft_ms"]
+    assert found["floor"]["tpot_ms"] < token["low"] < token["value"] < token["high"]
+    assert found["floor"]["ttft_ms"] < first["low"] < first["value"] < first["high"]
+    rate = 64 * 500 / (first["value"] + 499 * token["value"]) * 1000
+    assert found["estimate"]["tokens_per_second"]["value"] == pytest.approx(rate)
+    assert found["estimate"]["tokens_per_second_per_gpu"] == pytest.approx(rate / 4)
+    cost = 4 * 2 / 3600 / rate * 1e6
+    assert found["estimate"]["usd_per_million_output_tokens"]["value"] == pytest.approx(cost)
+    assert sum(found["estimate"]["parts_ms"].values()) == pytest.approx(token["value"])
+    assert found["deployment"]["tp"] == 4
+
+
+def test_the_floor_alone(quick: Quick) -> None:
+    """With --floor nothing is estimated; it is the same floor."""
+    alone, both = answer(quick, *LLAMA, "--floor"), answer(quick, *LLAMA)
+    assert alone["estimate"] is None
+    assert alone["calibration"] is None
+    assert alone["floor"] == both["floor"]
+    assert quick(*LLAMA, "--floor").stdout.startswith("at least 14 ms a token, by bandwidth")
+
+
+def test_halved_formats(quick: Quick) -> None:
+    """fp8 weights and cache: about half the floor. A static batch waits for all prompts, and for none in between."""
+    plain, half = answer(quick, *LLAMA), answer(quick, *LLAMA, "--weights", "fp8", "--kv", "fp8")
+    assert half["exact"]["cache_bytes_per_step"] * 2 == plain["exact"]["cache_bytes_per_step"]
+    assert 0.5 < half["floor"]["tpot_ms"] / plain["floor"]["tpot_ms"] < 0.53
+    static = answer(quick, *LLAMA, "--static", "--engine", "trtllm@0.9.0")
+    assert static["estimate"]["parts_ms"]["prefill_between"] == 0
+    assert static["floor"]["ttft_ms"] > 60 * plain["floor"]["ttft_ms"]
+
+
+def test_without_runs_there_is_the_floor(quick: Quick) -> None:
+    """Of an unknown engine, a card without measured operators, sums over PCIe; each says why."""
+    for words, reason in (
+        (("--engine", "foo"), "no run of foo is known"),
+        (("--gpu", "m2-max-96"), "no run on M2-Max-96 is known"),
+        (("--gpu", "2xl40s"), "sums over the PCIe of L40S"),
+    ):
+        found = answer(quick, "serve", "llama-3-8b", *words)
+        assert found["estimate"] is None
+        assert reason in found["no_estimate"]
+        assert found["floor"]["tpot_ms"] > 0
+        assert "Nothing is estimated" in quick("serve", "llama-3-8b", *words).stdout
+
+
+def test_what_does_not_fit(quick: Quick) -> None:
+    """DeepSeek-R1 takes 671 GB in fp8: not on four H100; what is named instead holds it."""
+    found = quick("serve", "deepseek-r1", "--gpu", "4xh100")
+    assert found.returncode == 1
+    line = found.stdout.splitlines()[0]
+    assert line.startswith("CANNOT: ")
+    flags = line.partition("; ")[2].removesuffix(" would hold it").split()
+    assert quick("serve", "deepseek-r1", *flags).returncode == 0
+    assert answer(quick, "serve", "deepseek-r1", "--gpu", "4xh100")["fits"] is False
+
+
+def test_limits(quick: Quick) -> None:
+    """The largest number of requests is within the limits, one more is not; the exit code says whether those asked for
+    are.
+    """
+    words = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500")
+    slo = ("--slo", "ttft=500ms,tpot=50ms")
+    found = answer(quick, *words, *slo)["slo"]
+    most = found["largest_concurrency"]
+    assert found["decided_by"] == "ttft"
+    for requests, code in ((most, 0), (most + 1, 1)):
+        asked = (*words, "--concurrency", str(requests))
+        times = answer(quick, *asked)["estimate"]
+        assert (times["ttft_ms"]["value"] <= 500 and times["tpot_ms"]["value"] <= 50) == (code == 0)
+        assert quick(*asked, *slo).returncode == code
+    certain = answer(quick, *words, "--concurrency", "64", "--slo", "tpot=5ms")["slo"]
+    assert (certain["verdict"], certain["met"], certain["decided_by"]) == ("cannot", False, "tpot")
+    assert answer(quick, *words, "--slo", "tpot=1s")["slo"]["verdict"] == "should"
+
+
+def test_a_curve(quick: Quick) -> None:
+    """More requests give more tokens per second, and take longer."""
+    points = answer(quick, *LLAMA, "--curve")["curve"]
+    assert points[0]["concurrency"] == 1
+    assert points[-1]["concurrency"] == answer(quick, *LLAMA)["exact"]["capacity_requests"]
+    for key in ("concurrency", "tpot_ms", "ttft_ms", "tokens_per_second"):
+        values = [point[key] for point in points]
+        assert values == sorted(values)
+    assert all(point["tokens_per_second"] < point["floor_tokens_per_second"] for point in points)
+
+
+def test_replicas_share_requests(quick: Quick) -> None:
+    """Eight GPUs of two replicas serve twice as much as four of one."""
+    one, two = (
+        answer(quick, "serve", "llama-3.1-70b", "--gpu", f"{gpus}xh100", "--tp", "4", "--concurrency", str(4 * gpus))
+        for gpus in (4, 8)
+    )
+    assert two["deployment"]["replicas"] == 2
+    assert two["estimate"]["tpot_ms"] == one["estimate"]["tpot_ms"]
+    rates = [each["estimate"]["tokens_per_second"]["value"] for each in (one, two)]
+    assert rates[1] == pytest.approx(2 * rates[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("gpt2", "--slo", "soon"), 2, "--slo 'soon' is no limit"),
+        (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
+        (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
+        (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
+        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "leave one of them out"),
+        (("bert-base-uncased",), 3, "does not generate text"),
+        (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 3, "expert parallelism has no effect"),
+    ],
+)
+def test_refusals(quick: Quick, words: tuple[str, ...], code: int, told: str) -> None:
+    found = quick("serve", *words)
+    assert (found.returncode, found.stdout) == (code, "")
+    assert told in found.stderr
+    assert len(found.stderr.splitlines()) == 1

@@ -1,0 +1,120 @@
+"""Published measurements of serving (tests/oracle/serving/runs.csv), as models on GPUs and loads."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+
+import tfcalc
+from tfcalc.errors import TfcalcError
+from tfcalc.hardware import Accelerator, accelerators
+from tfcalc.model import Model
+from tfcalc.plans import Serving
+from tfcalc.timing.served import Load, ServedModel
+from tfcalc.timing.serving import Sharing, engine_of
+
+FILE = Path(__file__).parent / "oracle" / "serving" / "runs.csv"
+CARDS = {
+    "GH200-144": "GH200-141",
+    "RTX-3080": "RTX-3080-10",
+    "RTX-3080Ti": "RTX-3080-Ti",
+    "RTX-3090Ti": "RTX-3090-Ti",
+    "RTX-4070Ti": "RTX-4070-Ti",
+}
+"""Names in hardware.csv, where they differ."""
+WEIGHTS = {"fp8_block": "fp8-block", "mxfp4-experts": "", "int4-experts": ""}
+"""Names of formats; the checkpoint's own is empty."""
+OWN = {("deepseek-r1", "fp8"), ("minimax-m2.5", "fp8")}
+MINIMAX = {
+    "model_type": "minimax_m2",
+    "hidden_size": 3072,
+    "num_hidden_layers": 62,
+    "num_attention_heads": 48,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_local_experts": 256,
+    "num_experts_per_tok": 8,
+    "intermediate_size": 1536,
+    "vocab_size": 200064,
+    "max_position_embeddings": 196608,
+    "rotary_dim": 64,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+}
+"""Fields of the published config.json of MiniMax-M2.5."""
+SERVED = ("served", "static", "llama-bench-tg")
+
+
+class Run:
+    """A measurement: seconds of a token and to the first one, where they were measured."""
+
+    def __init__(self, row: Mapping[str, str], model: ServedModel, token: float | None, first: float | None) -> None:
+        self.row, self.model, self.token, self.first = row, model, token, first
+        self.requests = max(1, round(float(row["requests"])))
+        """Requests at once."""
+
+    @cached_property
+    def floor_of_token(self) -> float:
+        """Seconds that no token is below."""
+        return self.model.floor_of_token(self.requests).seconds
+
+    @cached_property
+    def floor_of_first(self) -> float:
+        """Seconds that no first token is below."""
+        return self.model.floor_of_prompt(self.requests).seconds
+
+    @property
+    def engine(self) -> str:
+        """Engine, with its version."""
+        return f"{self.row['engine']}@{self.row['version']}" if self.row["version"] else self.row["engine"]
+
+    @property
+    def linked(self) -> bool:
+        """Return whether its GPUs are one, or joined by more than PCIe."""
+        return self.model.sharing.tp == 1 or self.model.machine.is_linked
+
+    @cached_property
+    def kind(self) -> str:
+        """Class of runs whose band is learned together."""
+        return self.model.band(first=False).kind
+
+
+@cache
+def rows() -> tuple[Mapping[str, str], ...]:
+    """Return their sum."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+@cache
+def model(name: str) -> Model:
+    """The model of a row."""
+    return tfcalc.from_config(MINIMAX) if name == "minimax-m2.5" else tfcalc.load(name)
+
+
+@cache
+def cards() -> Mapping[str, Accelerator]:
+    """GPUs by their names."""
+    return {card.name: card for card in accelerators()}
+
+
+def run_of(row: Mapping[str, str]) -> Run | None:
+    """The measurement as a model on GPUs; None where the GPU, the engine or the layout is not known here."""
+    card = cards().get(CARDS.get(row["gpu"], row["gpu"]))
+    if card is None or engine_of(row["engine"]) is None or row["mode"] not in SERVED:
+        return None
+    weights = "" if (row["model"], row["weights"]) in OWN else WEIGHTS.get(row["weights"], row["weights"])
+    sharing = Sharing(*(int(row[name]) for name in Sharing._fields))
+    prompt, answer = max(1, int(row["input"])), int(row["output"]) or 1024
+    static = row["mode"] == "static"
+    load = Load(prompt, answer, max(1, round(float(row["requests"]))), static=static)
+    try:
+        found = ServedModel(model(row["model"]), Serving(weights=weights, kv=row["kv"] or "auto"), sharing, card, load)
+        if found.machine.operators is None:
+            return None
+        assert found.weights
+    except TfcalcError:
+        return None
+    times = (float(row[name]) / 1000 if row[name] else None for name in ("tpot_ms", "ttft_ms"))
+    return Run(row, found, *times)

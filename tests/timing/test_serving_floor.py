@@ -1,0 +1,112 @@
+"""The floor of a served model: sums by hand, the scaling book's exercises, and what GPUs share."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfcalc
+from tfcalc.configs.published import HFModel
+from tfcalc.core.traced import value_of
+from tfcalc.hardware import Accelerator, named
+from tfcalc.plans import Serving
+from tfcalc.timing.served import Load, ServedModel
+from tfcalc.timing.serving import Sharing
+
+H100 = named("h100")[0]
+ALONE = Sharing()
+
+
+def served(name: str, load: Load, card: Accelerator = H100, sharing: Sharing = ALONE, **plan: str) -> ServedModel:
+    """A served preset."""
+    return ServedModel(tfcalc.load(name), Serving(**plan), sharing, card, load)  # type: ignore[arg-type]
+
+
+def test_by_hand() -> None:
+    """Llama 3 8B in 16 bits on an H100 of 3.35 TB/s and 989.4 TFLOP/s: 8 requests of 1,000 tokens, with half an answer
+    of 100; a prompt of 4,000 tokens is bound by its products.
+    """
+    of = served("llama-3-8b", Load(950, 100, 8))
+    weights, token = 2 * (8_030_261_248 - 128_256 * 4096), 32 * 2 * 8 * 128 * 2
+    rows = 8 * 4096 * 2
+    assert of.floor_of_token(8).seconds == pytest.approx((weights + 8 * (1000 + 1) * token + rows) / 3.35e12)
+    assert of.floor_of_token(8).name == "bandwidth"
+    matrices, length = 8_030_261_248 - 128_256 * 4096 - 65 * 4096, 4000
+    products = 2 * length * (matrices - 128_256 * 4096) + 2 * 128_256 * 4096
+    pairs = 32 * 2 * 2 * 32 * 128 * length * (length + 1) / 2
+    first = served("llama-3-8b", Load(length, 10)).floor_of_prompt(1)
+    assert first.seconds == pytest.approx((products + pairs) / 989.4e12)
+    assert first.name == "compute"
+
+
+def test_of_the_scaling_book() -> None:
+    """Llama-2-13B in bf16 at 8,192 tokens on 8 v5e of 8.2e11 B/s (the scaling book, on inference), milliseconds of a
+    step; and with 8 heads of keys. Its weights are 26 GB, the table among them.
+    """
+    card = named("tpuv5e")[0]._replace(bandwidth=8.2e11, link=0.0)
+    published = tfcalc.load("llama-2-13b")
+    assert isinstance(published, HFModel)
+    batches = (1, 8, 16, 32, 64, 240)
+    for kv_heads, printed in (
+        (40, (4.98, 12.13, 20.30, 36.65, 69.33, 249.09)),
+        (8, (4.17, 5.60, 7.23, 10.50, 17.04, 52.99)),
+    ):
+        model = tfcalc.from_config({**published.data, "num_key_value_heads": kv_heads})
+        of = ServedModel(model, Serving(weights="bf16", kv="bf16"), Sharing(tp=8), card, Load(8191, 2))
+        one = 8 * of.token.cached
+        assert one == 8192 * 40 * 2 * kv_heads * 128 * 2
+        for batch, milliseconds in zip(batches, printed, strict=True):
+            seconds = (26e9 + batch * value_of(one)) / (8 * 8.2e11)
+            assert 1000 * seconds == pytest.approx(milliseconds, rel=2e-3)
+
+
+def test_of_rooflines() -> None:
+    """AIConfigurator's roofline at 8,192 tokens on an H100: 191.23 tokens/s of Llama 2 7B, 208.16 of Llama 3 8B."""
+    for name, printed in (("llama-2-7b", 191.23), ("llama-3-8b", 208.16)):
+        of = served(name, Load(8191, 2))
+        assert 1 / of.floor_of_token(1).seconds == pytest.approx(printed, rel=1e-3)
+
+
+def test_gpus_share_what_they_can() -> None:
+    """Of Llama 3 8B on 4 GPUs each reads a quarter of matrices and cache, and whole norms; on 16 each of 8 heads of
+    keys is there twice. The latent cache of DeepSeek-V3 is whole on each of them.
+    """
+    whole, norms = served("llama-3-8b", Load(999, 2)).token, 2 * 65 * 4096
+    for tp in (2, 4, 16):
+        part = served("llama-3-8b", Load(999, 2), sharing=Sharing(tp=tp)).token
+        twice = max(1, tp // 8)
+        keys = 2 * 32 * 2 * 4096 * 1024
+        weights = value_of(whole.least_weights - whole.gathered)
+        found = tp * value_of(part.least_weights - part.gathered)
+        assert found == weights + (tp - 1) * norms + (twice - 1) * keys
+        assert tp * value_of(part.cached) == twice * value_of(whole.cached)
+    latent = [served("deepseek-v3", Load(999, 2), sharing=Sharing(tp=tp)).token.cached for tp in (1, 8)]
+    assert latent[0] == latent[1] == 1000 * 61 * 576 * 2
+
+
+def test_experts_of_groups() -> None:
+    """Mixtral on 8 GPUs with an expert each and requests of their own: 16 tokens choose 2 of 8, an eighth of what all
+    read is on each GPU; and each computes as much as alone.
+    """
+    alone = served("mixtral-8x7b", Load(999, 2)).token
+    spread = served("mixtral-8x7b", Load(999, 2), sharing=Sharing(dp=8, ep=8)).token
+    routing = spread.routings[0]
+    assert routing.expected(16) == pytest.approx(1 - 0.75**16)
+    assert value_of(routing.most(16)) == 1
+    assert spread.flops == alone.flops
+
+
+def test_more_than_fits_does_not_run() -> None:
+    """Llama 2 70B in fp8 on an H100 of 79.1 GiB: the floor of 512 requests is that of those whose caches have room."""
+    of = served("llama-2-70b", Load(2048, 128, 512), weights="fp8", kv="fp8")
+    assert 0 < of.certain_capacity < 512
+    assert of.floor_of_token(512) == of.floor_of_token(of.certain_capacity)
+    assert of.floor_of_token(of.certain_capacity - 1).seconds < of.floor_of_token(512).seconds
+
+
+def test_halves() -> None:
+    """Half the bits of the cache halve its part of the floor; twice the bandwidth halves all of it."""
+    plain, half = (served("llama-3-8b", Load(4000, 2), kv=kv).floor_of_token(16).bandwidth for kv in ("bf16", "fp8"))
+    one = served("llama-3-8b", Load(4000, 2))
+    assert plain - half == pytest.approx(16 * value_of(one.token.cached + one.token.written) / 2 / H100.bandwidth)
+    fast = served("llama-3-8b", Load(4000, 2), H100._replace(bandwidth=2 * H100.bandwidth))
+    assert 2 * fast.floor_of_token(16).bandwidth == pytest.approx(plain)
