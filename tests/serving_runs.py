@@ -72,7 +72,7 @@ class Run:
     @property
     def linked(self) -> bool:
         """Return whether its GPUs are one, or joined by more than PCIe."""
-        return self.model.sharing.tp == 1 or self.model.machine.is_linked
+        return self.model.machine.joins(self.model.sharing.tp)
 
     @cached_property
     def kind(self) -> str:

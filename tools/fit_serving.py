@@ -1,4 +1,4 @@
-"""Fit serving_rates.toml to published runs: python -m tools.fit_serving [--write] [--rounds N] [--left-out N].
+"""Fit serving_rates.toml to published runs: python -m tools.fit_serving [--write] [--rounds N] [--only NAME].
 
 Coordinate descent, engine by engine, on |log(estimate / published)| of a token, and of the first token where a batch is
 static, at most 0.7 for each run. A system (source, model, GPU, engine) counts by the root of its runs. Runs that look
@@ -116,7 +116,7 @@ def report(runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates]) 
                 for key in ((name, kind), ("all", token)):
                     by[key].append(ratio)
     for key, ratios in sorted(by.items()):
-        print(f"{key!s:36} {told(ratios)} middle={median(ratios):.2f}")
+        print(f"{key!s:36} {told(ratios)} middle={median(ratios):.2f}", flush=True)
 
 
 def left_out(
@@ -221,6 +221,7 @@ def main() -> None:
     """Fit, report, write."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--only", nargs="+", help="names of the engines to fit, as in the file; all others stay")
     parser.add_argument("--left-out", type=int, default=0, help="rounds of a fit with each system left out")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--operators", type=Path, help="a table of measured operators, gzipped CSV")
@@ -233,7 +234,7 @@ def main() -> None:
     for name, each in runs.items():
         by = engine_of(each[0].engine, rates_table())
         assert by is not None
-        rates[name] = Fit(each, by).run(given.rounds)
+        rates[name] = Fit(each, by).run(given.rounds if name in (given.only or runs) else 0)
         print(name, rates[name], flush=True)
     report(runs, rates)
     if given.write:

@@ -65,7 +65,7 @@ def test_without_runs_there_is_the_floor(quick: Quick) -> None:
     for words, reason in (
         (("--engine", "foo"), "no run of foo is known"),
         (("--gpu", "m2-max-96"), "no run on M2-Max-96 is known"),
-        (("--gpu", "2xl40s"), "sums over the PCIe of L40S"),
+        (("--gpu", "2xl40s"), "L40S has PCIe, and sums over 2"),
     ):
         found = answer(quick, "serve", "llama-3-8b", *words)
         assert found["estimate"] is None
@@ -127,6 +127,31 @@ def test_replicas_share_requests(quick: Quick) -> None:
     assert rates[1] == pytest.approx(2 * rates[0])
 
 
+def test_speculation(quick: Quick) -> None:
+    """Of 3 guessed tokens at 0.5 a step makes 1.875, for which it reads the weights once; at 1 four, at 0 one: then the
+    step takes a little longer, for more products.
+    """
+    words = ("serve", "llama-3-8b", "--gpu", "h100", "--concurrency", "4")
+    plain = answer(quick, *words)
+    for share, made in (("0", 1.0), ("0.5", 1.875), ("100%", 4.0)):
+        found = answer(quick, *words, "--speculate", f"3@{share}")
+        assert found["traffic"]["tokens_per_step"] == pytest.approx(made)
+        assert found["exact"]["flops_per_step"] == 4 * plain["exact"]["flops_per_step"]
+        assert found["floor"]["tpot_ms"] * made == pytest.approx(plain["floor"]["tpot_ms"], rel=1e-3)
+        parts, alone = (each["estimate"]["parts_ms"] for each in (found, plain))
+        assert parts["host"] * made == pytest.approx(alone["host"])
+        assert parts["kernels"] * made >= alone["kernels"]
+
+
+def test_a_cached_prefix(quick: Quick) -> None:
+    """Half of the prompt is not read again, and costs no products of its own; the cache is the same."""
+    words = ("serve", "llama-3-8b", "--gpu", "h100", "--input", "4k")
+    whole, rest = answer(quick, *words), answer(quick, *words, "--prefix", "2k")
+    assert rest["floor"]["tpot_ms"] == whole["floor"]["tpot_ms"]
+    assert 0.5 < rest["exact"]["prefill_flops"] / whole["exact"]["prefill_flops"] < 0.6
+    assert rest["estimate"]["ttft_ms"]["value"] < whole["estimate"]["ttft_ms"]["value"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
@@ -135,6 +160,7 @@ def test_replicas_share_requests(quick: Quick) -> None:
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
         (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "leave one of them out"),
+        (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("bert-base-uncased",), 3, "does not generate text"),
         (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 3, "expert parallelism has no effect"),
     ],

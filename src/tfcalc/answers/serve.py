@@ -214,6 +214,11 @@ class TrafficKeys(Record):
     concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
     prefix_tokens = integer("tokens of a prompt that are cached already", lambda one: one.prefix, GIVEN)
     static = boolean("one batch, read at once", lambda one: one.static)
+    drafted_tokens = integer("tokens that are guessed for each step", lambda one: one.draft.tokens, GIVEN)
+    acceptance = number("probability that one of them is accepted", lambda one: one.draft.accepted, GIVEN)
+    tokens_per_step = number(
+        "tokens that a step makes of a request, on average", lambda one: one.draft.made, found("(1 - a^(n+1))/(1 - a)")
+    )
 
 
 class ExpertsKeys(Record):
@@ -447,8 +452,14 @@ class Serve(Answer):
             return f"no run on {card.name} is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
-        if self.question.sharing.tp > 1 and not self.of.machine.is_linked:
-            return f"sums over the PCIe of {card.name} take 1 to 10 times as long, by the host"
+        tp = self.question.sharing.tp
+        if not self.of.machine.joins(tp):
+            joined = (
+                f"no more than {card.domain} {card.name} have a fast link"
+                if card.domain > 1
+                else f"{card.name} has PCIe"
+            )
+            return f"{joined}, and sums over {tp} take 1 to 10 times as long, by the host"
         return ""
 
     @cached_property
@@ -545,7 +556,9 @@ class Serve(Answer):
         routings = self.of.token.routings
         if not routings:
             return None
-        return max(routings, key=lambda one: value_of(one.number)), self.in_a_step * self.question.sharing.dp
+        return max(
+            routings, key=lambda one: value_of(one.number)
+        ), self.in_a_step * self.of.checked * self.question.sharing.dp
 
     @property
     def ridge(self) -> float | None:
@@ -589,6 +602,9 @@ class Serve(Answer):
         if self.by is not None:
             yield f"prompts are read {AT_ONCE:,} tokens at a time; experts are chosen alike and independently"
             yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
+        draft = self.question.load.draft
+        if draft.tokens:
+            yield f"{draft.tokens} tokens guessed, {draft.made:.3g} made in a step; the time of the draft is not in it"
         if self.price is not None:
             yield f"{self.price.typical:,.2f} USD a GPU hour, {self.price.origin}"
 
@@ -697,6 +713,9 @@ class Serve(Answer):
             yield self._told_of_band(self.of.band(first=True), "the first")
             if self.version and version_of(self.version) > version_of(self.by.newest):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
+        draft = self.question.load.draft
+        if draft.tokens:
+            yield f"A step makes {draft.made:.3g} tokens of each request; the time of the draft itself is not in it"
         longest = self.question.model.longest
         if isinstance(longest, int) and self.question.load.longest > longest:
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"

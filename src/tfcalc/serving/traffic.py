@@ -84,6 +84,7 @@ class Operation(NamedTuple):
         written: bytes that it writes to the cache.
         routing: the experts that it is one of.
         bits: bits of a stored weight, with scales, rounded; 0 without weights in a product.
+        state: it has a state of each sequence, whatever its length.
     """
 
     path: str
@@ -96,6 +97,7 @@ class Operation(NamedTuple):
     written: Num = 0
     routing: ChosenExperts | None = None
     bits: int = 0
+    state: bool = False
 
 
 class ServingStep(NamedTuple):
@@ -154,6 +156,21 @@ class ServingStep(NamedTuple):
     def flops(self) -> Num:
         """FLOPs of matrix products."""
         return self._sum(lambda one: one.flops)
+
+    def of_several(self, tokens: int) -> ServingStep:
+        """Return the step where each request has several tokens at once, that are checked together.
+
+        The weights and the cache are read once, products run for each; a state is written for the last one alone.
+        """
+        operations = (
+            one._replace(
+                flops=one.flops * tokens,
+                gathered=one.gathered * tokens,
+                written=one.written if one.state else one.written * tokens,
+            )
+            for one in self.operations
+        )
+        return self._replace(operations=tuple(operations), tokens=self.tokens * tokens)
 
     @property
     def least_bytes(self) -> Num:
@@ -271,6 +288,7 @@ class Traffic:
                 total(self._bytes(each, each.tokens if each.tokens is None else new) for each in caches if each.grows),
                 routing,
                 _bits(own, stored + tied) if own.products else 0,
+                any(each.tokens is None for each in caches),
             )
 
     def _with_routing(self, node: Node, routing: ChosenExperts | None) -> Iterator[tuple[Node, ChosenExperts | None]]:

@@ -50,10 +50,32 @@ NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
 
 
+class Draft(NamedTuple):
+    """Speculative decoding: ``tokens`` are guessed, each of which is ``accepted`` with this probability.
+
+    Source: Leviathan et al. 2022 (arXiv 2211.17192), equation 1.
+    """
+
+    tokens: int = 0
+    accepted: float = 0.0
+
+    @property
+    def made(self) -> float:
+        """Tokens that a step makes on average: ``(1 − α^(γ + 1))/(1 − α)``.
+
+        >>> Draft(3, 0.0).made, Draft(3, 0.5).made, Draft(3, 1.0).made, Draft().made
+        (1.0, 1.875, 4.0, 1.0)
+        """
+        return float(sum(self.accepted**place for place in range(self.tokens + 1)))
+
+
+NO_DRAFT = Draft()
+
+
 class Load(NamedTuple):
     """Requests: tokens of a prompt, of an answer, how many at once, and tokens of each prompt that are cached already.
 
-    A ``static`` batch is read at once, and nothing comes in between.
+    A ``static`` batch is read at once, and nothing comes in between. A ``draft`` guesses tokens.
     """
 
     prompt: int
@@ -61,6 +83,7 @@ class Load(NamedTuple):
     concurrency: int = 1
     prefix: int = 0
     static: bool = False
+    draft: Draft = NO_DRAFT
 
     @property
     def cached(self) -> int:
@@ -183,8 +206,9 @@ class ServedModel:
 
     @cached_property
     def token(self) -> ServingStep:
-        """Step that makes a token of one request, at its average length."""
-        return self.traffic.decode(1, self.load.cached)
+        """Step of one request at its average length: it makes a token, or checks those that were guessed, too."""
+        step = self.traffic.decode(1, self.load.cached)
+        return step.of_several(1 + self.load.draft.tokens) if self.load.draft.tokens else step
 
     @cached_property
     def prompt(self) -> ServingStep:
@@ -195,6 +219,11 @@ class ServedModel:
     def layers(self) -> LayerCounts:
         """Layers of the model."""
         return layers_of(self.traffic.decoded(1, self.load.cached), self.token)
+
+    @property
+    def checked(self) -> int:
+        """Tokens of a request in a step: the next one, and those that were guessed."""
+        return 1 + self.load.draft.tokens
 
     def _in_a_step(self, concurrency: int) -> float:
         """Requests of a step on a GPU: those of its copy of the model, in as many parts as the pipeline has stages."""
@@ -213,10 +242,11 @@ class ServedModel:
         requests, step = self._in_a_step(running), self.token
         shared = value_of(step.least_weights - step.gathered)
         moved = shared + requests * value_of(step.gathered + step.cached + step.written)
+        made = self.load.draft.made
         return Bounds(
-            moved / self.card.bandwidth if self.card.bandwidth else 0.0,
-            requests * self.machine.multiplied(step, self.cache_bits),
-            self.machine.sent(requests, self.layers, self.sharing.tp),
+            moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
+            requests * self.machine.multiplied(step, self.cache_bits) / made,
+            self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
         )
 
     def floor_of_prompt(self, concurrency: int) -> Bounds:
@@ -256,7 +286,7 @@ class ServedModel:
         running = self.running(concurrency)
         requests = self._in_a_step(running)
         kernels = self.kernels(self.token, requests)
-        reduced = self.machine.reduced(requests, self.layers, self.sharing.tp, by.reduce)
+        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
         step = step_seconds(kernels, self.layers, reduced, by)
         launched = by.layer * self.layers.number + by.experts * self.layers.experts
         others = 0.0
@@ -264,7 +294,9 @@ class ServedModel:
             of_a_copy = running / self.sharing.dp
             share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
             others = max(0.0, share) * self.among_others(running, by)
-        return Parts(step - reduced - launched - by.host, reduced, launched, by.host, others)
+        made = self.load.draft.made
+        kernel = step - reduced - launched - by.host
+        return Parts(kernel / made, reduced / made, launched / made, by.host / made, others)
 
     def prompts_at_once(self, running: int) -> int:
         """Prompts that are read in a step."""

@@ -206,10 +206,9 @@ class ServingMachine:
         known = links().get(self.card.name)
         return REDUCED_SHARE * (known.bus if known else self.link)
 
-    @property
-    def is_linked(self) -> bool:
-        """Return whether its link to others is faster than PCIe, over which all-reduces differ tenfold by host."""
-        return self.card.domain > 1 and self.link >= SLOWEST
+    def joins(self, gpus: int) -> bool:
+        """Return whether this many GPUs are joined by more than PCIe, over which sums differ tenfold by host."""
+        return gpus == 1 or (gpus <= self.card.domain and self.link >= SLOWEST)
 
     def peak(self, bits: int) -> float:
         """Dense FLOP/s with operands of this many bits, or of more where it has no such products; 0 if unknown."""

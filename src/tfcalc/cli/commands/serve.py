@@ -16,7 +16,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
-from tfcalc.timing.served import Load
+from tfcalc.timing.served import Draft, Load
 from tfcalc.timing.serving import Sharing
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ LOAD = (
         length=True,
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
+    Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )
 ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
@@ -67,6 +68,7 @@ def answer(settings: Settings) -> Serve:
         settings.get("concurrency", 1),
         settings.get("prefix", 0),
         bool(settings.get("static")),
+        draft(settings.get("speculate", "")),
     )
     return serve(
         ServeQuestion(
@@ -110,6 +112,21 @@ def limits(text: str) -> Limits:
             raise UsageError(f"--slo {quoted(text)} is no limit", "write ttft=500ms,tpot=50ms")
         found[match[1]] = float(match[2]) * SECONDS[match[3]]
     return Limits(**found)
+
+
+def draft(text: str) -> Draft:
+    """Read ``3@0.7``. Raises UsageError.
+
+    >>> draft("3@0.7"), draft("2@60%")
+    (Draft(tokens=3, accepted=0.7), Draft(tokens=2, accepted=0.6))
+    """
+    if not text:
+        return Draft()
+    match = re.fullmatch(r"\s*(\d{1,2})\s*@\s*(\d{1,3}(?:\.\d{1,9})?)\s*(%?)\s*", text, re.ASCII)
+    share = float(match[2]) / (100 if match[3] else 1) if match else 2.0
+    if match is None or not int(match[1]) or share > 1:
+        raise UsageError(f"--speculate {quoted(text)} is no draft", "write its tokens and their acceptance: 3@0.7")
+    return Draft(int(match[1]), share)
 
 
 def _code(found: Answered) -> int:

@@ -1,0 +1,109 @@
+"""Published measurements of serving: nothing is faster than the floor, and the estimate is as near as it says."""
+
+from __future__ import annotations
+
+from functools import cache
+from statistics import mean, median
+
+import pytest
+
+from tests import serving_runs
+from tests.serving_runs import Run
+from tfcalc.timing.serving import engine_of, rates_table
+
+SAMPLE = 11
+"""Of this many rows one is asked; a prime, so that no source is left out."""
+
+
+@cache
+def runs() -> tuple[Run, ...]:
+    """A sample of those with a known GPU and engine."""
+    found = map(serving_runs.run_of, serving_runs.rows()[::SAMPLE])
+    return tuple(run for run in found if run is not None)
+
+
+def errors(*, first: bool, modes: tuple[str, ...]) -> list[float]:
+    """|estimate / measured - 1| of runs that do not look mis-recorded, nor send sums over PCIe."""
+    found = []
+    for run in runs():
+        by = engine_of(run.engine)
+        measured = run.first if first else run.token
+        if by and measured and run.linked and not run.row["suspect"] and run.row["mode"] in modes:
+            found.append(abs(run.model.guess(run.requests, by, first=first).value / measured - 1))
+    return found
+
+
+def test_the_time_of_a_token() -> None:
+    """Within 10 % in the middle, 16 % on average; the constants were fitted to these runs."""
+    found = errors(first=False, modes=serving_runs.SERVED)
+    assert len(found) > 300
+    assert median(found) <= 0.10
+    assert mean(found) <= 0.16
+
+
+def test_the_time_of_a_batch_of_prompts() -> None:
+    """Static batches on one GPU, or on several with NVLink: 12 % on average."""
+    found = errors(first=True, modes=("static",))
+    assert len(found) > 80
+    assert mean(found) <= 0.12
+
+
+def test_nothing_is_faster_than_the_floor() -> None:
+    """Bytes that have to be read, and requests that have room: no token was faster, but for runs that look spread over
+    several replicas (``suspect``).
+    """
+    spread = [run for run in runs() if run.row["suspect"] == "spread"]
+    assert spread
+    for run in runs():
+        if run.token and run not in spread:
+            assert run.floor_of_token <= run.token, run.row["id"]
+
+
+def test_no_estimate_is_below_the_floor() -> None:
+    for run in runs():
+        by = engine_of(run.engine)
+        assert by is not None
+        for first, floor in ((False, run.floor_of_token), (True, run.floor_of_first)):
+            guess = run.model.guess(run.requests, by, first=first)
+            assert floor <= guess.low <= guess.value <= guess.high
+
+
+def test_bands_hold_what_they_say() -> None:
+    """About four of five runs are within the band, which was learned on systems left out."""
+    inside = []
+    for run in runs():
+        by = engine_of(run.engine)
+        if by and run.token and run.linked and not run.row["suspect"]:
+            guess = run.model.guess(run.requests, by, first=False)
+            inside.append(guess.low <= run.token <= guess.high)
+    assert 0.75 <= mean(inside) <= 0.97
+
+
+@pytest.mark.parametrize(
+    ("named", "era"),
+    [
+        ("vllm", "vllm"),
+        ("vllm@0.19.0", "vllm"),
+        ("trtllm@0.9.0", "trtllm-0-9"),
+        ("trtllm@1.0.0rc3", "trtllm-1-0"),
+        ("TensorRT-LLM@1.1.0rc2.post2", "trtllm"),
+        ("trtllm", "trtllm"),
+        ("nim-trtllm", "nim"),
+    ],
+)
+def test_engines_have_eras(named: str, era: str) -> None:
+    found = engine_of(named)
+    assert found is not None
+    assert found.name == era
+    assert engine_of("an engine that nobody ran") is None
+
+
+def test_rates_are_shares() -> None:
+    """No operator reaches more than the datasheet says, and no engine moves bytes faster than that."""
+    for known in rates_table()["operators"].values():
+        shares = [known[name] for name in ("cache", "attention", "expert_weights")]
+        for name in ("weights", "products", "expert_products"):
+            shares += known[name].values()
+        assert all(0 < share <= 1 for share in shares)
+        for era in rates_table()["engines"].values():
+            assert max(known["weights"].values()) * era["memory"] <= 1
