@@ -22,7 +22,7 @@ from statistics import median
 
 from tests import serving_runs
 from tests.serving_runs import Run
-from tfcalc.timing.serving import RATES, EngineRates, engine_of, rates_table
+from tfcalc.timing.serving import RATES, EngineRates
 
 MOST = 0.7
 """A run that is further off counts no more than this."""
@@ -165,8 +165,8 @@ def usable() -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = defaultdict(list)
     for row in serving_runs.rows():
         run = None if row["suspect"] else serving_runs.run_of(row)
-        if run is not None and run.linked and (by := engine_of(run.engine)):
-            found[by.name].append(run)
+        if run is not None and run.linked:
+            found[run.by.name].append(run)
     return found
 
 
@@ -232,9 +232,7 @@ def main() -> None:
     runs = usable()
     rates = {}
     for name, each in runs.items():
-        by = engine_of(each[0].engine, rates_table())
-        assert by is not None
-        rates[name] = Fit(each, by).run(given.rounds if name in (given.only or runs) else 0)
+        rates[name] = Fit(each, each[0].by).run(given.rounds if name in (given.only or runs) else 0)
         print(name, rates[name], flush=True)
     report(runs, rates)
     if given.write:

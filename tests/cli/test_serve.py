@@ -64,8 +64,9 @@ def test_without_runs_there_is_the_floor(quick: Quick) -> None:
     """Of an unknown engine, a card without measured operators, sums over PCIe; each says why."""
     for words, reason in (
         (("--engine", "foo"), "no run of foo is known"),
-        (("--gpu", "m2-max-96"), "no run on M2-Max-96 is known"),
-        (("--gpu", "2xl40s"), "L40S has PCIe, and sums over 2"),
+        (("--gpu", "m2-max-96"), "no run of vllm on M2-Max-96"),
+        (("--gpu", "2xl40s", "--engine", "trtllm@0.9"), "L40S has PCIe, and sums over 2"),
+        (("--gpu", "rtx-5090"), "no run of vllm on RTX-5090"),
     ):
         found = answer(quick, "serve", "llama-3-8b", *words)
         assert found["estimate"] is None
@@ -159,7 +160,7 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
-        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "leave one of them out"),
+        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("bert-base-uncased",), 3, "does not generate text"),
         (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 3, "expert parallelism has no effect"),

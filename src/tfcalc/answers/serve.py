@@ -317,7 +317,7 @@ class CalibrationKeys(Record):
 
 
 class PointKeys(Record):
-    """The same at another number of requests."""
+    """Times and rates at another number of requests."""
 
     concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
     tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.token.value, BY_RATES)
@@ -448,8 +448,8 @@ class Serve(Answer):
         if engine_of(self.question.engine) is None:
             known = dict.fromkeys(era["engine"] for era in rates_table()["engines"].values())
             return f"no run of {self.engine} is known (--engine {', '.join(known)})"
-        if self.of.machine.operators is None:
-            return f"no run on {card.name} is known"
+        if engine_of(self.question.engine, card) is None:
+            return f"no run of {self.engine} on {card.name}, or on another GPU of its generation, is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
         tp = self.question.sharing.tp
@@ -465,7 +465,7 @@ class Serve(Answer):
     @cached_property
     def by(self) -> EngineRates | None:
         """Rates of the engine; None where nothing is estimated."""
-        return None if self.unknown else engine_of(self.question.engine)
+        return None if self.unknown else engine_of(self.question.engine, self.question.card)
 
     @cached_property
     def at(self) -> ServedAt:
@@ -784,8 +784,6 @@ def serve(question: ServeQuestion) -> Serve:
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
-    if question.limits.given and question.floor:
-        raise UsageError("--slo asks for the estimate, and --floor for the floor alone", "leave one of them out")
     answer = Serve(question)
     assert answer.of.weights  # what cannot be shared is refused now
     return answer

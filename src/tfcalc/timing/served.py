@@ -340,8 +340,9 @@ class ServedModel:
         """Return the band of a token, or of the first one."""
         if first:
             return band_of_serving("prompt" if self.load.static else "first")
-        kind = "experts" if self.token.routings else "dense"
-        return band_of_serving(f"{'static' if self.load.static else 'served'}-{kind}")
+        if self.token.routings:
+            return band_of_serving("experts")
+        return band_of_serving("static-dense" if self.load.static else "served-dense")
 
     def guess(self, concurrency: int, by: EngineRates, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""

@@ -40,6 +40,7 @@ LOAD = (
         f"tokens of an answer [default: {OUTPUT}]",
         number=True,
         length=True,
+        answers_to="output_tokens",  # output is the file that an answer is written to
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
@@ -58,6 +59,8 @@ SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 def answer(settings: Settings) -> Serve:
     """Return how fast a model is served."""
+    if settings.get("floor"):
+        settings.refuse(("curve", "engine", "price", "slo"), "with --floor", {})
     model = settings.model()
     count, name = parse_gpu(settings.get("gpu", "h100"))
     sharing, gpus = _sharing(settings, count)
