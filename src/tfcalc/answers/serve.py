@@ -330,7 +330,7 @@ class PointKeys(Record):
 
 
 class Promise:
-    """Limits that the served model is held against."""
+    """Limits that the served model is to keep."""
 
     def __init__(self, answer: Serve) -> None:
         self.answer, self.limits = answer, answer.question.limits
