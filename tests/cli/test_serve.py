@@ -116,6 +116,11 @@ def test_a_curve(quick: Quick) -> None:
     assert all(point["tokens_per_second"] < point["floor_tokens_per_second"] for point in points)
 
 
+def test_gpus_beside_the_gpu(quick: Quick) -> None:
+    """--gpus 4 --gpu h100 are --gpu 4xh100."""
+    assert answer(quick, *LLAMA[:2], "--gpus", "4", "--gpu", "h100") == answer(quick, *LLAMA[:2], "--gpu", "4xh100")
+
+
 def test_replicas_share_requests(quick: Quick) -> None:
     """Eight GPUs of two replicas serve twice as much as four of one."""
     one, two = (
@@ -161,9 +166,10 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
         (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
+        (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("bert-base-uncased",), 3, "does not generate text"),
-        (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 3, "expert parallelism has no effect"),
+        (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 2, "expert parallelism has no effect"),
     ],
 )
 def test_refusals(quick: Quick, words: tuple[str, ...], code: int, told: str) -> None:

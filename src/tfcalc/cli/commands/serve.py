@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import TRAINING
-from tfcalc.cli.commands.ranks import PARALLEL
 from tfcalc.cli.commands.train import PRICE
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.settings import Settings
@@ -52,7 +50,7 @@ ASKED = (
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
     Option("curve", ("--curve",), "a line for each number of requests", switch=True),
 )
-OF_LAYOUT = ("tensor_parallel", "pipeline_parallel")
+OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_PLAN = ("weights", "kv", "concurrency")
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
@@ -63,6 +61,10 @@ def answer(settings: Settings) -> Serve:
         settings.refuse(("curve", "engine", "price", "slo"), "with --floor", {})
     model = settings.model()
     count, name = parse_gpu(settings.get("gpu", "h100"))
+    more = settings.get("gpus")
+    if more is not None and count not in (1, more):
+        raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
+    count = more or count
     sharing, gpus = _sharing(settings, count)
     plan = settings.fill(Serving())
     load = Load(
@@ -136,7 +138,6 @@ def _code(found: Answered) -> int:
     return 0 if getattr(found, "succeeded", True) else 1
 
 
-_LAYOUT = {option.name: option for option in (*TRAINING, *PARALLEL)}
 _PLAN = {option.name: option for option in serving()}
 _SHOW = tuple(option._replace(flags=("-o",), typed="-o FILE") if option.name == "output" else option for option in SHOW)
 
@@ -146,7 +147,7 @@ COMMAND = Command(
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,
         GPU,
-        *(_LAYOUT[name] for name in (*OF_LAYOUT, "data_parallel", "expert_parallel")),
+        *(_PLAN[name] for name in OF_LAYOUT),
         *LOAD,
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
