@@ -36,7 +36,8 @@ WITHIN = {
     "experts": (0.0, 120e-6, 15e-6),
     "reduce": (2e-6, 40e-6, 5e-6),
     "host": (0.0, 6e-3, 0.5e-3),
-    "first": (0.0, 0.3, 0.03),
+    "first": (0.0, 0.4, 0.03),
+    "queued": (0.0, 0.6, 0.05),
 }
 """Bounds of each rate, and the first step."""
 FIRST_OF_SERVED = 0.1

@@ -43,9 +43,8 @@ MOST_REQUESTS = 2048
 """Requests that an engine runs at once on a GPU, at most."""
 COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
 """Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
-QUEUED = 0.05
-"""Share of the prompts of others that a first token waits for."""
 WAITS = 0.9
+"""Prompts that are being read when a request comes, where some always are."""
 NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
 
@@ -329,7 +328,7 @@ class ServedModel:
         else:
             token = self.parts(concurrency, by).seconds
             busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
-            found = by.first + alone + token + WAITS * each * busy + QUEUED * (of_a_copy - 1) * each
+            found = by.first + alone + token + WAITS * each * busy + by.queued * (of_a_copy - 1) * each
             found += busy / (2 * (1 - busy)) * each
         if concurrency > running:
             generation = self.load.answer * self.parts(concurrency, by).seconds

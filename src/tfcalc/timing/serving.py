@@ -5,9 +5,9 @@
                + λ · layers + μ · layers with experts + host
     token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
-               base + t_1 + step + w · t_b + (C − 1)/20 · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
+               base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
 
-ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host and base are an
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host, base and q are an
 engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of the time that prompts take.
 """
 
@@ -96,6 +96,7 @@ class EngineRates(NamedTuple):
         memory, products, prompts: factors on the rates of operators: bytes, products of a token, of prompts.
         layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
         host, first: seconds of a step, and before a first token.
+        queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
         newest: newest version among its runs.
         rows, units: how many runs, of how many systems.
@@ -110,6 +111,7 @@ class EngineRates(NamedTuple):
     reduce: float
     host: float
     first: float
+    queued: float
     waves: bool
     newest: str
     rows: int
