@@ -133,6 +133,17 @@ def test_replicas_share_requests(quick: Quick) -> None:
     assert rates[1] == pytest.approx(2 * rates[0])
 
 
+def test_one_gpu_has_all_of_a_model_that_no_rule_splits(quick: Quick) -> None:
+    """RWKV-4 1.5B: its weights in 16 bits, and the same of DeepSeek-V2-Lite alone as in memory."""
+    found = answer(quick, "serve", "rwkv-4-1b5-pile", "--floor")
+    assert found["exact"]["weights_bytes"] >= 2 * 1_515_000_000 * 0.99
+    assert quick("serve", "rwkv-4-1b5-pile", "--gpu", "2xh100").returncode == 3
+    words = ("deepseek-v2-lite", "--serve", "--context", "1280")
+    memory = answer(quick, "memory", *words)
+    alone = answer(quick, "serve", "deepseek-v2-lite", "--floor")
+    assert alone["exact"]["weights_bytes"] == memory["weights_bytes"] + memory["buffers_bytes"]
+
+
 def test_speculation(quick: Quick) -> None:
     """Of 3 guessed tokens at 0.5 a step makes 1.875, for which it reads the weights once; at 1 four, at 0 one: then the
     step takes a little longer, for more products.

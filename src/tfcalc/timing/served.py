@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
+from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.memory import buffers_of, check_served
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.traffic import ServingStep, Traffic
 from tfcalc.timing.serving import (
@@ -150,19 +154,29 @@ class ServedModel:
         context = max(load.longest, 2)
         self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
         self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
+        check_served(model, Workload(phase="decode", cached=context))
         self.ranks = ServingRanks(model, self.layout, self.run, self.plan)
-        piece = on_rank(model.module(), self.layout)
-
-        def tree(run: Workload) -> Component:
-            return counted(piece, run)._replace(kind="model")
-
+        tree = self._tree()
         self.traffic = Traffic(model, self.run, self.plan, tree=tree, copies=sharing.dp, groups=sharing.ep)
+
+    def _tree(self) -> Callable[[Workload], Component] | None:
+        """Trees of a GPU's piece; None where it has all of a model that no rule splits."""
+        try:
+            piece = on_rank(self.model.module(), self.layout)
+        except InvalidModel:
+            if self.sharing.gpus > 1:
+                raise
+            return None
+        return lambda run: counted(piece, run)._replace(kind="model")
 
     # --- what fits
 
     @cached_property
     def weights(self) -> int:
         """Bytes of weights of the GPU that has most."""
+        if self.sharing.gpus == 1:
+            whole, recipe = self.traffic.decoded(1, self.load.cached), self.traffic.recipe
+            return value_of(whole.total(bytes_held)) + value_of(buffers_of(whole, recipe).total(bytes_held))
         return max(value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) for rank in self.ranks.each)
 
     @cached_property
@@ -198,7 +212,8 @@ class ServedModel:
     @cached_property
     def reads_source(self) -> bool:
         """Return whether it decodes for what an encoder read."""
-        cached = (one for node in self.ranks.each[0].tree.walk() for one in node.component.own.cached)
+        tree = self.traffic.decoded(1, self.load.cached)
+        cached = (one for node in tree.walk() for one in node.component.own.cached)
         return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
 
     # --- steps of one request, of which those of more are multiples
