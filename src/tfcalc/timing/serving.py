@@ -8,7 +8,7 @@
                base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
 
 ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host, base and q
-are an engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of the time that prompts take.
+are an engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of time that prompts take.
 """
 
 from __future__ import annotations
