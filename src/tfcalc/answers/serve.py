@@ -364,7 +364,7 @@ class Promise:
 
     @property
     def verdict(self) -> str:
-        """How sure it is at the requests asked for."""
+        """Return how sure it is at the requests asked for."""
         at = self.answer.at
         pairs = [
             (limit, guess, floor.seconds)
@@ -469,7 +469,7 @@ class Serve(Answer):
 
     @cached_property
     def at(self) -> ServedAt:
-        """At the requests that were asked for."""
+        """The model at the requests that were asked for."""
         return self.point(self.question.load.concurrency)
 
     @property
@@ -478,7 +478,7 @@ class Serve(Answer):
         return None if self.by is None else self.at
 
     def point(self, concurrency: int) -> ServedAt:
-        """At this many requests."""
+        """Return the model at this many requests."""
         return ServedAt(self, concurrency)
 
     @cached_property
