@@ -474,7 +474,7 @@ class Serve(Answer):
 
     @property
     def estimated(self) -> ServedAt | None:
-        """The same where there is an estimate."""
+        """The model at these requests, where there is an estimate."""
         return None if self.by is None else self.at
 
     def point(self, concurrency: int) -> ServedAt:
@@ -508,7 +508,7 @@ class Serve(Answer):
 
     @cached_property
     def holding(self) -> Sharing | None:
-        """How more GPUs of the same kind would hold it; None where these do, or no number that was tried does."""
+        """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
         if self.of.holds:
             return None
         question = self.question
