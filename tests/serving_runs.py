@@ -13,7 +13,7 @@ from tfcalc.hardware import Accelerator, accelerators
 from tfcalc.model import Model
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel
-from tfcalc.timing.serving import Sharing, engine_of
+from tfcalc.timing.serving import EngineRates, Sharing, engine_of
 
 FILE = Path(__file__).parent / "oracle" / "serving" / "runs.csv"
 CARDS = {
@@ -70,6 +70,13 @@ class Run:
         return f"{self.row['engine']}@{self.row['version']}" if self.row["version"] else self.row["engine"]
 
     @property
+    def by(self) -> EngineRates:
+        """Rates of its engine."""
+        found = engine_of(self.engine, self.model.card)
+        assert found is not None
+        return found
+
+    @property
     def linked(self) -> bool:
         """Return whether its GPUs are one, or joined by more than PCIe."""
         return self.model.machine.joins(self.model.sharing.tp)
@@ -102,7 +109,7 @@ def cards() -> Mapping[str, Accelerator]:
 def run_of(row: Mapping[str, str]) -> Run | None:
     """The measurement as a model on GPUs; None where the GPU, the engine or the layout is not known here."""
     card = cards().get(CARDS.get(row["gpu"], row["gpu"]))
-    if card is None or engine_of(row["engine"]) is None or row["mode"] not in SERVED:
+    if card is None or engine_of(row["engine"], card) is None or row["mode"] not in SERVED:
         return None
     weights = "" if (row["model"], row["weights"]) in OWN else WEIGHTS.get(row["weights"], row["weights"])
     sharing = Sharing(*(int(row[name]) for name in Sharing._fields))

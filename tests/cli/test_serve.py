@@ -64,8 +64,9 @@ def test_without_runs_there_is_the_floor(quick: Quick) -> None:
     """Of an unknown engine, a card without measured operators, sums over PCIe; each says why."""
     for words, reason in (
         (("--engine", "foo"), "no run of foo is known"),
-        (("--gpu", "m2-max-96"), "no run on M2-Max-96 is known"),
-        (("--gpu", "2xl40s"), "L40S has PCIe, and sums over 2"),
+        (("--gpu", "m2-max-96"), "no run of vllm on M2-Max-96"),
+        (("--gpu", "2xl40s", "--engine", "trtllm@0.9"), "L40S has PCIe, and sums over 2"),
+        (("--gpu", "rtx-5090"), "no run of vllm on RTX-5090"),
     ):
         found = answer(quick, "serve", "llama-3-8b", *words)
         assert found["estimate"] is None
@@ -115,6 +116,11 @@ def test_a_curve(quick: Quick) -> None:
     assert all(point["tokens_per_second"] < point["floor_tokens_per_second"] for point in points)
 
 
+def test_gpus_beside_the_gpu(quick: Quick) -> None:
+    """--gpus 4 --gpu h100 are --gpu 4xh100."""
+    assert answer(quick, *LLAMA[:2], "--gpus", "4", "--gpu", "h100") == answer(quick, *LLAMA[:2], "--gpu", "4xh100")
+
+
 def test_replicas_share_requests(quick: Quick) -> None:
     """Eight GPUs of two replicas serve twice as much as four of one."""
     one, two = (
@@ -125,6 +131,17 @@ def test_replicas_share_requests(quick: Quick) -> None:
     assert two["estimate"]["tpot_ms"] == one["estimate"]["tpot_ms"]
     rates = [each["estimate"]["tokens_per_second"]["value"] for each in (one, two)]
     assert rates[1] == pytest.approx(2 * rates[0])
+
+
+def test_one_gpu_has_all_of_a_model_that_no_rule_splits(quick: Quick) -> None:
+    """RWKV-4 1.5B: its weights in 16 bits, and the same of DeepSeek-V2-Lite alone as in memory."""
+    found = answer(quick, "serve", "rwkv-4-1b5-pile", "--floor")
+    assert found["exact"]["weights_bytes"] >= 2 * 1_515_000_000 * 0.99
+    assert quick("serve", "rwkv-4-1b5-pile", "--gpu", "2xh100").returncode == 3
+    words = ("deepseek-v2-lite", "--serve", "--context", "1280")
+    memory = answer(quick, "memory", *words)
+    alone = answer(quick, "serve", "deepseek-v2-lite", "--floor")
+    assert alone["exact"]["weights_bytes"] == memory["weights_bytes"] + memory["buffers_bytes"]
 
 
 def test_speculation(quick: Quick) -> None:
@@ -159,10 +176,11 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
-        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "leave one of them out"),
+        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
+        (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("bert-base-uncased",), 3, "does not generate text"),
-        (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 3, "expert parallelism has no effect"),
+        (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 2, "expert parallelism has no effect"),
     ],
 )
 def test_refusals(quick: Quick, words: tuple[str, ...], code: int, told: str) -> None:

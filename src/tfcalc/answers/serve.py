@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -27,7 +27,7 @@ from tfcalc.report.declared import (
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
-from tfcalc.timing.rates import Price, price_of
+from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import AT_ONCE, BESIDE, TAKEN, Bounds, Guess, Load, Parts, ServedModel
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table, version_of
 from tfcalc.units import short_bytes
@@ -70,7 +70,7 @@ class ServeQuestion(NamedTuple):
         load: the requests.
         engine: name and version of the engine.
         limits: what is promised to users.
-        price: US dollars for a GPU and an hour; else a dated list.
+        price: US dollars for a GPU and an hour; else one's own ``prices``, or a dated list.
         floor: only the floor is asked for.
         curve: asked for at several numbers of requests.
     """
@@ -86,6 +86,7 @@ class ServeQuestion(NamedTuple):
     price: float | None = None
     floor: bool = False
     curve: bool = False
+    prices: Mapping[str, Price] = NO_PRICES
 
     @property
     def replicas(self) -> int:
@@ -317,7 +318,7 @@ class CalibrationKeys(Record):
 
 
 class PointKeys(Record):
-    """The same at another number of requests."""
+    """Times and rates at another number of requests."""
 
     concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
     tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.token.value, BY_RATES)
@@ -330,7 +331,7 @@ class PointKeys(Record):
 
 
 class Promise:
-    """Limits that the served model is held against."""
+    """Limits that the served model is to keep."""
 
     def __init__(self, answer: Serve) -> None:
         self.answer, self.limits = answer, answer.question.limits
@@ -364,7 +365,7 @@ class Promise:
 
     @property
     def verdict(self) -> str:
-        """How sure it is at the requests asked for."""
+        """Return how sure it is at the requests asked for."""
         at = self.answer.at
         pairs = [
             (limit, guess, floor.seconds)
@@ -448,8 +449,8 @@ class Serve(Answer):
         if engine_of(self.question.engine) is None:
             known = dict.fromkeys(era["engine"] for era in rates_table()["engines"].values())
             return f"no run of {self.engine} is known (--engine {', '.join(known)})"
-        if self.of.machine.operators is None:
-            return f"no run on {card.name} is known"
+        if engine_of(self.question.engine, card) is None:
+            return f"no run of {self.engine} on {card.name}, or on another GPU of its generation, is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
         tp = self.question.sharing.tp
@@ -465,20 +466,20 @@ class Serve(Answer):
     @cached_property
     def by(self) -> EngineRates | None:
         """Rates of the engine; None where nothing is estimated."""
-        return None if self.unknown else engine_of(self.question.engine)
+        return None if self.unknown else engine_of(self.question.engine, self.question.card)
 
     @cached_property
     def at(self) -> ServedAt:
-        """At the requests that were asked for."""
+        """The model at the requests that were asked for."""
         return self.point(self.question.load.concurrency)
 
     @property
     def estimated(self) -> ServedAt | None:
-        """The same where there is an estimate."""
+        """The model at these requests, where there is an estimate."""
         return None if self.by is None else self.at
 
     def point(self, concurrency: int) -> ServedAt:
-        """At this many requests."""
+        """Return the model at this many requests."""
         return ServedAt(self, concurrency)
 
     @cached_property
@@ -489,7 +490,7 @@ class Serve(Answer):
     @cached_property
     def price(self) -> Price | None:
         """Price of a GPU and an hour."""
-        return price_of(self.question.card, self.question.price)
+        return price_of(self.question.card, self.question.price, self.question.prices)
 
     @property
     def capacity(self) -> int:
@@ -508,7 +509,7 @@ class Serve(Answer):
 
     @cached_property
     def holding(self) -> Sharing | None:
-        """How more GPUs of the same kind would hold it; None where these do, or no number that was tried does."""
+        """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
         if self.of.holds:
             return None
         question = self.question
@@ -784,8 +785,6 @@ def serve(question: ServeQuestion) -> Serve:
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
-    if question.limits.given and question.floor:
-        raise UsageError("--slo asks for the estimate, and --floor for the floor alone", "leave one of them out")
     answer = Serve(question)
     assert answer.of.weights  # what cannot be shared is refused now
     return answer

@@ -24,7 +24,7 @@ class Option(NamedTuple):
 
     What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
     have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``. One that runs the user's code is
-    not taken from a ``variable`` either.
+    not taken from a ``variable`` either. One whose flag is another's key ``answers_to`` its name alone.
     """
 
     name: str
@@ -47,10 +47,13 @@ class Option(NamedTuple):
     variable: bool = True
     replaces_file: bool = False
     pair: bool = False
+    answers_to: str = ""
 
     @property
     def keys(self) -> list[str]:
         """Its names without dashes: what a settings file calls it, and in capitals after TFCALC_ a variable."""
+        if self.answers_to:
+            return [self.answers_to]
         flags = (flag.split("/")[0].removeprefix("--") for flag in self.flags if flag.startswith("--"))
         return list(dict.fromkeys([*(flag.replace("-", "_") for flag in flags), self.name]))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component
+from tfcalc.core.measure import bytes_held
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
+from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.memory import buffers_of, check_served
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.traffic import ServingStep, Traffic
 from tfcalc.timing.serving import (
@@ -43,9 +47,8 @@ MOST_REQUESTS = 2048
 """Requests that an engine runs at once on a GPU, at most."""
 COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
 """Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
-QUEUED = 0.05
-"""Share of the prompts of others that a first token waits for."""
 WAITS = 0.9
+"""Prompts that are being read when a request comes, where some always are."""
 NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
 
@@ -151,19 +154,29 @@ class ServedModel:
         context = max(load.longest, 2)
         self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
         self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
+        check_served(model, Workload(phase="decode", cached=context))
         self.ranks = ServingRanks(model, self.layout, self.run, self.plan)
-        piece = on_rank(model.module(), self.layout)
-
-        def tree(run: Workload) -> Component:
-            return counted(piece, run)._replace(kind="model")
-
+        tree = self._tree()
         self.traffic = Traffic(model, self.run, self.plan, tree=tree, copies=sharing.dp, groups=sharing.ep)
+
+    def _tree(self) -> Callable[[Workload], Component] | None:
+        """Trees of a GPU's piece; None where it has all of a model that no rule splits."""
+        try:
+            piece = on_rank(self.model.module(), self.layout)
+        except InvalidModel:
+            if self.sharing.gpus > 1:
+                raise
+            return None
+        return lambda run: counted(piece, run)._replace(kind="model")
 
     # --- what fits
 
     @cached_property
     def weights(self) -> int:
         """Bytes of weights of the GPU that has most."""
+        if self.sharing.gpus == 1:
+            whole, recipe = self.traffic.decoded(1, self.load.cached), self.traffic.recipe
+            return value_of(whole.total(bytes_held)) + value_of(buffers_of(whole, recipe).total(bytes_held))
         return max(value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) for rank in self.ranks.each)
 
     @cached_property
@@ -199,7 +212,8 @@ class ServedModel:
     @cached_property
     def reads_source(self) -> bool:
         """Return whether it decodes for what an encoder read."""
-        cached = (one for node in self.ranks.each[0].tree.walk() for one in node.component.own.cached)
+        tree = self.traffic.decoded(1, self.load.cached)
+        cached = (one for node in tree.walk() for one in node.component.own.cached)
         return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
 
     # --- steps of one request, of which those of more are multiples
@@ -329,7 +343,7 @@ class ServedModel:
         else:
             token = self.parts(concurrency, by).seconds
             busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
-            found = by.first + alone + token + WAITS * each * busy + QUEUED * (of_a_copy - 1) * each
+            found = by.first + alone + token + WAITS * each * busy + by.queued * (of_a_copy - 1) * each
             found += busy / (2 * (1 - busy)) * each
         if concurrency > running:
             generation = self.load.answer * self.parts(concurrency, by).seconds
@@ -340,8 +354,9 @@ class ServedModel:
         """Return the band of a token, or of the first one."""
         if first:
             return band_of_serving("prompt" if self.load.static else "first")
-        kind = "experts" if self.token.routings else "dense"
-        return band_of_serving(f"{'static' if self.load.static else 'served'}-{kind}")
+        if self.token.routings:
+            return band_of_serving("experts")
+        return band_of_serving("static-dense" if self.load.static else "served-dense")
 
     def guess(self, concurrency: int, by: EngineRates, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""

@@ -5,10 +5,10 @@
                + λ · layers + μ · layers with experts + host
     token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
-               base + t_1 + step + w · t_b + (C − 1)/20 · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
+               base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
 
-ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host and base are an
-engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of the time that prompts take.
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host, base and q
+are an engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of time that prompts take.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class EngineRates(NamedTuple):
         memory, products, prompts: factors on the rates of operators: bytes, products of a token, of prompts.
         layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
         host, first: seconds of a step, and before a first token.
+        queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
         newest: newest version among its runs.
         rows, units: how many runs, of how many systems.
@@ -110,6 +111,7 @@ class EngineRates(NamedTuple):
     reduce: float
     host: float
     first: float
+    queued: float
     waves: bool
     newest: str
     rows: int
@@ -147,21 +149,30 @@ ENGINES = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "nim-trtllm": "nim", "
 """Other names of engines."""
 
 
-def engine_of(text: str, known: Mapping[str, Any] | None = None) -> EngineRates | None:
-    """Return the rates of an engine such as ``vllm`` or ``vllm@0.19.0``; None where none of its runs are known."""
+def engine_of(text: str, card: Accelerator | None = None) -> EngineRates | None:
+    """Return the rates of an engine such as ``vllm`` or ``vllm@0.19.0``: of the newest era up to that version.
+
+    Where a ``card`` is given, it is an era with runs on its generation. None where no run is known.
+    """
     name, _, version = text.lower().partition("@")
     name, asked = ENGINES.get(name, name), version_of(version)
     eras = [
-        (key, era)
-        for key, era in (rates_table() if known is None else known)["engines"].items()
-        if era["engine"] == name
+        (version_of(era["since"]), key)
+        for key, era in rates_table()["engines"].items()
+        if era["engine"] == name and (card is None or generation_of(card) in era["generations"])
     ]
-    fitting = [pair for pair in eras if not asked or version_of(pair[1]["since"]) <= asked] or eras[:1]
-    if not fitting:
+    if not eras:
         return None
-    key, era = max(fitting, key=lambda pair: version_of(pair[1]["since"]))
-    fields = {field: era[field] for field in EngineRates._fields if field != "name"}
-    return EngineRates(name=key, **fields)
+    before = [pair for pair in eras if not asked or pair[0] <= asked]
+    _, key = max(before) if before else min(eras)
+    era = rates_table()["engines"][key]
+    return EngineRates(name=key, **{field: era[field] for field in EngineRates._fields if field != "name"})
+
+
+def generation_of(card: Accelerator) -> str:
+    """Return the name of a GPU's generation; empty where no operator of it was measured."""
+    every = rates_table()["operators"].items()
+    return next((name for name, one in every if card.capability in one["capabilities"]), "")
 
 
 def band_of_serving(kind: str) -> ServingBand:
@@ -172,9 +183,10 @@ def band_of_serving(kind: str) -> ServingBand:
 
 def operators_of(card: Accelerator) -> OperatorRates | None:
     """Return the rates of operators of a GPU's generation; None where none were measured."""
-    known = next((one for one in rates_table()["operators"].values() if card.capability in one["capabilities"]), None)
-    if known is None:
+    generation = generation_of(card)
+    if not generation:
         return None
+    known = rates_table()["operators"][generation]
     names = ("weights", "products", "expert_products")
     weights, products, experts = ({int(bits): value for bits, value in known[name].items()} for name in names)
     return OperatorRates(weights, products, experts, known["expert_weights"], known["cache"], known["attention"])

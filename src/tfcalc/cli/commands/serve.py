@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
 from tfcalc.cli.commands import Command
-from tfcalc.cli.commands.plans import TRAINING
-from tfcalc.cli.commands.ranks import PARALLEL
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
-from tfcalc.cli.prices import PRICE
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
@@ -40,6 +38,7 @@ LOAD = (
         f"tokens of an answer [default: {OUTPUT}]",
         number=True,
         length=True,
+        answers_to="output_tokens",  # output is the file that an answer is written to
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
@@ -51,15 +50,21 @@ ASKED = (
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
     Option("curve", ("--curve",), "a line for each number of requests", switch=True),
 )
-OF_LAYOUT = ("tensor_parallel", "pipeline_parallel")
+OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_PLAN = ("weights", "kv", "concurrency")
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
 def answer(settings: Settings) -> Serve:
     """Return how fast a model is served."""
+    if settings.get("floor"):
+        settings.refuse(("curve", "engine", "price", "slo"), "with --floor", {})
     model = settings.model()
     count, name = parse_gpu(settings.get("gpu", "h100"))
+    more = settings.get("gpus")
+    if more is not None and count not in (1, more):
+        raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
+    count = more or count
     sharing, gpus = _sharing(settings, count)
     plan = settings.fill(Serving())
     load = Load(
@@ -83,6 +88,7 @@ def answer(settings: Settings) -> Serve:
             settings.get("price"),
             bool(settings.get("floor")),
             bool(settings.get("curve")),
+            prices_of(settings),
         )
     )
 
@@ -133,7 +139,6 @@ def _code(found: Answered) -> int:
     return 0 if getattr(found, "succeeded", True) else 1
 
 
-_LAYOUT = {option.name: option for option in (*TRAINING, *PARALLEL)}
 _PLAN = {option.name: option for option in serving()}
 _SHOW = tuple(option._replace(flags=("-o",), typed="-o FILE") if option.name == "output" else option for option in SHOW)
 
@@ -143,7 +148,7 @@ COMMAND = Command(
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,
         GPU,
-        *(_LAYOUT[name] for name in (*OF_LAYOUT, "data_parallel", "expert_parallel")),
+        *(_PLAN[name] for name in OF_LAYOUT),
         *LOAD,
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
