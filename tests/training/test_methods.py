@@ -12,6 +12,7 @@ import tfcalc
 from tests.conftest import recorded
 from tfcalc import InvalidModel, Training, UsageError, Workload
 from tfcalc.answers.method_memory import MethodMemory
+from tfcalc.answers.step_flops import sequence_flops
 from tfcalc.core.traced import value_of
 
 TINY = {
@@ -52,7 +53,9 @@ def test_phases_are_those_of_trl(row: Mapping[str, Any]) -> None:
         plan |= {"num_generations": row["num_generations"], "beta": str(row.get("beta", 0))}
     length, again = row["prompt"] + row["completion"], row["checkpointing"]
     run = Workload(phase="train", batch_size=row["batch"], seq_len=length, recompute=again, kernel="eager")
-    phases = {phase.phase: phase for phase in asked(tfcalc.from_config(TINY), run, **plan).phases}
+    phases = {
+        phase.phase: phase for phase in asked(tfcalc.from_config({**TINY, **row.get("over", {})}), run, **plan).phases
+    }
     for name, expected in row["phases"].items():
         inside = INSIDE.get(name, (name,))
         if name == "forward" and row.get("lora"):
@@ -128,6 +131,7 @@ def test_an_engine_takes_its_share() -> None:
     model, run = tfcalc.load("qwen3-0.6b"), Workload(phase="train")
     plan = Training(method="grpo", vllm_mode="colocate", sleep="2")
     judged = tfcalc.fits(model, gpu="h100", workload=run, training=plan).report
+    assert isinstance(judged, MethodMemory)
     by_phase = {phase.phase: phase.engine_bytes for phase in judged.phases}
     assert by_phase.pop("generate") == int(0.3 * int(79.1 * 2**30))
     assert set(by_phase.values()) == {0}
@@ -148,7 +152,7 @@ def test_verdicts_and_changes() -> None:
         assert (again.status, again.report.total_bytes) == (remedy.status, remedy.total)
 
 
-REFUSED = (
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"beta": "0.1"}, "add --method grpo"),
     ({"method": "dpo", "beta": "0.1"}, "leave it out"),
     ({"method": "grpo", "precompute_ref_log_probs": True}, "leave it out"),
@@ -168,3 +172,21 @@ def test_what_has_no_effect_is_refused() -> None:
         with pytest.raises((InvalidModel, UsageError)) as error:
             tfcalc.memory(tfcalc.from_config(TINY), Workload(phase="train"), training=Training(**plan))
         assert remedy in str(error.value), plan
+
+
+def test_flops_by_hand() -> None:
+    """Of 64 tokens, 40 of them scored: matrices, 2 layers of attention over 64 x 65 / 2 pairs, and logits of 40."""
+    layers = 2 * 64 * 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128) + 2 * 4 * 64 * (64 * 65 // 2)
+    forward = layers + 2 * 64 * 512 * 40
+    model, run = tfcalc.from_config(TINY), Workload(phase="train", seq_len=64)
+    of: dict[str, Any] = {"max_completion_length": 40}
+    written: dict[str, Any] = {**of, "max_prompt_length": 24, "num_generations": 8}
+    expected: tuple[tuple[Any, ...], ...] = (
+        ({"method": "dpo", **of}, 3 * forward, forward, 0),
+        ({"method": "dpo", "precompute_ref_log_probs": True, **of}, 3 * forward, 0, 0),
+        ({"method": "grpo", **written}, 3 * forward, forward, forward),  # eight at once: for several steps
+        ({"method": "grpo", "beta": "0.1", "vllm_mode": "server", **written}, 3 * forward, 2 * forward, 0),
+        ({"method": "grpo", "vllm_mode": "colocate", **written}, 3 * forward, forward, forward * 40 / 64),
+    )
+    for plan, *flops in expected:
+        assert list(sequence_flops(model, run, Training(**plan))) == pytest.approx(flops), plan

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfcalc.training.measured import OnCard
     from tfcalc.workload import Workload
 
-LIVE = found("what stands, and what the phase's own run holds when it holds most")
+LIVE = found("what there is all the time, and what the phase's own run takes when it takes most")
 DECIDES = found("of the phase that decides: see phases")
 CALLED: Mapping[str, str] = {
     "weights": "weights",
@@ -167,7 +167,7 @@ class MethodMemory(Memory, in_order=True):
 
     @property
     def legend(self) -> Mapping[str, str]:
-        """No letters: all are numbers."""
+        """Empty: every part is a number."""
         return {}
 
     @property
@@ -190,7 +190,12 @@ class MethodMemory(Memory, in_order=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the models that are there beside the trained one."""
-        return (*_beside(self), *self._model.remarks(self.schedule.run), *of_text_alone(self._model))
+        return (
+            *_beside(self),
+            *_accuracy(self.plan),
+            *self._model.remarks(self.schedule.run),
+            *of_text_alone(self._model),
+        )
 
     @property
     def footer(self) -> Footer:
@@ -269,7 +274,7 @@ def _in_words(phase: ScheduledPhase) -> str:
 
 
 def _beside(memory: MethodMemory) -> Iterator[str]:
-    """Yield what stands beside the trained model, and what is not on this GPU."""
+    """Yield which models there are beside the trained one, and which is not on this GPU."""
     plan, run = memory.plan, memory.run
     if copies_reference(plan):
         yield "Reference: a copy of the model, without gradients"
@@ -289,6 +294,11 @@ def _beside(memory: MethodMemory) -> Iterator[str]:
         SERVER: "by vLLM on other GPUs, of which nothing is counted here",
     }[plan.vllm_mode]
     yield f"Completions: {count:,} at once on each GPU, of {sizes}, {by}"
+
+
+def _accuracy(plan: Training) -> Iterator[str]:
+    if plan.method == PPO:
+        yield "Accuracy: an estimate; backward of TRL's PPOTrainer took 2 to 12 % more (small random models)"
 
 
 def _asleep(plan: Training) -> str:

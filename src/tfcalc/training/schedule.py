@@ -1,6 +1,6 @@
 """Phases of preference and policy training: completions are written, scored, and trained on; the phase that decides.
 
-Each phase is a run of its own: what stands all the time, and what that run takes beside it.
+Each phase is a run of its own: what there is all the time, and what that run takes beside it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ScheduledPhase(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All bytes that are live then."""
+        """Sum of the parts."""
         return sum(self.parts)
 
 
