@@ -63,10 +63,14 @@ LINES = (
     "models --trainable",
     "flops gpt2 --train --compare-conventions",
     "memory gpt2 --train --seq 64 --gpu 2xh200",
+    "memory gpt2 --train --method dpo --seq 64 --lora 4",
+    "memory gpt2 --train --method grpo --max-prompt-length 8 --max-completion-length 8 --vllm-mode colocate --gpu h100",
+    "memory gpt2 --train --method ppo --max-prompt-length 8 --max-completion-length 8",
     "overview gpt2",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",
+    "train gpt2 --tokens 1M --method dpo --seq 64 --gpu h100",
 )
 
 

@@ -54,7 +54,8 @@ def test_phases_are_those_of_trl(row: Mapping[str, Any]) -> None:
     length, again = row["prompt"] + row["completion"], row["checkpointing"]
     run = Workload(phase="train", batch_size=row["batch"], seq_len=length, recompute=again, kernel="eager")
     phases = {
-        phase.phase: phase for phase in asked(tfcalc.from_config({**TINY, **row.get("over", {})}), run, **plan).phases
+        phase.phase: phase
+        for phase in asked(tfcalc.from_config({**TINY, **row.get("over", {})}), run, **plan).step_phases
     }
     for name, expected in row["phases"].items():
         inside = INSIDE.get(name, (name,))
@@ -114,13 +115,13 @@ def test_models_beside_the_trained_one() -> None:
     params = 2 * 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
     beside = {"dpo": 4 * params, "grpo": 0, "ppo": 4 * params}
     for method, expected in beside.items():
-        phases = asked(model, run, method=method, precision="fp32").phases
+        phases = asked(model, run, method=method, precision="fp32").step_phases
         assert {phase.reference_bytes for phase in phases} == {expected}
     none = {"method": "dpo", "precompute_ref_log_probs": True}
     for plan in (none, {"method": "dpo", "lora": 4}, {"method": "grpo", "beta": "0.1", "lora": 4}):
-        assert {phase.reference_bytes for phase in asked(model, run, **plan).phases} == {0}
+        assert {phase.reference_bytes for phase in asked(model, run, **plan).step_phases} == {0}
     critic = params - 512 * 64 + 64  # one output in the place of the words
-    phases = asked(model, run, method="ppo", precision="fp32").phases
+    phases = asked(model, run, method="ppo", precision="fp32").step_phases
     (found,) = {(each.critic_bytes, each.reward_bytes) for each in phases}
     tensors = 1 + 2 * 9 + 1 + 1
     assert found == (3 * 4 * critic + 4 * tensors, 4 * critic)  # fp32 weights, AdamW's two moments and its steps
@@ -132,12 +133,12 @@ def test_an_engine_takes_its_share() -> None:
     plan = Training(method="grpo", vllm_mode="colocate", sleep="2")
     judged = tfcalc.fits(model, gpu="h100", workload=run, training=plan).report
     assert isinstance(judged, MethodMemory)
-    by_phase = {phase.phase: phase.engine_bytes for phase in judged.phases}
+    by_phase = {phase.phase: phase.engine_bytes for phase in judged.step_phases}
     assert by_phase.pop("generate") == int(0.3 * int(79.1 * 2**30))
     assert set(by_phase.values()) == {0}
-    awake = asked(model, run, method="grpo", vllm_mode="colocate").phases
+    awake = asked(model, run, method="grpo", vllm_mode="colocate").step_phases
     assert len({phase.engine_bytes for phase in awake}) == 1
-    elsewhere = asked(model, run, method="grpo", vllm_mode="server").phases
+    elsewhere = asked(model, run, method="grpo", vllm_mode="server").step_phases
     assert "generate" not in {phase.phase for phase in elsewhere}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.answers.memory_base import PARTS, Memory, memory_breakdown, of_text_alone, of_training
+from tfcalc.answers.memory_base import PARTS, Memory, global_batch, memory_breakdown, of_text_alone, of_training
 from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
@@ -15,7 +15,7 @@ from tfcalc.report import Entry, Footer
 from tfcalc.report.declared import TOGETHER, Key, Record, integer, records, text
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.training.methods import copies_reference, has_reference, scores_again, written
+from tfcalc.training.methods import OF_METHODS, copies_reference, has_reference, scores_again, written
 from tfcalc.training.peaks import Peaks, training_step
 from tfcalc.training.schedule import GENERATE, Parts, ScheduledPhase
 from tfcalc.training.step_terms import LETTERS, TEMPORARY, TrainingStep, lump
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 LIVE = found("what there is all the time, and what the phase's own run takes when it takes most")
-DECIDES = found("of the phase that decides: see phases")
+DECIDES = found("of the phase that decides: see step_phases")
 CALLED: Mapping[str, str] = {
     "weights": "weights",
     "master_weights": "master weights",
@@ -112,7 +112,7 @@ class MethodMemory(Memory, in_order=True):
 
     form = "--method"
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
-    stated: ClassVar[Sequence[str]] = TrainingMemory.stated
+    stated: ClassVar[Sequence[str]] = (*TrainingMemory.stated, *OF_METHODS)
 
     total_bytes = Memory.total_bytes.made(lambda memory: memory.schedule.peak.total, PARTS)
     peak_bytes = integer("the same", lambda memory: memory.schedule.peak.total, PARTS)
@@ -129,7 +129,7 @@ class MethodMemory(Memory, in_order=True):
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
         found("batch and accumulation, up to whole groups of --num-generations over all GPUs"),
     )
-    phases = records(
+    step_phases = records(
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )
 
@@ -185,7 +185,9 @@ class MethodMemory(Memory, in_order=True):
     @property
     def definitions(self) -> Mapping[str, object]:
         """Definitions of how it is trained, and of what is not counted."""
-        return in_full(self.run, self.plan, self.by)
+        run = self.schedule.run
+        told = in_full(run.replaced(batch_size=self.run.batch_size), self.plan, self.by)
+        return {**told, "tokens_per_step": global_batch(run, self.plan) * run.seq_len}
 
     @property
     def notes(self) -> tuple[str, ...]:

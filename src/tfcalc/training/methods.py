@@ -29,6 +29,8 @@ EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "sleep": (GRPO,),
 }
 """The methods on whose memory a field of the plan has an effect."""
+OF_METHODS = ("method", *EFFECTIVE, "card_memory")
+"""The fields of a plan by methods other than training on the next token."""
 OF_ENGINE = ("vllm_gpu_memory_utilization", "sleep")
 WRITES = (GRPO, PPO)
 """Methods that train on the model's own completions."""
