@@ -169,6 +169,11 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
 
 
 def test_what_has_no_effect_is_refused() -> None:
+    for name in ("bert-base-uncased", "t5-small"):
+        with pytest.raises(InvalidModel, match="no logits of next words"):
+            tfcalc.memory(tfcalc.load(name), Workload(phase="train"), training=Training(method="dpo"))
+    with pytest.raises(InvalidModel, match="add --vllm-mode server"):
+        tfcalc.memory(tfcalc.load("mamba2-780m"), Workload(phase="train"), training=Training(method="grpo"))
     for plan, remedy in REFUSED:
         with pytest.raises((InvalidModel, UsageError)) as error:
             tfcalc.memory(tfcalc.from_config(TINY), Workload(phase="train"), training=Training(**plan))

@@ -63,11 +63,11 @@ MEANINGS: Mapping[str, str] = {
 }
 IN_PHASE: Mapping[str, str] = {
     **NAMES,
-    "loss": "log-probabilities and loss",
-    "reference": "the reference model's pass",
-    "entropy": "the entropy of logits",
-    "values": "the critic's pass",
-    "backward of values": "the critic's backward",
+    "hand over": "weights handed over",
+    "reference": "reference pass",
+    "entropy": "entropy of logits",
+    "values": "critic's pass",
+    "backward of values": "critic's backward",
 }
 """What the phases are called, where it is not their name."""
 
@@ -81,7 +81,8 @@ class PhaseKeys(Record):
     """The highest moment of a phase."""
 
     phase = text(
-        "generate, score; values, forward, loss, reference, entropy, backward, backward of values, step of training",
+        "hand over, generate, score; of training values, forward, loss, reference, entropy, backward, backward of "
+        "values, step",
         lambda phase: phase.name,
     )
     total_bytes = integer(
@@ -217,16 +218,25 @@ class MethodMemory(Memory, in_order=True):
         """The phases with their parts, or the verdict."""
         if self.judge is not None and not self.over_time:
             return self.judge.sheet()
-        phases = self.schedule.phases
-        shown = [part for part in Parts._fields if any(getattr(each.parts, part) for each in phases)]
+        phases, peak = self.schedule.phases, self.schedule.peak
+        most = {part: max(getattr(each.parts, part) for each in phases) for part in Parts._fields}
+        shown = [part for part, size in most.items() if size]
+        smaller = sorted(shown, key=lambda part: -most[part])  # what is smallest leaves a narrow table first
         told = self.judge.sheet() if self.judge is not None else self._alone()
         return told._replace(
             columns=[
                 Column("phase", numeric=False),
                 Column("memory"),
-                *(Column(CALLED[part], spare=1 + shown[::-1].index(part)) for part in shown),
+                *(Column(CALLED[part], spare=1 + smaller.index(part)) for part in shown),
             ],
-            rows=[[_in_words(each), Bytes(each.total), *(_size(each, part) for part in shown)] for each in phases],
+            rows=[
+                [
+                    _in_words(each, peak),
+                    Bytes(each.total),
+                    *(_size(each, part) for part in shown),
+                ]
+                for each in phases
+            ],
             detailed=None,
         )
 
@@ -271,8 +281,8 @@ def _size(phase: ScheduledPhase, part: str) -> Bytes | None:
     return Bytes(size) if size else None
 
 
-def _in_words(phase: ScheduledPhase) -> str:
-    return IN_PHASE.get(phase.name, phase.name)
+def _in_words(phase: ScheduledPhase, peak: ScheduledPhase | None = None) -> str:
+    return IN_PHASE.get(phase.name, phase.name) + ", the peak" * (phase is peak)
 
 
 def _beside(memory: MethodMemory) -> Iterator[str]:
@@ -324,7 +334,7 @@ def _assumed(memory: MethodMemory) -> Iterator[str]:
         share = plan.vllm_gpu_memory_utilization
         took = f"takes {share} of the GPU's memory" if share else "takes its weights and the cache of all completions"
         yield f"vLLM {took}; asleep it holds nothing (its CUDA graphs and context are not counted)"
-        yield "weights are handed to vLLM one by one, without a copy of all of them"
+        yield "weights are handed to vLLM one by one; ZeRO-3 gathers all of them first where adapters are merged"
     if plan.method == PPO:
         yield "critic and reward model: the same architecture with one output in the place of the words (TRL 1.8)"
     yield f"not counted: {NOT_COUNTED}; what PyTorch's allocator reserves is not simulated for several phases"

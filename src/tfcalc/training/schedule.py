@@ -17,7 +17,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.stack import Stack
 from tfcalc.number_formats import WIDTHS
-from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, Serving
+from tfcalc.plans import AWAKE, COLOCATE, DPO, NO_ENGINE, PPO, Serving
 from tfcalc.training.methods import copies_reference, has_reference, scores_again, step_run, written
 from tfcalc.training.plan_checks import code_of, gradients_stay, numerics, placement_of, stays, trained_in
 from tfcalc.training.precisions import precision
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.training.step_terms import Phase
     from tfcalc.workload import Workload
 
-GENERATE, SCORE, VALUES = "generate", "score", "values"
+GENERATE, HAND_OVER, SCORE, VALUES = "generate", "hand over", "score", "values"
 ENTROPIES = 3
 """Copies of scored logits that PPO's entropy takes: their softmax, its product with them, and their log-sum-exp's."""
 ROLLOUT = 64
@@ -96,10 +96,10 @@ class Schedule:
         self.model = peaks.model
         self.run = step_run(run, plan)
         self.model.check(self.run)
-        if not any(isinstance(each, ModelWithHead) for each in self.model.module().all_of()):
-            raise InvalidModel(
-                f"--method {plan.method} has no effect on {self.model.summary}: it has no logits of words"
-            )
+        heads = [each for each in self.model.module().all_of() if isinstance(each, ModelWithHead)]
+        if not any(head.shifted for head in heads):
+            fact = f"--method {plan.method} has no effect on {self.model.summary}"
+            raise InvalidModel(f"{fact}: it has no logits of next words by itself", "leave it out")
 
     @cached_property
     def phases(self) -> list[ScheduledPhase]:
@@ -133,7 +133,7 @@ class Schedule:
             gradients,
             self.reference,
             *self.second,
-            self.engine if generates or self.plan.sleep == "0" else 0,
+            self.engine if generates or self.plan.sleep == AWAKE else 0,
             buffers,
         )
 
@@ -201,9 +201,13 @@ class Schedule:
                 temporary = self._written + max(temporary, self._written)
             stands = self._standing(self._permanent)._replace(kv_cache=cache, temporary=temporary)
             return [ScheduledPhase(GENERATE, stands._replace(gathered=self._whole_weights))]
-        if self.plan.vllm_mode == COLOCATE:
-            return [ScheduledPhase(GENERATE, self._standing(self._permanent, generates=True))]
-        return []
+        stands = self._standing(self._permanent, generates=True)
+        writes = [ScheduledPhase(GENERATE, stands)] if self.plan.vllm_mode == COLOCATE else []
+        if self.plan.zero == "3" and self.plan.lora is not None:
+            whole = self._whole_weights
+            engine = stands.engine if self.plan.sleep == AWAKE else min(stands.engine, whole)  # its weights wake first
+            return [ScheduledPhase(HAND_OVER, stands._replace(gathered=whole, engine=engine)), *writes]
+        return writes
 
     def _scored_by_three(self, critic: Critic) -> ScheduledPhase:
         """Reference model, critic and reward model read what was written, whose logits in fp32 are kept (PPO)."""
@@ -224,7 +228,10 @@ class Schedule:
 
     @property
     def _whole_weights(self) -> int:
-        """Bytes of all weights that ZeRO-3 gathers to generate by (TRL's ``ds3_gather_for_generation``)."""
+        """Bytes of all weights that ZeRO-3 gathers: to generate by (TRL's ``ds3_gather_for_generation``), or to merge.
+
+        Adapters are merged into all weights at once before an engine gets them (TRL's ``sync_weights``).
+        """
         if self.plan.zero != "3":
             return 0
         alone = self.plan.replaced(zero="0", gpus=None, layout="flat")
@@ -390,7 +397,10 @@ def generated(tree: Component, model: Model, run: Workload, plan: Training) -> G
     asked = run.replaced(batch_size=written(run, plan), recompute="none", dropout=False, logits="last")
     reads = asked.replaced(phase="prefill", seq_len=prompt, cached=None)
     writes = asked.replaced(phase="decode", seq_len=1, cached=prompt + completion)
-    found = [inference(model, each, formats, tree=tree) for each in (reads, writes)]
+    try:
+        found = [inference(model, each, formats, tree=tree) for each in (reads, writes)]
+    except InvalidModel as error:
+        raise InvalidModel(error.message, "add --vllm-mode server, where other GPUs write completions") from None
     each_logit = WIDTHS["float32"] * SAMPLED / WIDTHS[formats.compute]
     sizes = [Generated(one.cache, max(one.activations, one.logits + int(each_logit * one.logits))) for one in found]
     return max(sizes, key=sum)
