@@ -138,6 +138,8 @@ def test_an_engine_takes_its_share() -> None:
     assert set(by_phase.values()) == {0}
     awake = asked(model, run, method="grpo", vllm_mode="colocate").step_phases
     assert len({phase.engine_bytes for phase in awake}) == 1
+    copied = asked(model, run, method="grpo", vllm_mode="colocate", sleep="1")
+    assert copied.schedule.weights_on_host == 2 * 596_049_920  # Qwen3-0.6B's parameters, in bf16
     elsewhere = asked(model, run, method="grpo", vllm_mode="server").step_phases
     assert "generate" not in {phase.phase for phase in elsewhere}
 

@@ -19,6 +19,7 @@ from tfcalc.training.methods import OF_METHODS, copies_reference, has_reference,
 from tfcalc.training.peaks import Peaks, training_step
 from tfcalc.training.schedule import GENERATE, Parts, ScheduledPhase
 from tfcalc.training.step_terms import LETTERS, TEMPORARY, TrainingStep, lump
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
@@ -195,6 +196,7 @@ class MethodMemory(Memory, in_order=True):
         """Remarks on the models that are there beside the trained one."""
         return (
             *_beside(self),
+            *_on_host(self),
             *_accuracy(self.plan),
             *self._model.remarks(self.schedule.run),
             *of_text_alone(self._model),
@@ -306,6 +308,14 @@ def _beside(memory: MethodMemory) -> Iterator[str]:
         SERVER: "by vLLM on other GPUs, of which nothing is counted here",
     }[plan.vllm_mode]
     yield f"Completions: {count:,} at once on each GPU, of {sizes}, {by}"
+
+
+def _on_host(memory: MethodMemory) -> Iterator[str]:
+    """Yield what is in the host's memory."""
+    schedule = memory.schedule
+    held = {"model states": schedule.states_on_host, "vLLM's weights, asleep": schedule.weights_on_host}
+    if told := [f"{short_bytes(size, memory.by.units)} of {name}" for name, size in held.items() if size]:
+        yield f"Host memory: {', '.join(told)}"
 
 
 def _accuracy(plan: Training) -> Iterator[str]:

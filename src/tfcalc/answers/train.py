@@ -448,7 +448,10 @@ class Train(Answer):
             return self._sheet(f"{SAID[NO]} on any common GPU, whatever is changed: {tokens}", [])
         first = self.each[0]
         seconds = first.step_seconds
-        told = "" if seconds is None else f": {duration(first.hours(seconds))}{self._money(first)}"
+        if seconds is None:
+            bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ""
+            return self._sheet(f"{tokens}{bound}, on {_name(first)}", rows)
+        told = f": {duration(first.hours(seconds))}{self._money(first)}"
         return self._sheet(f"{tokens}, cheapest on {_name(first)}{told}", rows)
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:

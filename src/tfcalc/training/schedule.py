@@ -168,6 +168,16 @@ class Schedule:
         return share
 
     @property
+    def states_on_host(self) -> int:
+        """Bytes of the states that are in the host's memory."""
+        return sum(map(bytes_in, self._states[1].host))
+
+    @property
+    def weights_on_host(self) -> int:
+        """Bytes of vLLM's weights that are copied to the host when it sleeps at level 1."""
+        return self._whole if self.plan.sleep == "1" else 0
+
+    @property
     def second(self) -> tuple[int, int]:
         """Bytes of PPO's second and third model: of a critic with its states, and of a reward model."""
         if self._critic is None:
@@ -232,8 +242,11 @@ class Schedule:
 
         Adapters are merged into all weights at once before an engine gets them (TRL's ``sync_weights``).
         """
-        if self.plan.zero != "3":
-            return 0
+        return self._whole if self.plan.zero == "3" else 0
+
+    @property
+    def _whole(self) -> int:
+        """Bytes of all weights of the model, as one GPU has them."""
         alone = self.plan.replaced(zero="0", gpus=None, layout="flat")
         return bytes_in(self.peaks.standing(self.run, alone)[1].device.weights)
 
