@@ -103,7 +103,7 @@ class Schedule:
 
     @cached_property
     def phases(self) -> list[ScheduledPhase]:
-        """All phases, in order."""
+        """Phases of the step, in order."""
         writes = [] if self.plan.method == DPO else [*self._generate, *self._score]
         return [*writes, *self._train]
 
@@ -114,7 +114,7 @@ class Schedule:
 
     @property
     def least(self) -> int:
-        """Bytes that no peak is below: what stands in the optimizer's step; nothing runs on a tape for it."""
+        """Bytes that no peak is below: the models and states in the optimizer's step; nothing runs on a tape for it."""
         return sum(self._standing(bytes_in(self._states[1].device.gradients)))
 
     @cached_property
@@ -122,7 +122,7 @@ class Schedule:
         return self.peaks.standing(self.run, self.plan)
 
     def _standing(self, gradients: int, *, generates: bool = False) -> Parts:
-        """What stands in all phases; the engine is awake if it ``generates``, or never sleeps."""
+        """Parts that are live in all phases; the engine is awake if it ``generates``, or never sleeps."""
         _, states, _ = self._states
         held = standing_of(states, self._beside)
         buffers = held.buffers + held.workspaces + held.communication
@@ -220,7 +220,7 @@ class Schedule:
         return writes
 
     def _scored_by_three(self, critic: Critic) -> ScheduledPhase:
-        """Reference model, critic and reward model read what was written, whose logits in fp32 are kept (PPO)."""
+        """Reference model, critic and reward model read what was written, whose logits in fp32 stay (PPO)."""
         count = min(written(self.asked, self.plan), ROLLOUT)
         some = self.run.replaced(batch_size=count)
         read = critic.run.replaced(batch_size=count)
@@ -317,7 +317,7 @@ class Schedule:
                 )
 
     def _logits(self, rows: Num) -> int:
-        """Bytes of the logits of so many tokens, as the model returns them."""
+        """Bytes of the logits of this many tokens, as the model returns them."""
         formats = numerics(precision(self.plan.precision), self.plan)
         return value_of(rows * _head(self.model).fan_out) * WIDTHS["float32" if formats.autocast else formats.weights]
 
