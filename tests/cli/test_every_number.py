@@ -67,6 +67,9 @@ LINES = (
     "models --trainable",
     "flops gpt2 --train --compare-conventions",
     "memory gpt2 --train --seq 64 --gpu 2xh200",
+    "memory gpt2 --train --method dpo --seq 64 --lora 4",
+    "memory gpt2 --train --method grpo --max-prompt-length 8 --max-completion-length 8 --vllm-mode colocate --gpu h100",
+    "memory gpt2 --train --method ppo --max-prompt-length 8 --max-completion-length 8",
     "overview gpt2",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pareto --micro-batch 1,2",
@@ -81,6 +84,7 @@ LINES = (
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
     "serve gpt2 --input 64 --output 16 --concurrency 4 --price 2 --slo tpot=9ms --curve",
     "serve mixtral-8x7b --gpu 2xh100 --floor",
+    "train gpt2 --tokens 1M --method dpo --seq 64 --gpu h100",
 )
 
 

@@ -54,6 +54,8 @@ FURTHER = (
     "memory gpt2 --train --gpu rtx-4090",
     "memory gpt2 --serve --context 1k --gpu rtx-4090",
     "memory gpt2 --serve --cache static --weights nf4 --budget 100GB",
+    "memory gpt2 --train --method dpo --seq 64 --gpu rtx-4090",
+    "memory gpt2 --method grpo --max-completion-length 16 --vllm-mode colocate --gpu rtx-4090",
     "memory gpt2 --train --timeline --zero 3 --gpus 8 --layout fsdp2",
     "memory llama-3-8b --train --backend megatron --tp 2 --pp 2 --seq 128",
     "memory gpt2 --train --preset torchtune/full-single-device",

@@ -12,6 +12,7 @@ import tfcalc
 from tests.conftest import recorded
 from tfcalc import InvalidModel, Training, UsageError, Workload
 from tfcalc.answers.method_memory import MethodMemory
+from tfcalc.answers.step_flops import sequence_flops
 from tfcalc.core.traced import value_of
 
 TINY = {
@@ -52,7 +53,10 @@ def test_phases_are_those_of_trl(row: Mapping[str, Any]) -> None:
         plan |= {"num_generations": row["num_generations"], "beta": str(row.get("beta", 0))}
     length, again = row["prompt"] + row["completion"], row["checkpointing"]
     run = Workload(phase="train", batch_size=row["batch"], seq_len=length, recompute=again, kernel="eager")
-    phases = {phase.phase: phase for phase in asked(tfcalc.from_config(TINY), run, **plan).phases}
+    phases = {
+        phase.phase: phase
+        for phase in asked(tfcalc.from_config({**TINY, **row.get("over", {})}), run, **plan).step_phases
+    }
     for name, expected in row["phases"].items():
         inside = INSIDE.get(name, (name,))
         if name == "forward" and row.get("lora"):
@@ -111,13 +115,13 @@ def test_models_beside_the_trained_one() -> None:
     params = 2 * 512 * 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128 + 2 * 64) + 64
     beside = {"dpo": 4 * params, "grpo": 0, "ppo": 4 * params}
     for method, expected in beside.items():
-        phases = asked(model, run, method=method, precision="fp32").phases
+        phases = asked(model, run, method=method, precision="fp32").step_phases
         assert {phase.reference_bytes for phase in phases} == {expected}
     none = {"method": "dpo", "precompute_ref_log_probs": True}
     for plan in (none, {"method": "dpo", "lora": 4}, {"method": "grpo", "beta": "0.1", "lora": 4}):
-        assert {phase.reference_bytes for phase in asked(model, run, **plan).phases} == {0}
+        assert {phase.reference_bytes for phase in asked(model, run, **plan).step_phases} == {0}
     critic = params - 512 * 64 + 64  # one output in the place of the words
-    phases = asked(model, run, method="ppo", precision="fp32").phases
+    phases = asked(model, run, method="ppo", precision="fp32").step_phases
     (found,) = {(each.critic_bytes, each.reward_bytes) for each in phases}
     tensors = 1 + 2 * 9 + 1 + 1
     assert found == (3 * 4 * critic + 4 * tensors, 4 * critic)  # fp32 weights, AdamW's two moments and its steps
@@ -129,12 +133,14 @@ def test_an_engine_takes_its_share() -> None:
     plan = Training(method="grpo", vllm_mode="colocate", sleep="2")
     judged = tfcalc.fits(model, gpu="h100", workload=run, training=plan).report
     assert isinstance(judged, MethodMemory)
-    by_phase = {phase.phase: phase.engine_bytes for phase in judged.phases}
+    by_phase = {phase.phase: phase.engine_bytes for phase in judged.step_phases}
     assert by_phase.pop("generate") == int(0.3 * int(79.18 * 2**30))
     assert set(by_phase.values()) == {0}
-    awake = asked(model, run, method="grpo", vllm_mode="colocate").phases
+    awake = asked(model, run, method="grpo", vllm_mode="colocate").step_phases
     assert len({phase.engine_bytes for phase in awake}) == 1
-    elsewhere = asked(model, run, method="grpo", vllm_mode="server").phases
+    copied = asked(model, run, method="grpo", vllm_mode="colocate", sleep="1")
+    assert copied.schedule.weights_on_host == 2 * 596_049_920  # Qwen3-0.6B's parameters, in bf16
+    elsewhere = asked(model, run, method="grpo", vllm_mode="server").step_phases
     assert "generate" not in {phase.phase for phase in elsewhere}
 
 
@@ -149,7 +155,7 @@ def test_verdicts_and_changes() -> None:
         assert (again.status, again.report.total_bytes) == (remedy.status, remedy.total)
 
 
-REFUSED = (
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"beta": "0.1"}, "add --method grpo"),
     ({"method": "dpo", "beta": "0.1"}, "leave it out"),
     ({"method": "grpo", "precompute_ref_log_probs": True}, "leave it out"),
@@ -165,7 +171,30 @@ REFUSED = (
 
 
 def test_what_has_no_effect_is_refused() -> None:
+    for name in ("bert-base-uncased", "t5-small"):
+        with pytest.raises(InvalidModel, match="no logits of next words"):
+            tfcalc.memory(tfcalc.load(name), Workload(phase="train"), training=Training(method="dpo"))
+    with pytest.raises(InvalidModel, match="add --vllm-mode server"):
+        tfcalc.memory(tfcalc.load("mamba2-780m"), Workload(phase="train"), training=Training(method="grpo"))
     for plan, remedy in REFUSED:
         with pytest.raises((InvalidModel, UsageError)) as error:
             tfcalc.memory(tfcalc.from_config(TINY), Workload(phase="train"), training=Training(**plan))
         assert remedy in str(error.value), plan
+
+
+def test_flops_by_hand() -> None:
+    """Of 64 tokens, 40 of them scored: matrices, 2 layers of attention over 64 x 65 / 2 pairs, and logits of 40."""
+    layers = 2 * 64 * 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 128) + 2 * 4 * 64 * (64 * 65 // 2)
+    forward = layers + 2 * 64 * 512 * 40
+    model, run = tfcalc.from_config(TINY), Workload(phase="train", seq_len=64)
+    of: dict[str, Any] = {"max_completion_length": 40}
+    written: dict[str, Any] = {**of, "max_prompt_length": 24, "num_generations": 8}
+    expected: tuple[tuple[Any, ...], ...] = (
+        ({"method": "dpo", **of}, 3 * forward, forward, 0),
+        ({"method": "dpo", "precompute_ref_log_probs": True, **of}, 3 * forward, 0, 0),
+        ({"method": "grpo", **written}, 3 * forward, forward, forward),  # eight at once: for several steps
+        ({"method": "grpo", "beta": "0.1", "vllm_mode": "server", **written}, 3 * forward, 2 * forward, 0),
+        ({"method": "grpo", "vllm_mode": "colocate", **written}, 3 * forward, forward, forward * 40 / 64),
+    )
+    for plan, *flops in expected:
+        assert list(sequence_flops(model, run, Training(**plan))) == pytest.approx(flops), plan

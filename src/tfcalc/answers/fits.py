@@ -849,7 +849,7 @@ class _Training(Case["Training"]):
         return [self._size(self.run, "batch_size"), length]
 
     def _completions(self) -> GrowingSize:
-        """Length of completions, which stand behind prompts in what the model was made for."""
+        """Length of completions: the model's longest sequence has a prompt before it."""
         found = self._size(self.plan, "max_completion_length")
         limit = None if found.longest is None else found.longest - value_of(self.plan.size("max_prompt_length"))
         return found._replace(longest=limit)

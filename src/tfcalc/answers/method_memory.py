@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.answers.memory_base import PARTS, Memory, memory_breakdown, of_text_alone, of_training
+from tfcalc.answers.memory_base import PARTS, Memory, global_batch, memory_breakdown, of_text_alone, of_training
 from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
@@ -15,10 +15,11 @@ from tfcalc.report import Entry, Footer
 from tfcalc.report.declared import TOGETHER, Key, Record, integer, records, text
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
-from tfcalc.training.methods import copies_reference, has_reference, scores_again, written
+from tfcalc.training.methods import OF_METHODS, copies_reference, has_reference, scores_again, written
 from tfcalc.training.peaks import Peaks, training_step
 from tfcalc.training.schedule import GENERATE, Parts, ScheduledPhase
 from tfcalc.training.step_terms import LETTERS, TEMPORARY, TrainingStep, lump
+from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.analysis.itemized import Tree
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from tfcalc.training.measured import OnCard
     from tfcalc.workload import Workload
 
-LIVE = found("what stands, and what the phase's own run holds when it holds most")
-DECIDES = found("of the phase that decides: see phases")
+LIVE = found("what there is all the time, and what the phase's own run takes when it takes most")
+DECIDES = found("of the phase that decides: see step_phases")
 CALLED: Mapping[str, str] = {
     "weights": "weights",
     "master_weights": "master weights",
@@ -63,11 +64,11 @@ MEANINGS: Mapping[str, str] = {
 }
 IN_PHASE: Mapping[str, str] = {
     **NAMES,
-    "loss": "log-probabilities and loss",
-    "reference": "the reference model's pass",
-    "entropy": "the entropy of logits",
-    "values": "the critic's pass",
-    "backward of values": "the critic's backward",
+    "hand over": "weights handed over",
+    "reference": "reference pass",
+    "entropy": "entropy of logits",
+    "values": "critic's pass",
+    "backward of values": "critic's backward",
 }
 """What the phases are called, where it is not their name."""
 
@@ -81,7 +82,8 @@ class PhaseKeys(Record):
     """The highest moment of a phase."""
 
     phase = text(
-        "generate, score; values, forward, loss, reference, entropy, backward, backward of values, step of training",
+        "hand over, generate, score; of training values, forward, loss, reference, entropy, backward, backward of "
+        "values, step",
         lambda phase: phase.name,
     )
     total_bytes = integer(
@@ -112,7 +114,7 @@ class MethodMemory(Memory, in_order=True):
 
     form = "--method"
     constants: ClassVar[Mapping[str, object]] = {"phase": "train"}
-    stated: ClassVar[Sequence[str]] = TrainingMemory.stated
+    stated: ClassVar[Sequence[str]] = (*TrainingMemory.stated, *OF_METHODS)
 
     total_bytes = Memory.total_bytes.made(lambda memory: memory.schedule.peak.total, PARTS)
     peak_bytes = integer("the same", lambda memory: memory.schedule.peak.total, PARTS)
@@ -129,7 +131,7 @@ class MethodMemory(Memory, in_order=True):
         lambda memory: written(memory.run, memory.plan) if memory.plan.method != DPO else 0,
         found("batch and accumulation, up to whole groups of --num-generations over all GPUs"),
     )
-    phases = records(
+    step_phases = records(
         PhaseKeys, "the phases of a step, each at its peak", lambda memory: memory.schedule.phases, place=TOGETHER
     )
 
@@ -167,7 +169,7 @@ class MethodMemory(Memory, in_order=True):
 
     @property
     def legend(self) -> Mapping[str, str]:
-        """No letters: all are numbers."""
+        """Empty: every part is a number."""
         return {}
 
     @property
@@ -185,12 +187,20 @@ class MethodMemory(Memory, in_order=True):
     @property
     def definitions(self) -> Mapping[str, object]:
         """Definitions of how it is trained, and of what is not counted."""
-        return in_full(self.run, self.plan, self.by)
+        run = self.schedule.run
+        told = in_full(run.replaced(batch_size=self.run.batch_size), self.plan, self.by)
+        return {**told, "tokens_per_step": global_batch(run, self.plan) * run.seq_len}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the models that are there beside the trained one."""
-        return (*_beside(self), *self._model.remarks(self.schedule.run), *of_text_alone(self._model))
+        return (
+            *_beside(self),
+            *_on_host(self),
+            *_accuracy(self.plan),
+            *self._model.remarks(self.schedule.run),
+            *of_text_alone(self._model),
+        )
 
     @property
     def footer(self) -> Footer:
@@ -210,16 +220,25 @@ class MethodMemory(Memory, in_order=True):
         """The phases with their parts, or the verdict."""
         if self.judge is not None and not self.over_time:
             return self.judge.sheet()
-        phases = self.schedule.phases
-        shown = [part for part in Parts._fields if any(getattr(each.parts, part) for each in phases)]
+        phases, peak = self.schedule.phases, self.schedule.peak
+        most = {part: max(getattr(each.parts, part) for each in phases) for part in Parts._fields}
+        shown = [part for part, size in most.items() if size]
+        smaller = sorted(shown, key=lambda part: -most[part])  # what is smallest leaves a narrow table first
         told = self.judge.sheet() if self.judge is not None else self._alone()
         return told._replace(
             columns=[
                 Column("phase", numeric=False),
                 Column("memory"),
-                *(Column(CALLED[part], spare=1 + shown[::-1].index(part)) for part in shown),
+                *(Column(CALLED[part], spare=1 + smaller.index(part)) for part in shown),
             ],
-            rows=[[_in_words(each), Bytes(each.total), *(_size(each, part) for part in shown)] for each in phases],
+            rows=[
+                [
+                    _in_words(each, peak),
+                    Bytes(each.total),
+                    *(_size(each, part) for part in shown),
+                ]
+                for each in phases
+            ],
             detailed=None,
         )
 
@@ -264,12 +283,12 @@ def _size(phase: ScheduledPhase, part: str) -> Bytes | None:
     return Bytes(size) if size else None
 
 
-def _in_words(phase: ScheduledPhase) -> str:
-    return IN_PHASE.get(phase.name, phase.name)
+def _in_words(phase: ScheduledPhase, peak: ScheduledPhase | None = None) -> str:
+    return IN_PHASE.get(phase.name, phase.name) + ", the peak" * (phase is peak)
 
 
 def _beside(memory: MethodMemory) -> Iterator[str]:
-    """Yield what stands beside the trained model, and what is not on this GPU."""
+    """Yield which models there are beside the trained one, and which is not on this GPU."""
     plan, run = memory.plan, memory.run
     if copies_reference(plan):
         yield "Reference: a copy of the model, without gradients"
@@ -289,6 +308,19 @@ def _beside(memory: MethodMemory) -> Iterator[str]:
         SERVER: "by vLLM on other GPUs, of which nothing is counted here",
     }[plan.vllm_mode]
     yield f"Completions: {count:,} at once on each GPU, of {sizes}, {by}"
+
+
+def _on_host(memory: MethodMemory) -> Iterator[str]:
+    """Yield what is in the host's memory."""
+    schedule = memory.schedule
+    held = {"model states": schedule.states_on_host, "vLLM's weights, asleep": schedule.weights_on_host}
+    if told := [f"{short_bytes(size, memory.by.units)} of {name}" for name, size in held.items() if size]:
+        yield f"Host memory: {', '.join(told)}"
+
+
+def _accuracy(plan: Training) -> Iterator[str]:
+    if plan.method == PPO:
+        yield "Accuracy: an estimate; backward of TRL's PPOTrainer took 2 to 12 % more (small random models)"
 
 
 def _asleep(plan: Training) -> str:
@@ -312,7 +344,7 @@ def _assumed(memory: MethodMemory) -> Iterator[str]:
         share = plan.vllm_gpu_memory_utilization
         took = f"takes {share} of the GPU's memory" if share else "takes its weights and the cache of all completions"
         yield f"vLLM {took}; asleep it holds nothing (its CUDA graphs and context are not counted)"
-        yield "weights are handed to vLLM one by one, without a copy of all of them"
+        yield "weights are handed to vLLM one by one; ZeRO-3 gathers all of them first where adapters are merged"
     if plan.method == PPO:
         yield "critic and reward model: the same architecture with one output in the place of the words (TRL 1.8)"
     yield f"not counted: {NOT_COUNTED}; what PyTorch's allocator reserves is not simulated for several phases"

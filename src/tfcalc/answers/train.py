@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.answers.fits import NO, SAID, Fit, memory_within
+from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.core.traced import value_of
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32
-from tfcalc.plans import Training
+from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
@@ -23,6 +24,7 @@ from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
 from tfcalc.timing.step import Layouts, StepTime, WeightBytes
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
+from tfcalc.training.methods import step_run, with_method
 from tfcalc.training.peaks import Peaks
 from tfcalc.training.plan_checks import OF_BITSANDBYTES
 from tfcalc.training.precisions import precision
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.search.remedies import Remedy
 
+PASSES = {
+    DPO: "the floor has the reference model's pass, where it is in the run",
+    GRPO: "the floor has the passes that score them, and those that write completions on the same GPUs",
+    PPO: "the floor has both models that are trained, and no passes that write and score completions",
+}
+"""What of a method beside training is in the floor."""
 ESTIMATED_FORMATS = ("bf16", "fp16")
 """Number formats of the published runs."""
 MEGATRON, COMPILED = "megatron", "fsdp"
@@ -150,6 +158,12 @@ class RunOnCard:
         run, plan = self.ran
         return _work(self.question.model, value_of(run.seq_len), plan)
 
+    @cached_property
+    def flops(self) -> SequenceFlops:
+        """FLOPs of a sequence, as the method of training reads it."""
+        run, plan = self.ran
+        return sequence_flops(self.question.model, run, plan)
+
     @property
     def copies(self) -> int:
         """Copies of the model with data of their own."""
@@ -158,8 +172,18 @@ class RunOnCard:
     @property
     def tokens_per_step(self) -> int:
         """Tokens of an optimizer's step, of all GPUs."""
+        return self.sequences_per_step * value_of(step_run(self.ran[0], with_method(self.ran[1])).seq_len)
+
+    @property
+    def sequences_per_step(self) -> int:
+        """Sequences of an optimizer's step, of all GPUs; two of each pair."""
         run, plan = self.ran
-        return value_of(run.batch_size) * value_of(run.seq_len) * value_of(plan.grad_accum) * self.copies
+        return value_of(step_run(run, with_method(plan)).batch_size) * value_of(plan.grad_accum) * self.copies
+
+    @property
+    def flops_per_step(self) -> float:
+        """FLOPs of an optimizer's step, of all GPUs."""
+        return self.flops.all * self.sequences_per_step
 
     @property
     def format(self) -> str:
@@ -176,11 +200,13 @@ class RunOnCard:
         """Seconds of a step below which none can be: model FLOPs over the dense peak."""
         if not self.peak_flops:
             return 0.0
-        return self.work.flops * self.tokens_per_step / (self.peak_flops * self.gpus)
+        return self.flops_per_step / (self.peak_flops * self.gpus)
 
     @property
     def unknown(self) -> str:
         """Say why nothing is estimated; nothing where it is."""
+        if self.plan.method != SFT:
+            return f"No run with --method {self.plan.method} is known"
         machine, file = machine_of(self.accelerator), self.question.rates
         if machine is None:
             return f"No run on {self.accelerator.name} is known"
@@ -359,6 +385,11 @@ class RunKeys(Record):
     tokens_per_step = integer(
         "tokens of an optimizer's step", lambda one: one.tokens_per_step, found("batch, length, accumulation, copies")
     )
+    step_flops = number(
+        "FLOPs of an optimizer's step, of all GPUs, nothing recomputed; with passes that write and score completions",
+        lambda one: one.flops_per_step,
+        found("matrix products of visible pairs: forward and backward, and further forward passes of the method"),
+    )
     floor_hours = number(
         "hours that no run is below: model FLOPs over the dense peak",
         lambda one: one.hours(one.floor),
@@ -454,6 +485,9 @@ class Train(Answer):
             whose = f"{STACKS[stack]} (rates.toml)" if self.question.rates is None else self.rates_used
             yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
+        method = self.question.plan.method
+        if method != SFT:
+            yield f"{method}: tokens are those that are trained on; {PASSES[method]}"
         for one in [self.only] if self.question.card else self.each:
             if one.left_out:
                 yield f"{one.accelerator.name}: {one.left_out} are not in the hours"
@@ -520,7 +554,10 @@ class Train(Answer):
             return self._sheet(f"{SAID[NO]} on any common GPU, whatever is changed: {tokens}", [])
         first = self.each[0]
         seconds = first.step_seconds
-        told = "" if seconds is None else f": {duration(first.hours(seconds))}{self._money(first)}"
+        if seconds is None:
+            bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ""
+            return self._sheet(f"{tokens}{bound}, on {_name(first)}", rows)
+        told = f": {duration(first.hours(seconds))}{self._money(first)}"
         return self._sheet(f"{tokens}, cheapest on {_name(first)}{told}", rows)
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:

@@ -29,12 +29,13 @@ from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
 from tfcalc.model import asked_run, legend
 from tfcalc.number_formats import NUMBERS
-from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, training_preset
+from tfcalc.plans import BITSANDBYTES, BITSANDBYTES_OLD, SFT, training_preset
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import FIRST, Key, Record, Told, When, integer, records, text
 from tfcalc.report.opening import Constant, Rule, Stated, found, total
 from tfcalc.report.sheet import Bytes, Column, Sheet
 from tfcalc.training.adapters import drops, listed
+from tfcalc.training.methods import OF_METHODS
 from tfcalc.training.optimizers import notes_on_optimizer, optimizer
 from tfcalc.training.peaks import Peaks, training_numbers, training_step
 from tfcalc.training.plan_checks import OF_BITSANDBYTES, known_error, loops, placement_of, trained_in
@@ -593,7 +594,7 @@ def _kernel(run: Workload, plan: Training) -> str:
 
 def stated(run: Workload, plan: Training) -> dict[str, object]:
     """Return the definitions that the number was made by, for programs."""
-    by = precision(plan.precision)
+    by, idle = precision(plan.precision), ("beside", *(OF_METHODS if plan.method == SFT else ()))
     return {
         "phase": "train",
         "batch_size": run.batch_size,
@@ -602,7 +603,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "attention_kernel": "none: attention scores saved" if plan.of_2022 else run.kernel,
         "recomputation": run.recompute,
         "dropout": run.drops,
-        **plan.described(),
+        **{name: value for name, value in plan.described().items() if name not in idle},
         "bytes_per_parameter": by.in_words,
         "total": "the peak: the largest amount of memory live at once, not the sum of the terms",
         "micro_batches": plan.grad_accum,

@@ -27,12 +27,12 @@ STATISTICS = 7
 
 
 class Scoring(NamedTuple):
-    """How the tokens of a sequence are scored.
+    """Rules by which the tokens of a sequence are scored.
 
     Attributes:
         tokens: scored tokens of each sequence, the last ones; None: all but the first.
         pairs: the first half of the sequences is chosen, the other rejected (DPO); else each token has its advantage.
-        in_tiles: logits are made in tiles, and made again in backward (TRL since 1.9); else all of them at once.
+        in_tiles: logits are made in tiles, and made again in backward (TRL 1.16); else all of them at once.
         entropy: whether the entropy of each token is made, too.
         diverges: whether the loss has a divergence from the reference model's log-probabilities of the same tokens.
         corrected: whether it has the ratio to the log-probabilities that an engine told.

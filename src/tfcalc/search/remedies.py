@@ -323,7 +323,7 @@ def _loss(model: Model, plan: Training) -> list[Change]:
 
 
 def _reference(plan: Training) -> list[Change]:
-    """Log-probabilities of a reference model that is not there when the other is trained."""
+    """Log-probabilities of a reference model that is freed before the other is trained."""
     if plan.method != DPO or plan.precompute_ref_log_probs:
         return []
     return [Change("reference log-probabilities before training", {"precompute_ref_log_probs": True})]

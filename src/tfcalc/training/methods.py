@@ -29,6 +29,8 @@ EFFECTIVE: Mapping[str, tuple[str, ...]] = {
     "sleep": (GRPO,),
 }
 """The methods on whose memory a field of the plan has an effect."""
+OF_METHODS = ("method", *EFFECTIVE, "card_memory")
+"""The fields of a plan by methods other than training on the next token."""
 OF_ENGINE = ("vllm_gpu_memory_utilization", "sleep")
 WRITES = (GRPO, PPO)
 """Methods that train on the model's own completions."""
@@ -36,7 +38,7 @@ GENERATIONS, PROMPT, COMPLETION, UTILIZATION = 8, 512, 256, "0.3"
 """TRL's defaults of ``num_generations``, ``max_prompt_length``, ``max_completion_length`` and
 ``vllm_gpu_memory_utilization``."""
 LOSSES = ("auto", "logits")
-"""Words of ``--loss`` for log-probabilities: in tiles, as in TRL since 1.9, or of all logits, as before."""
+"""Words of ``--loss`` for log-probabilities: in tiles, as in TRL 1.16, or of all logits, as in TRL 1.8."""
 
 
 def with_method(plan: Training) -> Training:
@@ -76,7 +78,7 @@ def writes(plan: Training) -> bool:
 
 
 def scoring_of(plan: Training) -> Scoring | None:
-    """How a training step reads the tokens; None where its loss is that of the next token."""
+    """Return how a training step scores tokens; None where its loss is that of the next token."""
     if plan.method == SFT:
         return None
     return Scoring(

@@ -580,6 +580,8 @@ def live_bytes(model: Model, run: Workload, plan: Training) -> list[Polynomial]:
     check_code(model, run, plan)
     if plan.megatron:
         raise UsageError("a sweep of training memory runs no Megatron-LM", "leave --backend megatron out")
+    if plan.method != SFT:
+        raise UsageError(f"a sweep of training memory has no phases of {plan.method}", "ask memory for each size")
     check_step(model, run, plan)
     model = piece_of(model, run, plan)
     sized = trained(model.tree(run), plan)

@@ -1,6 +1,6 @@
 """Phases of preference and policy training: completions are written, scored, and trained on; the phase that decides.
 
-Each phase is a run of its own: what stands all the time, and what that run takes beside it.
+Each phase is a run of its own: what there is all the time, and what that run takes beside it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfcalc.nn.basic import Linear
 from tfcalc.nn.model import ModelWithHead
 from tfcalc.nn.stack import Stack
 from tfcalc.number_formats import WIDTHS
-from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, Serving
+from tfcalc.plans import AWAKE, COLOCATE, DPO, NO_ENGINE, PPO, Serving
 from tfcalc.training.methods import copies_reference, has_reference, scores_again, step_run, written
 from tfcalc.training.plan_checks import code_of, gradients_stay, numerics, placement_of, stays, trained_in
 from tfcalc.training.precisions import precision
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfcalc.training.step_terms import Phase
     from tfcalc.workload import Workload
 
-GENERATE, SCORE, VALUES = "generate", "score", "values"
+GENERATE, HAND_OVER, SCORE, VALUES = "generate", "hand over", "score", "values"
 ENTROPIES = 3
 """Copies of scored logits that PPO's entropy takes: their softmax, its product with them, and their log-sum-exp's."""
 ROLLOUT = 64
@@ -74,7 +74,7 @@ class ScheduledPhase(NamedTuple):
 
     @property
     def total(self) -> int:
-        """All bytes that are live then."""
+        """Sum of the parts."""
         return sum(self.parts)
 
 
@@ -96,14 +96,14 @@ class Schedule:
         self.model = peaks.model
         self.run = step_run(run, plan)
         self.model.check(self.run)
-        if not any(isinstance(each, ModelWithHead) for each in self.model.module().all_of()):
-            raise InvalidModel(
-                f"--method {plan.method} has no effect on {self.model.summary}: it has no logits of words"
-            )
+        heads = [each for each in self.model.module().all_of() if isinstance(each, ModelWithHead)]
+        if not any(head.shifted for head in heads):
+            fact = f"--method {plan.method} has no effect on {self.model.summary}"
+            raise InvalidModel(f"{fact}: it has no logits of next words by itself", "leave it out")
 
     @cached_property
     def phases(self) -> list[ScheduledPhase]:
-        """All phases, in order."""
+        """Phases of the step, in order."""
         writes = [] if self.plan.method == DPO else [*self._generate, *self._score]
         return [*writes, *self._train]
 
@@ -114,7 +114,7 @@ class Schedule:
 
     @property
     def least(self) -> int:
-        """Bytes that no peak is below: what stands in the optimizer's step; nothing runs on a tape for it."""
+        """Bytes that no peak is below: the models and states in the optimizer's step; nothing runs on a tape for it."""
         return sum(self._standing(bytes_in(self._states[1].device.gradients)))
 
     @cached_property
@@ -122,7 +122,7 @@ class Schedule:
         return self.peaks.standing(self.run, self.plan)
 
     def _standing(self, gradients: int, *, generates: bool = False) -> Parts:
-        """What stands in all phases; the engine is awake if it ``generates``, or never sleeps."""
+        """Parts that are live in all phases; the engine is awake if it ``generates``, or never sleeps."""
         _, states, _ = self._states
         held = standing_of(states, self._beside)
         buffers = held.buffers + held.workspaces + held.communication
@@ -133,7 +133,7 @@ class Schedule:
             gradients,
             self.reference,
             *self.second,
-            self.engine if generates or self.plan.sleep == "0" else 0,
+            self.engine if generates or self.plan.sleep == AWAKE else 0,
             buffers,
         )
 
@@ -166,6 +166,16 @@ class Schedule:
                 f"give at least {-(-100 * least // int(self.plan.card_memory)) / 100:g}",
             )
         return share
+
+    @property
+    def states_on_host(self) -> int:
+        """Bytes of the states that are in the host's memory."""
+        return sum(map(bytes_in, self._states[1].host))
+
+    @property
+    def weights_on_host(self) -> int:
+        """Bytes of vLLM's weights that are copied to the host when it sleeps at level 1."""
+        return self._whole if self.plan.sleep == "1" else 0
 
     @property
     def second(self) -> tuple[int, int]:
@@ -201,12 +211,16 @@ class Schedule:
                 temporary = self._written + max(temporary, self._written)
             stands = self._standing(self._permanent)._replace(kv_cache=cache, temporary=temporary)
             return [ScheduledPhase(GENERATE, stands._replace(gathered=self._whole_weights))]
-        if self.plan.vllm_mode == COLOCATE:
-            return [ScheduledPhase(GENERATE, self._standing(self._permanent, generates=True))]
-        return []
+        stands = self._standing(self._permanent, generates=True)
+        writes = [ScheduledPhase(GENERATE, stands)] if self.plan.vllm_mode == COLOCATE else []
+        if self.plan.zero == "3" and self.plan.lora is not None:
+            whole = self._whole_weights
+            engine = stands.engine if self.plan.sleep == AWAKE else min(stands.engine, whole)  # its weights wake first
+            return [ScheduledPhase(HAND_OVER, stands._replace(gathered=whole, engine=engine)), *writes]
+        return writes
 
     def _scored_by_three(self, critic: Critic) -> ScheduledPhase:
-        """Reference model, critic and reward model read what was written, whose logits in fp32 are kept (PPO)."""
+        """Reference model, critic and reward model read what was written, whose logits in fp32 stay (PPO)."""
         count = min(written(self.asked, self.plan), ROLLOUT)
         some = self.run.replaced(batch_size=count)
         read = critic.run.replaced(batch_size=count)
@@ -224,9 +238,15 @@ class Schedule:
 
     @property
     def _whole_weights(self) -> int:
-        """Bytes of all weights that ZeRO-3 gathers to generate by (TRL's ``ds3_gather_for_generation``)."""
-        if self.plan.zero != "3":
-            return 0
+        """Bytes of all weights that ZeRO-3 gathers: to generate by (TRL's ``ds3_gather_for_generation``), or to merge.
+
+        Adapters are merged into all weights at once before an engine gets them (TRL's ``sync_weights``).
+        """
+        return self._whole if self.plan.zero == "3" else 0
+
+    @property
+    def _whole(self) -> int:
+        """Bytes of all weights of the model, as one GPU has them."""
         alone = self.plan.replaced(zero="0", gpus=None, layout="flat")
         return bytes_in(self.peaks.standing(self.run, alone)[1].device.weights)
 
@@ -297,7 +317,7 @@ class Schedule:
                 )
 
     def _logits(self, rows: Num) -> int:
-        """Bytes of the logits of so many tokens, as the model returns them."""
+        """Bytes of the logits of this many tokens, as the model returns them."""
         formats = numerics(precision(self.plan.precision), self.plan)
         return value_of(rows * _head(self.model).fan_out) * WIDTHS["float32" if formats.autocast else formats.weights]
 
@@ -390,7 +410,10 @@ def generated(tree: Component, model: Model, run: Workload, plan: Training) -> G
     asked = run.replaced(batch_size=written(run, plan), recompute="none", dropout=False, logits="last")
     reads = asked.replaced(phase="prefill", seq_len=prompt, cached=None)
     writes = asked.replaced(phase="decode", seq_len=1, cached=prompt + completion)
-    found = [inference(model, each, formats, tree=tree) for each in (reads, writes)]
+    try:
+        found = [inference(model, each, formats, tree=tree) for each in (reads, writes)]
+    except InvalidModel as error:
+        raise InvalidModel(error.message, "add --vllm-mode server, where other GPUs write completions") from None
     each_logit = WIDTHS["float32"] * SAMPLED / WIDTHS[formats.compute]
     sizes = [Generated(one.cache, max(one.activations, one.logits + int(each_logit * one.logits))) for one in found]
     return max(sizes, key=sum)

@@ -12,7 +12,7 @@ from tfcalc.configs.published import HFModel
 from tfcalc.defaults import resolve_training
 from tfcalc.errors import Unavailable, UsageError
 from tfcalc.model import asked_run
-from tfcalc.plans import Training
+from tfcalc.plans import SFT, Training
 from tfcalc.training.plan_checks import numerics
 from tfcalc.training.precisions import precision as named
 from tfcalc.training.step import every_kept
@@ -126,6 +126,7 @@ def _recipe(model: Model, run: Workload, plan: Training) -> str:
         ("recompute", run.recompute, "none"),
         ("backend", plan.backend.replace("auto", own), own),
         ("loss", plan.loss, "auto"),
+        ("method", plan.method, SFT),
         ("compile", plan.compile, False),
     ):
         if given != had:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
 from tfcalc.cli.commands import Command
-from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
+from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
