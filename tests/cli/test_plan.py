@@ -366,6 +366,14 @@ def test_replicas_of_shards(quick: Quick) -> None:
     assert "--replicas 2 is for --stack fsdp" in quick(*SMALL, "--replicas", "2").stderr
 
 
+def test_a_batch_that_few_copies_share(quick: Quick) -> None:
+    """63 sequences on 64 GPUs leave 1 copy; 64 are near. 256 are shared by all, and 8 are nobody's 64."""
+    words = ("plan", "llama-3-8b", "--gpu", "64xh100", "--seq", "4k", "--tp", "8", "--global-batch-size")
+    near = "nearest that all 64 GPUs could share: 64"
+    assert near in quick(*words, "63").stdout
+    assert "could share" not in quick(*words, "256").stdout + quick(*words, "8").stdout
+
+
 def test_what_would_fit_is_tried(quick: Quick) -> None:
     """Where nothing fits, each remedy does when it is asked for."""
     words = ("plan", "llama-3-70b", "--global-batch-size", "8", "--seq", "4k")

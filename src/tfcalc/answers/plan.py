@@ -38,6 +38,8 @@ LEAST_SHARE = 0.001
 """Share of a step from which on a part is told."""
 MOST_GPUS = 2**17
 """Largest number of GPUs that is tried."""
+NEAR = 0.1
+"""Part of a batch within which another one is proposed."""
 NODE = 8
 """GPUs of a node, at most, of which multiples are tried."""
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
@@ -296,6 +298,9 @@ class Plan(OneLayout):
             if self.equal_within > 1 and self.roomiest.layout.words != self.layout.words:
                 spare = short_bytes(self.roomiest.spare_bytes, "iec")
                 yield f"Most memory to spare among these: {self.roomiest.layout.words}, {spare}"
+        if self._even_batch is not None:
+            few = f"A batch of {self.global_batch_size:,} sequences is shared by few numbers of copies"
+            yield f"{few}; nearest that all {self.gpus:,} GPUs could share: {self._even_batch:,}"
         step = self.one.seconds
         shares = {name.replace("_", " "): float(part / step) for name, part in self.one.parts._asdict().items()}
         told = [
@@ -314,6 +319,13 @@ class Plan(OneLayout):
         yield f"Seconds are an estimate: {self.estimate.band.words}; never below {seconds_in_words(self.floor_seconds)}"
         if self.question.rates is not None:
             yield f"Rates: {self.question.rates.words}"
+
+    @property
+    def _even_batch(self) -> int | None:
+        """The nearest batch that as many copies as there are GPUs could share; None where this does, or is far."""
+        asked, gpus = self.question.sequences, self.question.gpus
+        near = max(1, round(asked / gpus)) * gpus
+        return near if asked % gpus and abs(near - asked) <= NEAR * asked else None
 
     @property
     def _by_closed_form(self) -> list[str]:
