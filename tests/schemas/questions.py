@@ -19,6 +19,8 @@ from tfcalc.cli.main import main
 from tools.fuzz.questions import sensible
 
 ROOT = Path(__file__).parents[2]
+RATES = ROOT / "tests" / "timing" / "rates.toml"
+"""Written by calibrate from tests/timing/logs/megatron.log."""
 KINDS = (
     "gpt2",  # a decoder with tied embeddings
     "bert-base-uncased",  # an encoder
@@ -109,6 +111,8 @@ FURTHER = (
     "params --d-model 513",
     "params /",
     "memory gpt2 --dtype bf17",
+    f"train gpt2 --tokens 1M --gpu a100-80 --precision bf16 --seq 64 --rates {shlex.quote(str(RATES))}",
+    f"plan gpt2 --gpu 8xa100-80 --global-batch-size 64 --tp 1 --pp 1 --seq 64 --rates {shlex.quote(str(RATES))}",
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
 )
 ELSEWHERE = frozenset(("budget", "init", "verify"))

@@ -93,7 +93,7 @@ def read_rates(place: str) -> RatesFile:
         raise BadFile(fact, f"version = {VERSION} is; write it by tfcalc calibrate")
     flaw = next(_flaws(found), "")
     if flaw:
-        raise BadFile(f"{quoted(place)}: {flaw}", "write it by tfcalc calibrate")
+        raise BadFile(f"{quoted(place)}: {flaw}", "calibrate again: tfcalc calibrate LOG -o FILE")
     band = found["band"]
     known = ErrorBand(str(band["kind"]), float(band["p50"]), float(band["p90"]), int(band["runs"]))
     return RatesFile(place, str(found["fitted_on"]), {name: found[name] for name in SECTIONS}, known)

@@ -179,7 +179,7 @@ COMMAND = Command(
         "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
         "tfcalc flops transformer-base --seq 20 --source-seq 10 --batch 32 --json",
         "tfcalc flops gpt-3 --train --tokens 300B --seq 2048",
-        "tfcalc flops gpt2 --train --tokens 1B --gpu h100",
+        "tfcalc flops llama-3-8b --train --tokens 100M --gpu h100",
         "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
         "tfcalc flops gpt2 --train --compare-conventions",
         "tfcalc flops llama-3-8b --train --seq 4k --lora 16",
