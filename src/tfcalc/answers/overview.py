@@ -391,7 +391,9 @@ class Overview(Answer):
             },
         }
         if isinstance(self.kv_cache, Unknown):
-            del asked["kv_cache"], asked["serve"]
+            del asked["kv_cache"]
+        if isinstance(self.serving, Unknown):
+            del asked["serve"]
         asked = {name: line for name, line in asked.items() if not self._unknown(name)}
         return {name: f"tfcalc {line.format(self.asked)}" for name, line in asked.items()}
 
