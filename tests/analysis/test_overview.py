@@ -157,7 +157,7 @@ def test_what_is_not_known_is_said() -> None:
     found = overview(tfcalc.load("bert-base-uncased"))
     assert isinstance(found.kv_per_token, Unknown)
     rows: dict[Any, Any] = {row[0]: row[2] for row in found.sheet().rows}
-    assert rows["KV cache"] == rows["serving"] == "none: it generates no text"
+    assert rows["KV cache"] == "none: it generates no text"
     assert "kv_cache" not in found.commands
 
 

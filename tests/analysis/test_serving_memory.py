@@ -90,6 +90,6 @@ def test_a_plan_that_cannot_be_is_refused_with_what_was_given(asked: Serving, sa
         memory(load("gpt2"), RUN, serving=asked)
 
 
-def test_an_encoder_writes_no_text() -> None:
+def test_what_reads_images_beside_text_writes_none() -> None:
     with pytest.raises(InvalidModel, match="does not generate text"):
-        memory(load("bert-base-uncased"), RUN, serving=Serving())
+        memory(load("clip-vit-base-patch16"), RUN, serving=Serving())

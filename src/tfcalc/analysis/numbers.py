@@ -26,15 +26,20 @@ def known(number: Callable[[], int], short: str) -> int | Unknown:
         return Unknown(short, str(error))
 
 
+NO_TEXT = "none: it generates no text"
+
+
 def serving_and_cache(model: Model, plan: Serving) -> tuple[int | Unknown, int | Unknown]:
     """The bytes of serving by this plan, and of its cache; nothing is known of a model that generates no text."""
     from tfcalc.serving.memory import served
 
     try:
         found = served(model, default_run(model), plan, formulas=False)
+        if not found.caches:
+            return found.total, Unknown(NO_TEXT, "the model generates no text, and keeps no cache")
         return found.total, value_of(found.cache.total(bytes_held))
     except InvalidModel as error:
-        unknown = Unknown("none: it generates no text", str(error))
+        unknown = Unknown(NO_TEXT, str(error))
         return unknown, unknown
 
 

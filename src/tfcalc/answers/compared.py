@@ -31,7 +31,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
-from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, weights_bytes
+from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, reads_alone, weights_bytes
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:
@@ -215,6 +215,8 @@ def asked(
         its: Question | None = getattr(numbers, question)
         if its is None:
             return None
+        if question == "one_request" and reads_alone(numbers.model):
+            return Unknown(unknown, f"{numbers.model.architecture} does not generate text, so it keeps no cache")
         read = partial(_read, its, declared.name)
         return known(read, unknown) if unknown else read()
 

@@ -347,7 +347,7 @@ class Overview(Answer):
         return iter(alone) if alone else serving_on_several(self._need_of_each, self.plan, dtype)
 
     def _need_of_each(self, gpus: int) -> int | None:
-        """Bytes that each of so many GPUs takes to serve a request; None where they cannot share the model."""
+        """Bytes that a GPU of this number takes to serve a request; None where they cannot share the model."""
         need, _ = serving_and_cache(self.of, self.plan.replaced(gpus=gpus))
         return None if isinstance(need, Unknown) else need
 
@@ -391,7 +391,9 @@ class Overview(Answer):
             },
         }
         if isinstance(self.kv_cache, Unknown):
-            del asked["kv_cache"], asked["serve"]
+            del asked["kv_cache"]
+        if isinstance(self.serving, Unknown):
+            del asked["serve"]
         asked = {name: line for name, line in asked.items() if not self._unknown(name)}
         return {name: f"tfcalc {line.format(self.asked)}" for name, line in asked.items()}
 
