@@ -403,7 +403,8 @@ def test_a_card_is_a_budget_with_its_assumptions() -> None:
     assert "H100-NVL (94 GB)" in found.others
     assert not of_card("a100-40").others
     assert of_card("a100-40").bytes < of_card("4xa100-80").bytes
-    assert any("context (assumed)" in note for note in found.notes)
+    assert any("less 751 MiB for the driver's context (measured)" in note for note in found.notes)
+    assert any("context (assumed)" in note for note in of_card("a100-40").notes)
     sheet = trained(found, Training()).sheet()
     assert set(found.notes) <= set(sheet.assumptions), "they stand below --assumptions alone"
     assert not set(found.notes) & set(sheet.notes)

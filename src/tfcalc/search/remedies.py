@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import divisors
 from tfcalc.core.traced import value_of
-from tfcalc.defaults import resolve_run
+from tfcalc.defaults import resolve_run, usual_stage
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.number_formats import COMPUTED
 from tfcalc.placed.served import NODE
@@ -384,7 +384,8 @@ def _halves(number: int, multiple: int = 1) -> Iterator[int]:
 def _sharing(plan: Training) -> Iterator[Change]:
     """A further stage of ZeRO among the GPUs that there are; the last is FSDP."""
     if plan.data_parallel != 1 and not plan.megatron:
-        yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > plan.zero)
+        asked = usual_stage(plan) if plan.zero == AUTO else plan.zero
+        yield from (Change(f"ZeRO-{stage}", {"zero": stage}) for stage in ("1", "2") if stage > asked)
         if plan.zero != "3":
             yield Change("FSDP", FSDP) if plan.method == SFT else Change("ZeRO-3", ZERO_3)
 
