@@ -1,3 +1,9 @@
 """Which modules pytest does not open in search of doctests: they import torch at their head, and have none."""
 
-collect_ignore_glob = ["src/tfcalc/verify/*.py", "tests/verify/[!_t]*.py", "tests/cuda/training.py"]
+collect_ignore_glob = [
+    "src/tfcalc/verify/*.py",
+    "tests/verify/[!_t]*.py",
+    "tests/cuda/training.py",
+    "tests/cuda/kernels.py",
+    "tests/cuda/serving.py",
+]

@@ -29,11 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _one_in(items: list[pytest.Item]) -> None:
-    """Of a test marked ``one_in(n)`` every n-th case stays; the others are marked ``long``.
+    """Of a test marked ``one_in(n)`` every n-th case stays; of the others every third is long, the rest exhaustive.
 
     Cases that need PyTorch or the libraries of large sweeps stay, as ``long`` tests run without these.
     """
-    seen: Counter[str] = Counter()
+    seen, later = Counter[str](), Counter[str]()
     for item in items:
         if item.get_closest_marker("torch") or item.get_closest_marker("scale"):
             continue
@@ -41,6 +41,9 @@ def _one_in(items: list[pytest.Item]) -> None:
         if (mark := item.get_closest_marker("one_in")) is not None:
             if seen[test] % mark.args[0]:
                 item.add_marker(pytest.mark.long)
+                if later[test] % 3:
+                    item.add_marker(pytest.mark.exhaustive)
+                later[test] += 1
             seen[test] += 1
 
 
