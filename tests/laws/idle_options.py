@@ -176,6 +176,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("*", "strict"): "is for a verdict that is tight or risky, which this one is not",
     ("flops gpt2 --mfu", "per_gpu"): "the one GPU's tokens are those of all",
     ("ranks mixtral-8x7b --tp 2", "expert_tensor_parallel"): "may say what follows from --tp",
+    ("solve memory <= 80GiB", "alloc_conf"): "decides on what is reserved, which a limit in bytes does not ask for",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",

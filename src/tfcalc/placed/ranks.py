@@ -98,6 +98,8 @@ class Ranks:
             raise InvalidModel("expert parallelism has no effect on a model without experts", "leave it out")
         if at.shares_latents and not any(isinstance(each, LatentAttention) for each in every):
             raise InvalidModel("sharing latent vectors has no effect without latent attention", "leave it out")
+        if at.shares_latents and known(at.tp) == 1:
+            raise InvalidModel("sharing latent vectors has no effect without tensor parallelism", "add --tp 2")
 
 
 def buffer_size(sizes: Iterator[Num], devices: Num) -> Num:

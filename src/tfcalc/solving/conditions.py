@@ -28,6 +28,7 @@ from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.search.gpus import of_card
 from tfcalc.solving.unknown import LETTER_OF_TOKENS, Setting, UnknownSize, words
+from tfcalc.training.adapters import check_adapters
 from tfcalc.training.peaks import Peaks
 from tfcalc.zoo.transformer import Transformer
 
@@ -364,8 +365,10 @@ class Evaluator:
         return run_tree(setting.model, run, plan)
 
     def tuning(self, setting: Setting) -> Training | None:
-        """Return the plan of what is trained of the model, where that is not all of it."""
+        """Return the plan of what is trained of the model, where that is not all of it. Raises InvalidModel."""
         plan, plain = setting.training, Training()
+        if plan is not None:
+            check_adapters(plan)
         if plan is None or all(getattr(plan, name) == getattr(plain, name) for name in TUNING):
             return None
         return plain.replaced(**{name: getattr(plan, name) for name in TUNING})
