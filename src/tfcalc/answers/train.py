@@ -134,7 +134,7 @@ class RunOnCard:
 
     @cached_property
     def resolved(self) -> tuple[Workload, Training]:
-        """The same, with all that was left open decided."""
+        """Run and plan, with all that was left open decided."""
         return self.peaks.resolved(*self.ran)
 
     @property

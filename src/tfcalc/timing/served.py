@@ -129,7 +129,7 @@ class Guess(NamedTuple):
         return Guess(*(max(one, floor) for one in self))
 
 
-class Parts(NamedTuple):
+class TokenSeconds(NamedTuple):
     """Seconds of a token, part by part."""
 
     kernels: float
@@ -295,7 +295,7 @@ class ServedModel:
         """Requests that run at once, of those that are there."""
         return max(1, min(concurrency, self.capacity, MOST_REQUESTS * self.sharing.dp))
 
-    def parts(self, concurrency: int, by: EngineRates) -> Parts:
+    def parts(self, concurrency: int, by: EngineRates) -> TokenSeconds:
         """Seconds of a token, part by part."""
         running = self.running(concurrency)
         requests = self._in_a_step(running)
@@ -310,7 +310,7 @@ class ServedModel:
             others = max(0.0, share) * self.among_others(running, by)
         made = self.load.draft.made
         kernel = step - reduced - launched - by.host
-        return Parts(kernel / made, reduced / made, launched / made, by.host / made, others)
+        return TokenSeconds(kernel / made, reduced / made, launched / made, by.host / made, others)
 
     def prompts_at_once(self, running: int) -> int:
         """Prompts that are read in a step."""

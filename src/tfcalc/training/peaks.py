@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.training.allocator import Reserved
     from tfcalc.training.megatron import MegatronStep
-    from tfcalc.training.schedule import Generated, Schedule
+    from tfcalc.training.schedule import Generated, PhaseSchedule
     from tfcalc.training.step_terms import Step
     from tfcalc.workload import Workload
 
@@ -159,7 +159,7 @@ class Peaks:
         """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
-        self._schedules: dict[tuple[Workload, Training], Schedule] = {}
+        self._schedules: dict[tuple[Workload, Training], PhaseSchedule] = {}
         self._passes: dict[tuple[Workload, Training, bool], int] = {}
         self._generated: dict[tuple[Workload, Training], Generated] = {}
         """Of methods other than training on the next token: phases, passes that score, and completions written."""
@@ -254,13 +254,13 @@ class Peaks:
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
 
-    def schedule(self, run: Workload, plan: Training) -> Schedule:
+    def schedule(self, run: Workload, plan: Training) -> PhaseSchedule:
         """The phases of a step by a method other than training on the next token, of what is resolved."""
-        from tfcalc.training.schedule import Schedule  # of those that ask for it
+        from tfcalc.training.schedule import PhaseSchedule  # of those that ask for it
 
         self.check(run, plan)
         if (run, plan) not in self._schedules:
-            self._schedules[run, plan] = Schedule(self, run, plan)
+            self._schedules[run, plan] = PhaseSchedule(self, run, plan)
         return self._schedules[run, plan]
 
     @cached_property

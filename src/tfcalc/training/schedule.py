@@ -85,7 +85,7 @@ class Generated(NamedTuple):
     temporary: int
 
 
-class Schedule:
+class PhaseSchedule:
     """The phases of one step of a plan that is resolved, by a method other than training on the next token.
 
     Raises InvalidModel where something is not known of the model.

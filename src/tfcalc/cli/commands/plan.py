@@ -17,7 +17,7 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.search.axes import AskedLayout, Axes, Values
+from tfcalc.search.axes import Axes, Values, WrittenLayout
 from tfcalc.timing.rates import STACKS
 from tfcalc.workload import Workload
 
@@ -208,7 +208,7 @@ KINDS = {"full": 1, "none": 0}
 EXAMPLE = "write it as 'tp=8 pp=4 vpp=5', or as it is printed: 'tp8 pp4x5'"
 
 
-def layout_of(text: str, called: str) -> AskedLayout:
+def layout_of(text: str, called: str) -> WrittenLayout:
     """``tp=8 pp=4 vpp=5``, or ``tp8 pp4x5 b2 full``: the axes of a layout."""
     said: dict[str, int] = {}
     words = re.sub(r"\s*=\s*", "=", text).replace(",", " ").split()
@@ -218,7 +218,7 @@ def layout_of(text: str, called: str) -> AskedLayout:
     if not said:
         raise UsageError(f"{called} {quoted(text)} names no axis", EXAMPLE)
     dp = said.pop("dp", None)
-    return AskedLayout(text.strip(), Axes(**{name: (value,) for name, value in said.items()}), dp)
+    return WrittenLayout(text.strip(), Axes(**{name: (value,) for name, value in said.items()}), dp)
 
 
 def _axis(word: str, text: str, called: str) -> Iterator[tuple[str, int]]:
