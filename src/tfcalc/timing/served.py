@@ -13,8 +13,8 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
-from tfcalc.serving.memory import buffers_of, check_served
 from tfcalc.serving.ranks import ServingRanks
+from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
 from tfcalc.timing.serving import (
     BYTE,
