@@ -87,8 +87,7 @@ ENDINGS = (".parquet", ".csv")
 
 def answer(settings: Settings) -> PlanAnswer:
     """Search all layouts, or answer for those that are asked about."""
-    from tfcalc.answers import plan as whole
-    from tfcalc.answers import plan_why as single
+    from tfcalc.answers import plan, plan_why
 
     asked = settings.choose("why_layouts", "why_not", "budget_days")
     if len(asked) > 1:
@@ -100,15 +99,15 @@ def answer(settings: Settings) -> PlanAnswer:
         if len(two) != 2:
             raise UsageError(f"--why compares 2 layouts, and got {len(two)}", "write --why 'tp=8 pp=4' 'tp=4 pp=8'")
         _refuse_idle(settings, "with --why")
-        return single.why(question, *two)
+        return plan_why.why(question, *two)
     if text := settings.get("why_not"):
         _refuse_idle(settings, "with --why-not")
-        return single.why_not(question, layout_of(text, "--why-not"))
+        return plan_why.why_not(question, layout_of(text, "--why-not"))
     if question.budget_days is not None:
         if question.tokens is None:
             raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
-        return whole.plan_in_days(question)
-    return whole.planned(question)
+        return plan.plan_in_days(question)
+    return plan.planned(question)
 
 
 def _refuse_idle(settings: Settings, where: str) -> None:
