@@ -181,7 +181,7 @@ def numeric_keys() -> set[str]:
 
 
 def inputs() -> set[str]:
-    """What a workload, a plan, a layout or the classic Transformer is given: answers repeat it, and compute it nowhere."""
+    """What workloads, plans, searches and the classic Transformer are given: answers repeat it, and compute none."""
     from tfcalc import Serving, Training, Transformer, Workload
     from tfcalc.search.axes import Axes
 

@@ -85,13 +85,13 @@ class Generated(NamedTuple):
 
 
 class MethodPasses(Protocol):
-    """Passes of one model that its phases are made of, each run once; and the bytes that stand beside them."""
+    """Passes of one model that its phases are made of, each run once; and the bytes beside them."""
 
     model: Model
 
     @property
     def critic(self) -> MethodPasses:
-        """Those of the critic that is trained beside the model."""
+        """Passes of the critic that is trained beside the model."""
         ...
 
     def scored(self, run: Workload, plan: Training, *, adapted: bool) -> int:
