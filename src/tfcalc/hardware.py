@@ -40,6 +40,8 @@ MORE_UNIFIED = "macOS 26 allows about 80 %, and sudo sysctl iogpu.wired_limit_mb
 
 TERA, GIGA = 10**12, 10**9
 MOST_GPUS = 10**6
+NODE = 8
+"""GPUs of a server that talk to each other fast enough to share each layer."""
 MOST_PRICE = 10**4
 """US dollars for a GPU and an hour, beyond which a price is a mistake."""
 SAME_MEMORY = 0.1

@@ -16,7 +16,7 @@ from tfcalc.core.polynomial import symbols
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.serving.caches import cache, cache_format
-from tfcalc.serving.memory import at_work
+from tfcalc.serving.stored import at_work
 
 PRESETS = ("llama-3-8b", "gpt2", "mixtral-8x7b", "t5-small", "gemma-2-2b", "falcon-7b")
 TRAIN = Workload(phase="train")

@@ -181,10 +181,12 @@ def numeric_keys() -> set[str]:
 
 
 def inputs() -> set[str]:
-    """What a workload, a plan or the classic Transformer is given: answers repeat it, and compute it nowhere."""
+    """What workloads, plans, searches and the classic Transformer are given: answers repeat it, and compute none."""
     from tfcalc import Serving, Training, Transformer, Workload
+    from tfcalc.search.axes import Axes
 
-    return {field.name for kind in (Workload, Training, Serving, Transformer) for field in dataclasses.fields(kind)}
+    kinds = (Workload, Training, Serving, Transformer)
+    return {field.name for kind in kinds for field in dataclasses.fields(kind)} | {*Axes._fields}
 
 
 def places_of_keys() -> dict[str, int]:

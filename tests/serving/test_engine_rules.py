@@ -11,7 +11,7 @@ from tests.conftest import Quick, recorded
 from tfcalc import Serving, Workload, load
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.placed.served import ServedLayout
-from tfcalc.serving.engine_rules import CacheLog, Profile, cache_log, engine, engines
+from tfcalc.serving.engine_rules import CacheLog, Profile, engine, engines
 from tfcalc.serving.ranks import ServingRanks
 
 GIB, MIB = 2**30, 2**20
@@ -24,7 +24,7 @@ def logged(row: dict[str, Any]) -> CacheLog:
     found = ServingRanks(model, ServedLayout(tp=row["tp"]), Workload(), Serving(context=row["context"]))
     profile = Profile(int(row["profiled_gib"] * GIB), int(row["nontorch_gib"] * GIB))
     memory = int(row["memory_gib"] * GIB)
-    return cache_log(found.each, model, found.plan, engine(row["engine"]), profile, memory, row["utilization"])
+    return engine(row["engine"]).cache_log(found.each, model, found.plan, profile, memory, row["utilization"])
 
 
 @pytest.mark.parametrize("row", recorded("serving/engine-logs.jsonl"), ids=lambda row: row["thread"])
@@ -65,18 +65,18 @@ def test_what_is_left_is_by_each_engine_in_its_own_order() -> None:
         "tensorrt-llm": int((77 * GIB - weights) * 0.9),
     }
     for name, size in left.items():
-        log = cache_log(found.each, model, found.plan, engine(name), given, 80 * GIB, 0.9)
+        log = engine(name).cache_log(found.each, model, found.plan, given, 80 * GIB, 0.9)
         assert log.available == pytest.approx(size, abs=GIB // 1000), name
         assert log.tokens == pytest.approx(size / 131072, rel=1e-3)
     with pytest.raises(InvalidModel, match="GiB for its cache"):
-        cache_log(found.each, model, found.plan, engine("vllm"), Profile(60 * GIB, GIB), 80 * GIB, 0.9)
+        engine("vllm").cache_log(found.each, model, found.plan, Profile(60 * GIB, GIB), 80 * GIB, 0.9)
 
 
 def test_the_stage_with_the_least_room_decides() -> None:
     """vllm PR #20665: of 27 layers the first of two stages has 14, each token 576 numbers in each of them."""
     model = load("deepseek-v2-lite")
     found = ServingRanks(model, ServedLayout(tp=2, pp=2), Workload(), Serving(context=1024))
-    log = cache_log(found.each, model, found.plan, engine("vllm"), Profile(GIB, GIB), 22 * GIB, 0.9)
+    log = engine("vllm").cache_log(found.each, model, found.plan, Profile(GIB, GIB), 22 * GIB, 0.9)
     assert log.block_bytes == 16 * 14 * 576 * 2
 
 

@@ -16,7 +16,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.plans import Serving
-from tfcalc.serving.memory import weight_recipe
+from tfcalc.serving.stored import weight_recipe
 from tfcalc.serving.traffic import ChosenExperts, Traffic
 from tfcalc.serving.weights import hold
 

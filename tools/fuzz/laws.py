@@ -13,7 +13,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.defaults import compute_dtype
 from tfcalc.errors import TfcalcError
 from tfcalc.model import asked_run, values
-from tfcalc.serving.memory import at_work
+from tfcalc.serving.stored import at_work
 from tools.fuzz.configs import PRESETS, TYPES, base_of
 from tools.fuzz.findings import FOUND
 from tools.fuzz.formats import formulas

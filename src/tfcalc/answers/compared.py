@@ -31,7 +31,8 @@ from tfcalc.printable import quoted
 from tfcalc.report import BLOCKS
 from tfcalc.report.declared import Answer, FurtherKeys, Key, Keyed, Record, Unknown, integer, shared, text
 from tfcalc.report.opening import Constant, Rule, Way, given, total
-from tfcalc.serving.memory import at_work, cache_growth, kv_bytes_per_token, reads_alone, weights_bytes
+from tfcalc.serving.memory import cache_growth, kv_bytes_per_token, weights_bytes
+from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short, short_bytes
 
 if TYPE_CHECKING:

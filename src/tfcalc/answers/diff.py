@@ -235,7 +235,7 @@ def _trained(numbers: ModelNumbers) -> tuple[str, ...]:
     assert numbers.training is not None
     try:
         step = cast("TrainingMemory", numbers.training.report())
-        assert step.peak_bytes  # what is not known is refused here
+        assert step.answer  # what is not known is refused here
         said = of_training(numbers.model, step.run, step.plan)
     except InvalidModel:
         return ()

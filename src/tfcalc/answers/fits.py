@@ -915,12 +915,11 @@ class _Serving(Case["Serving"]):
     def log(self) -> CacheLog | None:
         if self.profile is None or self.rules is None:
             return None
-        from tfcalc.serving.engine_rules import cache_log
         from tfcalc.serving.ranks import ServingRanks, layout_of
 
         found = ServingRanks(self.model, layout_of(self.model, self.plan), self.run, self.plan, self.memory.by.dtype)
         share = self.budget.share or 1
-        return cache_log(found.each, self.model, found.plan, self.rules, self.profile, self.budget.memory, share)
+        return self.rules.cache_log(found.each, self.model, found.plan, self.profile, self.budget.memory, share)
 
     def ways(self) -> Options:
         _, count = self.served(self.run, self.plan).on_card or (0, 0)

@@ -169,14 +169,14 @@ class InFormat(AtRest):
     @cached_property
     def recipe(self) -> WeightStorage:
         """Storage of the weights."""
-        from tfcalc.serving.memory import weight_recipe
+        from tfcalc.serving.stored import weight_recipe
 
         return weight_recipe(self.model_, Serving(weights=self.name))
 
     @cached_property
     def _stored(self) -> tuple[Component, Component]:
         """Weights and buffers, as trees of tensors."""
-        from tfcalc.serving.memory import buffers_of, tree_for
+        from tfcalc.serving.stored import buffers_of, tree_for
 
         model, run = self.model_, self.question.run
         tree = remembering(model).tree(remembering(run))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tfcalc.analysis.itemized import tree_of_terms
 from tfcalc.answers.memory_base import PARTS, Memory, global_batch, memory_breakdown, of_text_alone, of_training
 from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
 from tfcalc.core.component import Component, Cost, Held
@@ -254,8 +255,6 @@ class MethodMemory(Memory, in_order=True):
 
     def terms(self) -> Tree:
         """Return each term of the training step at its own maximum, and the models beside it: tensor by tensor."""
-        from tfcalc.analysis.itemized import tree_of_terms  # what explain opens
-
         there = self.full.terms
         beside = ("reference", "critic", "reward", "engine", "kv_cache")
         most = {part: max(getattr(each.parts, part) for each in self.schedule.phases) for part in beside}

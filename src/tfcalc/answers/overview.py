@@ -42,7 +42,8 @@ from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import UTILIZATION, Several, in_words, serving_on, serving_on_several, training_on
-from tfcalc.serving.memory import at_work, kv_bytes_per_token, own_name, weights_bytes
+from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
+from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands
 from tfcalc.training.peaks import Peaks
 from tfcalc.units import short, short_bytes

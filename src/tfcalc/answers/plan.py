@@ -20,7 +20,7 @@ from tfcalc.answers.plan_keys import (
 )
 from tfcalc.answers.plan_question import PlanQuestion
 from tfcalc.errors import UsageError, one_of
-from tfcalc.hardware import GIGA, TERA, Accelerator, accelerators, named, parse_gpu
+from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
@@ -40,8 +40,6 @@ MOST_GPUS = 2**17
 """Largest number of GPUs that is tried."""
 NEAR = 0.1
 """Part of a batch within which another one is proposed."""
-NODE = 8
-"""GPUs of a node, at most, of which multiples are tried."""
 OF_RUN = When(lambda plan: plan.question.tokens is not None, "training_tokens")
 COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is not None, "cost")
 IN_DAYS = When(lambda plan: plan.question.budget_days is not None, "budget_days")

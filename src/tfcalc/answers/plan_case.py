@@ -11,7 +11,7 @@ from tfcalc.answers.ranks import PRECISION
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
-from tfcalc.search.axes import AskedLayout, Axes
+from tfcalc.search.axes import Axes, WrittenLayout
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.estimate import ErrorBand
@@ -179,7 +179,7 @@ class PlanCase:
 
     # --- a layout that was written
 
-    def layout(self, asked: AskedLayout) -> Layouts:
+    def layout(self, asked: WrittenLayout) -> Layouts:
         """Return the layout that was written: an axis that it does not name has the one value that was given, or 1."""
         said = {
             name: one[0] if one else other[0] if other and len(other) == 1 else None
@@ -212,7 +212,7 @@ class PlanCase:
             return error
         return None
 
-    def checked(self, asked: AskedLayout) -> EvaluatedLayout:
+    def checked(self, asked: WrittenLayout) -> EvaluatedLayout:
         """Return a layout that was written, with what it takes. Raises UsageError where it cannot be."""
         at = self.layout(asked)
         if (error := self.refusal(at)) is not None:

@@ -25,7 +25,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.report.declared import Record, When, boolean, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Sheet
-from tfcalc.search.axes import AskedLayout
+from tfcalc.search.axes import WrittenLayout
 from tfcalc.search.layouts import ALIKE, EvaluatedLayout
 from tfcalc.timing.estimate import ErrorBand, band_of_pairs
 from tfcalc.timing.step import Layouts
@@ -169,7 +169,7 @@ class LayoutsCompared(PlanAnswer):
         "whether the difference is more than the estimate's own error", lambda why: why.two.verdict(why.pairs)
     )
 
-    def __init__(self, case: PlanCase, first: AskedLayout, second: AskedLayout) -> None:
+    def __init__(self, case: PlanCase, first: WrittenLayout, second: WrittenLayout) -> None:
         super().__init__(case)
         self.two = Two(case, case.checked(first), case.checked(second))
         self.pairs = band_of_pairs()
@@ -224,7 +224,7 @@ class CannotBe(PlanAnswer):
     reason = text("the rule that it breaks", lambda why: why.refused.message)
     nearest = text("what would do", lambda why: why.refused.hint)
 
-    def __init__(self, case: PlanCase, asked: AskedLayout, refused: InvalidModel) -> None:
+    def __init__(self, case: PlanCase, asked: WrittenLayout, refused: InvalidModel) -> None:
         super().__init__(case)
         self.written, self.refused = asked, refused
 
@@ -263,7 +263,7 @@ class WhyNot(OneLayout):
     )
     not_tried = texts("axes of which a search does not try this value", lambda why: why.untried)
 
-    def __init__(self, case: PlanCase, asked: AskedLayout) -> None:
+    def __init__(self, case: PlanCase, asked: WrittenLayout) -> None:
         super().__init__(case)
         self.written, self.at = asked, case.layout(asked)
 
@@ -311,7 +311,7 @@ class WhyNot(OneLayout):
                 yield LayoutChange(name, first[0], LayoutOfCase(self.case, first[1]))
 
     def _changed(self, axes: Any) -> EvaluatedLayout | None:
-        at = self.case.layout(AskedLayout(self.written.text, axes))
+        at = self.case.layout(WrittenLayout(self.written.text, axes))
         return self.case.by.evaluated(at) if self.case.refusal(at) is None else None
 
     def sheet(self) -> Sheet:
@@ -378,7 +378,7 @@ CHANGED = (
 )
 
 
-def why(question: PlanQuestion, first: AskedLayout, second: AskedLayout) -> LayoutsCompared:
+def why(question: PlanQuestion, first: WrittenLayout, second: WrittenLayout) -> LayoutsCompared:
     """Compare two layouts, part by part.
 
     Args:
@@ -395,7 +395,7 @@ def why(question: PlanQuestion, first: AskedLayout, second: AskedLayout) -> Layo
     return LayoutsCompared(PlanCase(question), first, second)
 
 
-def why_not(question: PlanQuestion, asked: AskedLayout) -> WhyNot | CannotBe:
+def why_not(question: PlanQuestion, asked: WrittenLayout) -> WhyNot | CannotBe:
     """Say why a layout is not the best.
 
     Args:

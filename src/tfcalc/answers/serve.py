@@ -28,7 +28,7 @@ from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
-from tfcalc.timing.served import AT_ONCE, BESIDE, TAKEN, Bounds, Guess, Load, Parts, ServedModel
+from tfcalc.timing.served import AT_ONCE, BESIDE, TAKEN, Bounds, Guess, Load, ServedModel, TokenSeconds
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table, version_of
 from tfcalc.units import short_bytes
 
@@ -129,7 +129,7 @@ class ServedAt:
         return self.of.guess(self.requests, self.by, first=True, version=self.answer.version)
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> TokenSeconds:
         """Estimate of a token, part by part."""
         assert self.by is not None
         return self.of.parts(self.requests, self.by)

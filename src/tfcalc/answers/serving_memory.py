@@ -28,7 +28,8 @@ from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import count, found
 from tfcalc.serving.caches import CELLS, PAGED, UBATCH
-from tfcalc.serving.memory import LETTERS, Served, at_work, dequantizes, in_int8, reads_alone, served
+from tfcalc.serving.memory import LETTERS, Served, dequantizes, in_int8, served
+from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short_bytes
 from tfcalc.workload import AUTO
 

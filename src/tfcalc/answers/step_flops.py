@@ -10,6 +10,7 @@ from tfcalc.plans import COLOCATE, DPO, NO_ENGINE, PPO, SERVER, SFT
 from tfcalc.timing.work import ModelWork, work_of
 from tfcalc.training.adapters import tuned
 from tfcalc.training.methods import has_reference, scores_again, step_run, with_method
+from tfcalc.training.schedule import critic_of
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ def sequence_flops(model: Model, run: Workload, plan: Training) -> SequenceFlops
     trained = work.flops * length - (length - scored) * _of_head(work, backward=True)
     own, bare = (_forward(each, work, length - scored) for each in (tree, model.tree(_alone(length))))
     if plan.method == PPO:  # each completion is trained on several times: what wrote and scored it is no part of a step
-        from tfcalc.training.schedule import critic_of  # of those that ask for it
-
         return SequenceFlops(trained + work_of(critic_of(model), length).flops * length)
     scores = own * scores_again(run, plan) + bare * has_reference(plan)
     if plan.method == DPO:

@@ -134,7 +134,7 @@ class RunOnCard:
 
     @cached_property
     def resolved(self) -> tuple[Workload, Training]:
-        """The same, with all that was left open decided."""
+        """Run and plan, with all that was left open decided."""
         return self.peaks.resolved(*self.ran)
 
     @property
@@ -254,7 +254,7 @@ class RunOnCard:
 
     @cached_property
     def layout(self) -> Layouts:
-        """How the GPUs share the model and the batch."""
+        """Layout by which the GPUs share the model and the batch."""
         run, plan = self.ran[0], self.plan
         return Layouts(
             tp=value_of(plan.tensor_parallel),
@@ -269,7 +269,7 @@ class RunOnCard:
 
     @property
     def stack(self) -> str:
-        """Whose rates are taken."""
+        """Name of the code whose rates are taken."""
         plan, file = self.plan, self.question.rates
         eager = not plan.compile and plan.backend in (AUTO, "transformers", "fused", "torch")
         usual = MEGATRON if plan.megatron else EAGER if eager else COMPILED

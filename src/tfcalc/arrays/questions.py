@@ -18,7 +18,8 @@ from tfcalc.errors import UsageError
 from tfcalc.model import asked_run
 from tfcalc.plans import LAYOUT, Serving, Training
 from tfcalc.serving.caches import PAGED
-from tfcalc.serving.memory import cache_bytes, reads_alone, served_bytes
+from tfcalc.serving.memory import cache_bytes, served_bytes
+from tfcalc.serving.stored import reads_alone
 from tfcalc.training.peaks import live_bytes
 
 if TYPE_CHECKING:

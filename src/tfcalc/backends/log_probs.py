@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from tfcalc.core.number import Num, divide, minimum
 from tfcalc.core.traced import value_of
@@ -13,10 +13,7 @@ from tfcalc.ops.elementwise import add, mul, pointwise, scaled, shifted
 from tfcalc.ops.rows import whole_sum
 from tfcalc.ops.shapes import contiguous, part, split, stack
 from tfcalc.tape.interpreter import Interpreter
-from tfcalc.tape.tensor import Call, Tensor
-
-if TYPE_CHECKING:
-    from tfcalc.backends.transformers import Transformers
+from tfcalc.tape.tensor import Call, Tensor, Trace
 
 TOKENS, WORDS = 4096, 32768
 """TRL's ``TOKEN_CHUNK_SIZE`` and ``_CHUNKED_LOGPROB_CHUNK_SIZE``: the tokens and the words of a tile of logits."""
@@ -24,6 +21,18 @@ ROWS, COPIES = 128, 3
 """Tokens whose entropy is computed at once: their log-softmax, its exponential, and the product of both."""
 STATISTICS = 7
 """Numbers in fp32 that the tiles of a token are folded into."""
+
+
+class ScoringCode(Protocol):
+    """The part of a backend that log-probabilities need."""
+
+    def begin_loss(self, trace: Trace) -> None:
+        """Begin the phase of the loss."""
+        ...
+
+    def logits(self, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
+        """Return the logits in the model's format."""
+        ...
 
 
 class Scoring(NamedTuple):
@@ -54,7 +63,7 @@ class Scoring(NamedTuple):
     beside: int = 0
 
 
-def loss_of_scores(code: Transformers, scoring: Scoring, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
+def loss_of_scores(code: ScoringCode, scoring: Scoring, model: ModelWithHead, x: Tensor, ctx: Context) -> Tensor:
     """Compute the log-probability of each scored token, and the loss of these.
 
     Source: TRL's ``DPOTrainer._compute_loss`` and ``GRPOTrainer._compute_loss``, for their default losses.
@@ -70,7 +79,7 @@ def loss_of_scores(code: Transformers, scoring: Scoring, model: ModelWithHead, x
 
 
 def _of_tiles(
-    code: Transformers, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
+    code: ScoringCode, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
 ) -> Tensor:
     """Pick the vectors of scored tokens, and compute their log-probabilities without all logits.
 
@@ -140,7 +149,7 @@ def _in_backward(rows: Tensor, weight: Tensor) -> Num:
 
 
 def _of_logits(
-    code: Transformers, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
+    code: ScoringCode, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
 ) -> Tensor:
     """Compute all logits of scored tokens, and of each sequence the log-probabilities.
 
@@ -180,7 +189,7 @@ def _of_logits(
 
 
 def _of_values(
-    code: Transformers, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
+    code: ScoringCode, scoring: Scoring, model: ModelWithHead, x: Tensor, tokens: Num, ctx: Context
 ) -> Tensor:
     """``max((V − R)², (clip(V) − R)²)`` of a critic's value of each completion's token, averaged (TRL's PPOTrainer)."""
     trace = x.trace

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.backends import attention, elementwise
 from tfcalc.backends.cache import CacheLayer, ModelCache
+from tfcalc.backends.log_probs import Scoring, loss_of_scores
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import Num
 from tfcalc.core.traced import known, value_of
@@ -27,7 +28,6 @@ from tfcalc.tape.tensor import Call, Tensor, Trace
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from tfcalc.backends.log_probs import Scoring
     from tfcalc.model import Model
     from tfcalc.nn.mixture import Experts, Networks, Router
     from tfcalc.nn.module import Routing
@@ -220,8 +220,6 @@ class Transformers:
         """Compute logits and loss at once, or by the loss that was requested."""
         x.trace.step_before()
         if self.scoring is not None:
-            from tfcalc.backends.log_probs import loss_of_scores
-
             return loss_of_scores(self, self.scoring, model, x, ctx)
         if self.loss != "logits":
             from tfcalc.backends.losses import LOSSES

@@ -13,12 +13,12 @@ from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable, quoted
+from tfcalc.render import rendered
+from tfcalc.report.style import TRANSLITERATED, Style
 
 if TYPE_CHECKING:
     from tfcalc.report import Report
     from tfcalc.report.answer import Answered
-    from tfcalc.report.style import Style
-
 
 STANDARD_OUTPUT = "-"
 WIDEST = 6
@@ -73,15 +73,11 @@ def _written(answer: Answered, settings: Settings) -> str:
         style = style._replace(script="latex") if form == "latex" else style
         lines = str(sheet.quiet) if isinstance(sheet.quiet, int) else for_people(sheet.quiet, style)
         return "\n".join(map(printable, lines.split("\n")))
-    from tfcalc.render import rendered
-
     return rendered(sheet, form, style)
 
 
 def style_of(settings: Settings) -> Style:
     """Style of the answer, by the options and by where it goes."""
-    from tfcalc.report.style import Style
-
     to_file = _to_file(settings)
     return Style(
         script="ascii" if ascii_only(settings) else "text",
@@ -108,8 +104,6 @@ def _terminal() -> bool:
 
 
 def _shows_mathematics() -> bool:
-    from tfcalc.report.style import TRANSLITERATED
-
     try:
         "".join(TRANSLITERATED).encode((sys.stdout.encoding if sys.stdout else None) or "utf-8")
     except UnicodeEncodeError:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 from tfcalc.core.number import Num, ceil_div, divide, floor_div
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
+from tfcalc.hardware import NODE
 from tfcalc.nn.attention import Attention, Sinks
 from tfcalc.nn.basic import Embedding, Linear, Norm, Parameter
 from tfcalc.nn.embeddings import Segments
@@ -107,10 +108,6 @@ class ServedLayout(Layout):
         check_least("expert", self.ep, 1)
         check_even("tensor x data", self.tp * self.dp, "expert", self.ep)
         super().check()
-
-
-NODE = 8
-"""GPUs of a server that talk to each other fast enough to share each layer."""
 
 
 class AskedLayout(NamedTuple):

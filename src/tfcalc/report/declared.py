@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.opening import Constant, Named, Rule, Same, Stated
+from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
     from tfcalc.report.opening import Elsewhere, Way
@@ -367,7 +368,6 @@ class Answer(Keyed):
 
     def _rendered(self, form: str) -> str:
         from tfcalc.render import rendered
-        from tfcalc.report.style import Style
 
         return rendered(self.sheet(), form, Style())
 

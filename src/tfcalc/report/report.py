@@ -11,6 +11,7 @@ from tfcalc.core.number import Num, total
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.report.declared import FIRST, FORMULA, HEAD, LAST, Answer, Entries, Key, When, shared
 from tfcalc.report.opening import Rule, Stated, given
+from tfcalc.units import in_full, short, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.report.opening import Way
@@ -241,8 +242,6 @@ class Report(Answer):
 
     def verdict_on_limit(self) -> str:
         """``OVER BUDGET: 8.03B parameters (8,030,261,248), at most 1.4B (6.63B too many)``."""
-        from tfcalc.units import in_full, short
-
         assert self.limit is not None
         billion = "B" if self.unit == "params" else "G"
         apart = short(abs(self.limit - self.answer), billion=billion)
@@ -338,8 +337,6 @@ class Report(Answer):
         value = getattr(self, key.name)
         if not key.name.endswith("_bytes"):
             return f"{value:,}"
-        from tfcalc.units import short_bytes
-
         return short_bytes(value, str(self.definitions["units"]))
 
     def _kinds(self) -> str:
@@ -358,8 +355,6 @@ class Report(Answer):
 
     def rounded(self) -> str:
         """The answer as people say it: ``44.1M``, ``7.82T``, ``168 MiB``."""
-        from tfcalc.units import short, short_bytes
-
         if self.unit == "bytes":
             return short_bytes(self.answer, str(self.definitions["units"]))
         return short(self.answer, billion="B" if self.unit == "params" else "G")

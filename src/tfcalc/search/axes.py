@@ -28,7 +28,7 @@ class Axes(NamedTuple):
         return Axes(*(one if other is None else other for one, other in zip(self, others, strict=True)))
 
 
-class AskedLayout(NamedTuple):
+class WrittenLayout(NamedTuple):
     """Layout as it was written: its ``text``, its axes with one value or none each, and ``dp`` where it was said."""
 
     text: str

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.number import divisors
 from tfcalc.errors import InvalidModel
+from tfcalc.hardware import NODE
 from tfcalc.placed.layout import Layout, near_divisors
 from tfcalc.placed.rules import on_device
 from tfcalc.placed.schedules import schedule_of
@@ -47,7 +48,7 @@ class Space(NamedTuple):
     gpus: int
     sequences: int
     fixed: Axes
-    domain: int = 8
+    domain: int = NODE
     stack: str = "megatron"
     attention_again: bool = False
 

@@ -24,8 +24,8 @@ from tfcalc.core.number import divisors
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import resolve_run, usual_stage
 from tfcalc.dimensions import Described, choice, described, facet, text
+from tfcalc.hardware import NODE
 from tfcalc.number_formats import COMPUTED
-from tfcalc.placed.served import NODE
 from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
 from tfcalc.search.gpus import SERVING_GPUS
 from tfcalc.serving.caches import CELLS, PAGED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from math import lcm
 from typing import NamedTuple
 
 from tfcalc.core.component import Cached, Component, Cost, Held, Node
-from tfcalc.core.number import Num, ceil_div, floor_div, minimum
+from tfcalc.core.measure import bytes_held
+from tfcalc.core.number import Num, ceil_div, floor_div, minimum, total
+from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
 from tfcalc.ops.work import CONVOLUTION, INDEX, LATENT, ROTATED
@@ -232,3 +235,40 @@ def tensors(cached: Cached, room: Allocation, stored: CacheFormat) -> Iterator[H
     else:
         layout = stored.layout(cached.name).at_least(cached.bits)
         yield from layout.held(cached.name, (cached.sequences, tokens, cached.heads), cached.width)
+
+
+class CacheGrowth(NamedTuple):
+    """The bytes that ``tokens`` more tokens add to the cache of a request: by the path of each mixer that has one."""
+
+    tokens: int
+    by_mixer: dict[str, int]
+
+    @property
+    def per_token(self) -> int:
+        """Bytes of a token, in all layers."""
+        return sum(self.by_mixer.values()) // self.tokens
+
+
+def growth_of(found: Sequence[Mixer], kv: str) -> CacheGrowth:
+    """Growth of these mixers' caches in this format, by as many tokens of one request as all layers store together."""
+    growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
+    tokens = lcm(*(value_of(one.every) for one in growing))
+    by_mixer: dict[str, int] = {}
+    for mixer in found:
+        kept = tuple(
+            one._replace(sequences=1, tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing
+        )
+        amount = value_of(_held_by(mixer, kept, kv))
+        by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
+    return CacheGrowth(tokens, by_mixer)
+
+
+def states_of_sequence(found: Sequence[Mixer], kv: str) -> Num:
+    """Bytes of the states of one request, whatever its length."""
+    of_one = ((each, tuple(one._replace(sequences=1) for one in each.cached if one.tokens is None)) for each in found)
+    return total(_held_by(mixer, states, kv) for mixer, states in of_one)
+
+
+def _held_by(mixer: Mixer, cached: tuple[Cached, ...], kv: str) -> Num:
+    alone = Mixer(mixer.path, mixer.copies, cached)
+    return held([alone], Allocation(), cache_format(kv)).total(bytes_held)

@@ -75,6 +75,51 @@ class EngineRules(NamedTuple):
         rows = self.batched[1:] if "A100" in card.upper() and len(self.batched) > 1 else self.batched
         return next((int(row[1]) for row in rows if memory >= parse_bytes(row[0])), None)
 
+    def cache_log(
+        self, ranks: Sequence[ServingRank], model: Model, plan: Serving, profile: Profile, memory: int, share: float
+    ) -> CacheLog:
+        """Return what it logs on cards of ``memory`` bytes of which it takes a ``share``, given its profile run.
+
+        The rank with the fewest blocks decides. Raises InvalidModel for a cache that cannot be paged, or no room for
+        one.
+        """
+        block = self.block if value_of(plan.block) == Engine().block else value_of(plan.block)
+        settings = Engine(block, value_of(plan.batched), self.in_flight, format=plan.kv)
+        found = [(rank, pool(layers(rank.tree, settings), settings)) for rank in ranks]
+        rooms = [(rank, each, self.available(loaded(rank, model), profile, memory, share)) for rank, each in found]
+        rank, each, available = min(rooms, key=lambda room: room[1].blocks(room[2]))
+        if available <= 0:
+            fact = f"{self.called} has {available / GIB:.2f} GiB for its cache"
+            raise InvalidModel(fact, f"give it more of the card ({self.option}), or more GPUs")
+        context = value_of(plan.context or 0)
+        blocks = each.blocks(available)
+        return CacheLog(
+            self,
+            memory,
+            share,
+            profile,
+            loaded(rank, model),
+            available,
+            each.block_bytes,
+            blocks,
+            self.tokens(each, blocks, context),
+            context,
+            round(float(each.requests(blocks, context)), 2),
+        )
+
+    def available(self, weights: int, profile: Profile, memory: int, share: float) -> int:
+        """Return the bytes of a card that are left to the cache."""
+        beside = profile.profiled + profile.nontorch
+        if self.budget == BEFORE:
+            return int((memory - profile.nontorch) * share) - weights
+        if self.budget == AFTER:
+            return int((memory - weights - beside) * share)
+        return int(memory * share) - weights - beside - (profile.graphs if self.graphs_first else 0)
+
+    def tokens(self, found: CachePool, blocks: int, context: int) -> int:
+        """Return the size of the cache in tokens, as this version counts it."""
+        return found.slots(blocks) if self.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
+
 
 GRAPHS_FROM = 4
 """GPUs of tensor parallelism from which SGLang captures larger graphs."""
@@ -142,59 +187,6 @@ class CacheLog(NamedTuple):
             f"{words['tokens']}: {self.tokens:,} tokens",
             f"{words['concurrency'].format(length=f'{self.context:,}')}: {self.concurrency:.2f}x",
         )
-
-
-def cache_log(
-    ranks: Sequence[ServingRank],
-    model: Model,
-    plan: Serving,
-    rules: EngineRules,
-    profile: Profile,
-    memory: int,
-    share: float,
-) -> CacheLog:
-    """Return what an engine logs on cards of ``memory`` bytes of which it takes a ``share``, given its profile run.
-
-    The rank with the fewest blocks decides. Raises InvalidModel for a cache that cannot be paged, or no room for one.
-    """
-    block = rules.block if value_of(plan.block) == Engine().block else value_of(plan.block)
-    settings = Engine(block, value_of(plan.batched), rules.in_flight, format=plan.kv)
-    found = [(rank, pool(layers(rank.tree, settings), settings)) for rank in ranks]
-    rooms = [(rank, each, _available(rank, model, rules, profile, memory, share)) for rank, each in found]
-    rank, each, available = min(rooms, key=lambda room: room[1].blocks(room[2]))
-    if available <= 0:
-        fact = f"{rules.called} has {available / GIB:.2f} GiB for its cache"
-        raise InvalidModel(fact, f"give it more of the card ({rules.option}), or more GPUs")
-    context = value_of(plan.context or 0)
-    blocks = each.blocks(available)
-    return CacheLog(
-        rules,
-        memory,
-        share,
-        profile,
-        loaded(rank, model),
-        available,
-        each.block_bytes,
-        blocks,
-        _tokens(each, blocks, context, rules),
-        context,
-        round(float(each.requests(blocks, context)), 2),
-    )
-
-
-def _available(rank: ServingRank, model: Model, rules: EngineRules, profile: Profile, memory: int, share: float) -> int:
-    """Bytes of a card that are left to the cache."""
-    weights, beside = loaded(rank, model), profile.profiled + profile.nontorch
-    if rules.budget == BEFORE:
-        return int((memory - profile.nontorch) * share) - weights
-    if rules.budget == AFTER:
-        return int((memory - weights - beside) * share)
-    return int(memory * share) - weights - beside - (profile.graphs if rules.graphs_first else 0)
-
-
-def _tokens(found: CachePool, blocks: int, context: int, rules: EngineRules) -> int:
-    """The size of the cache in tokens, as this version counts it."""
-    return found.slots(blocks) if rules.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
 
 
 def loaded(rank: ServingRank, model: Model) -> int:

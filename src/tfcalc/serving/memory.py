@@ -4,34 +4,42 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import DTYPES
-from tfcalc.core.component import Cached, Component, Cost, Held
-from tfcalc.core.measure import SMALLEST_BUFFER, buffer_elements, bytes_held, held_bytes
-from tfcalc.core.number import Num, minimum, total
+from tfcalc.core.component import Component, Cost, Held
+from tfcalc.core.measure import bytes_held, held_bytes
+from tfcalc.core.number import minimum, total
 from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import Traced, formula_of, value_of
-from tfcalc.defaults import QUANTIZED, compute_dtype, own_dtype, own_format, resolve_serving
+from tfcalc.defaults import QUANTIZED, own_dtype, own_format, resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
-from tfcalc.nn.attention import Attention, CrossAttention
-from tfcalc.nn.basic import Embedding
 from tfcalc.number_formats import COMPUTED, FP32, NUMBERS
 from tfcalc.plans import Serving
-from tfcalc.serving.caches import CELLS, PAGED, UBATCH, Allocation, Mixer, cache, cache_format, held, mixers
+from tfcalc.serving.caches import CELLS, PAGED, UBATCH, CacheGrowth, cache, cache_format, growth_of, mixers
 from tfcalc.serving.inference import activations, forward, live_forms
-from tfcalc.serving.weight_formats import LLM_INT8, PLAIN, MixedFormat, format_named, plain
+from tfcalc.serving.stages import layers_of, on_card
+from tfcalc.serving.stored import (
+    DECODE,
+    FORWARD,
+    PREFILL,
+    at_work,
+    buffers_of,
+    check_served,
+    reads_alone,
+    tree_for,
+    weight_recipe,
+)
+from tfcalc.serving.weight_formats import LLM_INT8
 from tfcalc.serving.weights import WeightStorage, hold
 from tfcalc.tape.interpreter import Numerics
 from tfcalc.training.measured import error_of
 from tfcalc.workload import AUTO, EITHER
-from tfcalc.zoo.blocks.vision_tower import ImageEmbeddings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from tfcalc.model import Model
     from tfcalc.placed.served import ServedLayout
@@ -39,7 +47,6 @@ if TYPE_CHECKING:
     from tfcalc.workload import Workload
 
 
-PREFILL, DECODE, FORWARD = "prefill", "decode", "forward"
 TEMPORARY = "τ"
 LETTERS = {TEMPORARY: "temporary buffers at the peak, in bytes: activations, and copies of a growing cache"}
 
@@ -138,8 +145,6 @@ def _served_on_card(
     model: Model, tree: Component, run: Workload, plan: Serving, recipe: WeightStorage, requests: Workload
 ) -> Served:
     """Memory of the card where some layers are in the host's (llama.cpp)."""
-    from tfcalc.serving.ranks import layers_of, on_card  # few ask for it
-
     if plan.cache != CELLS:
         fact = f"--ngl {plan.gpu_layers} has no effect with a {plan.cache} cache"
         raise InvalidModel(fact, "add --cache cells, as --engine llama.cpp does, or leave it out")
@@ -168,19 +173,6 @@ def _of_graph(tree: Component) -> Iterator[PhasePeak]:
     )
     wide = max((value_of(shape[0]) + value_of(shape[-1]) for shape in heads if len(shape) == 2), default=0)
     yield PhasePeak(PREFILL, UBATCH * FP32.bits // 8 * wide)
-
-
-def reads_alone(model: Model) -> TypeGuard[HFModel]:
-    """Return whether a model reads text and generates none, as those of embeddings and rerankers do."""
-    if not isinstance(model, HFModel) or model.generates:
-        return False
-    every = list(model.module().all_of())
-    if not any(isinstance(each, Embedding) for each in every):
-        return False
-    if any(isinstance(each, CrossAttention | ImageEmbeddings) for each in every):
-        return False
-    causal = any(isinstance(each, Attention) and each.causal for each in every)
-    return not causal or not model.architecture.endswith("Model")  # a base of unknown use is no classifier
 
 
 def _read(model: HFModel, requests: Workload, plan: Serving, dtype: str, *, formulas: bool) -> Served:
@@ -262,48 +254,9 @@ def _cache(tree: Component, requests: Workload, plan: Serving) -> Component:
     return cache(tree, how=plan.cache, format=cache_format(plan.kv), longest=longest, block_size=value_of(plan.block))
 
 
-def check_served(model: Model, requests: Workload) -> None:
-    """Raise InvalidModel where the model cannot serve these requests, in the words of serving."""
-    try:
-        model.check(requests)
-    except InvalidModel as error:
-        hint = "leave serve out" if "no decode" in error.message else error.hint
-        raise InvalidModel(error.message.replace("no decode", "nothing to serve"), hint) from None
-
-
 def _stepping(requests: Workload) -> Workload:
     """One query over many keys: where heads share keys, PyTorch's fused kernels take them packed (pack_gqa)."""
     return requests.replaced(kernel=EITHER) if requests.kernel == "math" else requests
-
-
-def tree_for(recipe: WeightStorage, model: Model, run: Workload, tree: Component) -> Component:
-    """The tree whose weights are stored; llama.cpp's mixtures choose by sizes, and want plain numbers."""
-    return model.tree(run) if isinstance(recipe.format, MixedFormat) else tree
-
-
-def at_work(run: Workload, plan: Serving) -> Workload:
-    """One token of each request, behind all others of its context."""
-    context = run.seq_len if plan.context is None else plan.context
-    return run.replaced(phase=DECODE, batch_size=plan.concurrency, cached=context, recompute="none", logits="last")
-
-
-def weight_recipe(model: Model, plan: Serving, dtype: str = AUTO) -> WeightStorage:
-    """Storage of the weights: as asked for, in ``dtype``, or as the checkpoint has them."""
-    if plan.weights:
-        asked = format_named(plan.weights)
-        beside = compute_dtype(model) if dtype == AUTO else dtype
-        return WeightStorage(asked, asked.name if asked.name in PLAIN else beside)
-    if dtype == AUTO and (stored := own_format(model)):
-        return stored
-    chosen = plain(NUMBERS[own_dtype(model) if dtype == AUTO else dtype])
-    return WeightStorage(chosen, chosen.name)
-
-
-def buffers_of(tree: Component, recipe: WeightStorage) -> Component:
-    """Buffers beside the weights: in their format, 16 bits at least."""
-    numbers, bits = tree.total(buffer_elements), PLAIN[recipe.dtype].bits if recipe.dtype in PLAIN else SMALLEST_BUFFER
-    held = (Held("buffers", (numbers,), max(bits, SMALLEST_BUFFER)),) if value_of(numbers) else ()
-    return Component("buffers", "buffers", Cost(held=held))
 
 
 def _moments(model: Model, requests: Workload, plan: Serving, recipe: WeightStorage) -> Iterator[PhasePeak]:
@@ -380,18 +333,6 @@ def own_name(model: Model) -> str:
     return own.format.name if own else own_dtype(model)
 
 
-class CacheGrowth(NamedTuple):
-    """The bytes that ``tokens`` more tokens add to the cache of a request: by the path of each mixer that has one."""
-
-    tokens: int
-    by_mixer: dict[str, int]
-
-    @property
-    def per_token(self) -> int:
-        """Bytes of a token, in all layers."""
-        return sum(self.by_mixer.values()) // self.tokens
-
-
 def kv_bytes_per_token(model: Model, workload: Workload, plan: Serving) -> int:
     """The bytes that a token adds to the cache of a request, in all layers, before a window is full; a state adds none.
 
@@ -408,29 +349,4 @@ def cache_growth(model: Model, workload: Workload, plan: Serving) -> CacheGrowth
     workload, plan = resolve_serving(model, workload, plan.replaced(concurrency=1))
     requests = at_work(workload, plan)
     model.check(requests)
-    return growth_of(mixers(model.tree(requests)), plan)
-
-
-def growth_of(found: Sequence[Mixer], plan: Serving) -> CacheGrowth:
-    """Growth of the caches of these mixers by as many tokens of one request as all layers store together."""
-    growing = [one for mixer in found for one in mixer.cached if one.tokens is not None and one.grows]
-    tokens = lcm(*(value_of(one.every) for one in growing))
-    by_mixer: dict[str, int] = {}
-    for mixer in found:
-        kept = tuple(
-            one._replace(sequences=1, tokens=tokens, window=None, chunk=None) for one in mixer.cached if one in growing
-        )
-        amount = value_of(_held_by(mixer, kept, plan))
-        by_mixer[mixer.path] = by_mixer.get(mixer.path, 0) + amount
-    return CacheGrowth(tokens, by_mixer)
-
-
-def states_of_sequence(found: Sequence[Mixer], plan: Serving) -> Num:
-    """Bytes of the states of one request, whatever its length."""
-    of_one = ((each, tuple(one._replace(sequences=1) for one in each.cached if one.tokens is None)) for each in found)
-    return total(_held_by(mixer, states, plan) for mixer, states in of_one)
-
-
-def _held_by(mixer: Mixer, cached: tuple[Cached, ...], plan: Serving) -> Num:
-    alone = Mixer(mixer.path, mixer.copies, cached)
-    return held([alone], Allocation(), cache_format(plan.kv)).total(bytes_held)
+    return growth_of(mixers(model.tree(requests)), plan.kv)

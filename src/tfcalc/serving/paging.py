@@ -14,7 +14,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.ops.work import CONVOLUTION
 from tfcalc.serving.caches import BLOCK, PAGED, Allocation, Mixer, cache_format, mixers, tensors
-from tfcalc.serving.memory import at_work
+from tfcalc.serving.stored import at_work
 
 if TYPE_CHECKING:
     from tfcalc.model import Model

@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.measure import bytes_held, params
 from tfcalc.core.number import Num, ceil_div, divide, total
+from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import known, traced, value_of
 from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.model import remembering
 from tfcalc.nn.mixture import Experts, Networks
 from tfcalc.nn.module import counted
-from tfcalc.placed.layout import check_least
 from tfcalc.placed.served import AskedLayout, ServedLayout, on_rank
 from tfcalc.plans import LAYOUT, Serving
-from tfcalc.serving.caches import PAGED, cache, cache_format, mixers
-from tfcalc.serving.memory import (
-    at_work,
-    buffers_of,
-    check_served,
-    growth_of,
-    reads_alone,
-    states_of_sequence,
-    weight_recipe,
-)
+from tfcalc.serving.caches import PAGED, cache, cache_format, growth_of, mixers, states_of_sequence
+from tfcalc.serving.stages import is_stack, tree_of_stage
+from tfcalc.serving.stored import at_work, buffers_of, check_served, reads_alone, weight_recipe
 from tfcalc.serving.weight_formats import MixedFormat
-from tfcalc.serving.weights import hold, places_of
+from tfcalc.serving.weights import hold
 from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
     from tfcalc.nn.module import Module
     from tfcalc.workload import Workload
 
-LAYER = "layer"
 IN_BLOCKS = ("fp8-block", "gptq", "awq", "int-g")
 """Formats whose scales are those of blocks that no two GPUs may share, by their beginnings."""
 SCALES = ("scale", "scales", "weight_scale")
@@ -96,17 +88,17 @@ class ServingRank(NamedTuple):
     @property
     def cache_bytes_per_token(self) -> Num:
         """Bytes that a token adds to a request's cache in the rank's layers, before a window is full."""
-        return growth_of(mixers(self.tree), self.plan).per_token
+        return growth_of(mixers(self.tree), self.plan.kv).per_token
 
     @property
     def state_bytes_per_sequence(self) -> Num:
         """Bytes of the states of a request, whatever its length."""
-        return states_of_sequence(mixers(self.tree), self.plan)
+        return states_of_sequence(mixers(self.tree), self.plan.kv)
 
     @property
     def layers(self) -> Num:
         """Number of layers of its stage."""
-        stacks = (node.component for node in self.tree.walk() if _is_stack(node.component))
+        stacks = (node.component for node in self.tree.walk() if is_stack(node.component))
         return total(part.copies for stack in stacks for part in stack.parts if part.kind == LAYER)
 
 
@@ -188,87 +180,6 @@ def layout_of(model: Model, plan: Serving) -> ServedLayout:
 def of_a_group(requests: Workload, layout: ServedLayout) -> Workload:
     """The requests of one group of data parallel attention, of which some have one more than others."""
     return requests.replaced(batch_size=ceil_div(requests.batch_size, layout.dp))
-
-
-def tree_of_stage(tree: Component, at: ServedLayout) -> Component:
-    """Return what a stage has: its layers, what runs before them on the first stage, what runs behind on the last.
-
-    A head that is tied to the table has a copy of it, where that is on another stage. Raises InvalidModel for an
-    encoder with its decoder, and for a model without layers that cache something.
-    """
-    if known(at.pp) == 1:
-        return tree
-    stacks = [node for node in tree.walk() if _is_stack(node.component)]
-    if len(stacks) != 1 or _reads_source(stacks[0].component):
-        raise InvalidModel("a pipeline cuts the one stack of layers of a decoder", "leave --pp out")
-    count = value_of(total(part.copies for part in stacks[0].component.parts if part.kind == LAYER))
-    check_least("layers", count, value_of(at.pp))
-    here = at.stages(count)[value_of(at.stage)]
-    return _cut(tree, stacks[0].names[1:], here, _Ends(at.first, at.last))
-
-
-class _Ends(NamedTuple):
-    """Presence of what runs before the layers, and of what runs behind them."""
-
-    first: bool
-    last: bool
-
-
-def layers_of(tree: Component) -> int:
-    """Return the number of layers of a decoder. Raises InvalidModel where it has several stacks, or none."""
-    stacks = [node.component for node in tree.walk() if _is_stack(node.component)]
-    if len(stacks) != 1 or _reads_source(stacks[0]):
-        raise InvalidModel("layers are counted of the one stack of a decoder", "leave --ngl out")
-    return value_of(total(part.copies for part in stacks[0].parts if part.kind == LAYER))
-
-
-def on_card(tree: Component, number: int) -> tuple[Component, Component]:
-    """Return what llama.cpp puts on the card, the last layers and the head as one more, and what it leaves in RAM.
-
-    The table of words is in RAM; a head that is tied to it is copied. Source: llama.cpp, llama_model::load_tensors
-    (n_gpu_layers).
-    """
-    count = layers_of(tree)
-    (stack,) = (node for node in tree.walk() if _is_stack(node.component))
-    first, way = max(count - number, 0), stack.names[1:]
-    card = _cut(tree, way, range(first, count), _Ends(first=False, last=number > count))
-    return card, _cut(tree, way, range(first), _Ends(first=True, last=number <= count))
-
-
-def _is_stack(component: Component) -> bool:
-    """Return whether its parts are the layers of a stack that caches something."""
-    layers = (part for part in component.parts if part.kind == LAYER)
-    return any(node.component.own.cached for layer in layers for node in layer.walk())
-
-
-def _reads_source(stack: Component) -> bool:
-    """Return whether its layers cache keys of what an encoder read."""
-    cached = (one for node in stack.walk() for one in node.component.own.cached)
-    return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
-
-
-def _cut(tree: Component, way: tuple[str, ...], here: range, at: _Ends) -> Component:
-    """Keep of a component that holds the stack, at the end of this ``way``, what the stage has."""
-    inside = [part.kind == LAYER if not way else part.name == way[0] for part in tree.parts]
-    first, last = inside.index(True), len(inside) - 1 - inside[::-1].index(True)
-    parts: list[Component] = []
-    for place, (part, holds) in enumerate(zip(tree.parts, inside, strict=True)):
-        if not holds:
-            if at.first if place < first else at.last and place > last:
-                parts.append(part if at.first else _untied(part))
-        elif way:
-            parts.append(_cut(part, way[1:], here, at))
-        else:
-            kept = tuple(layer for layer in places_of(part) if layer in here)
-            if kept:
-                parts.append(part._replace(copies=len(kept), places=kept, under=0))
-    return tree._replace(parts=tuple(parts))
-
-
-def _untied(tree: Component) -> Component:
-    """The component with storage of its own for what is tied to another."""
-    weights = tuple(weight._replace(tied_to=None) for weight in tree.own.weights)
-    return tree._replace(own=tree.own._replace(weights=weights), parts=tuple(map(_untied, tree.parts)))
 
 
 def check_blocks(whole: Component, here: Component, format: str) -> None:

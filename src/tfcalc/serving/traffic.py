@@ -24,7 +24,7 @@ from tfcalc.core.number import Num, ceil_div, divide, minimum, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.ops.work import INDEX
 from tfcalc.serving.caches import STATIC, Allocation, cache_format, tensors
-from tfcalc.serving.memory import DECODE, PREFILL, weight_recipe
+from tfcalc.serving.stored import DECODE, PREFILL, weight_recipe
 from tfcalc.serving.weights import hold
 from tfcalc.workload import AUTO
 

@@ -13,8 +13,8 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
-from tfcalc.serving.memory import buffers_of, check_served
 from tfcalc.serving.ranks import ServingRanks
+from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
 from tfcalc.timing.serving import (
     BYTE,
@@ -129,7 +129,7 @@ class Guess(NamedTuple):
         return Guess(*(max(one, floor) for one in self))
 
 
-class Parts(NamedTuple):
+class TokenSeconds(NamedTuple):
     """Seconds of a token, part by part."""
 
     kernels: float
@@ -295,7 +295,7 @@ class ServedModel:
         """Requests that run at once, of those that are there."""
         return max(1, min(concurrency, self.capacity, MOST_REQUESTS * self.sharing.dp))
 
-    def parts(self, concurrency: int, by: EngineRates) -> Parts:
+    def parts(self, concurrency: int, by: EngineRates) -> TokenSeconds:
         """Seconds of a token, part by part."""
         running = self.running(concurrency)
         requests = self._in_a_step(running)
@@ -310,7 +310,7 @@ class ServedModel:
             others = max(0.0, share) * self.among_others(running, by)
         made = self.load.draft.made
         kernel = step - reduced - launched - by.host
-        return Parts(kernel / made, reduced / made, launched / made, by.host / made, others)
+        return TokenSeconds(kernel / made, reduced / made, launched / made, by.host / made, others)
 
     def prompts_at_once(self, running: int) -> int:
         """Prompts that are read in a step."""

@@ -47,6 +47,7 @@ from tfcalc.training.plan_checks import (
     units,
 )
 from tfcalc.training.precisions import precision
+from tfcalc.training.schedule import Generated, PhaseSchedule, critic_of, generated, scored_alone
 from tfcalc.training.sharding import as_stored, outer_modules
 from tfcalc.training.states import NOTHING, Overheads, Placed, outputs, step_alone
 from tfcalc.training.step import StepMemory, Trainer, activations, envelope, kept, step
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from tfcalc.plans import Training
     from tfcalc.training.allocator import Reserved
     from tfcalc.training.megatron import MegatronStep
-    from tfcalc.training.schedule import Generated, Schedule
     from tfcalc.training.step_terms import Step
     from tfcalc.workload import Workload
 
@@ -159,7 +159,7 @@ class Peaks:
         """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
-        self._schedules: dict[tuple[Workload, Training], Schedule] = {}
+        self._schedules: dict[tuple[Workload, Training], PhaseSchedule] = {}
         self._passes: dict[tuple[Workload, Training, bool], int] = {}
         self._generated: dict[tuple[Workload, Training], Generated] = {}
         """Of methods other than training on the next token: phases, passes that score, and completions written."""
@@ -254,26 +254,20 @@ class Peaks:
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
 
-    def schedule(self, run: Workload, plan: Training) -> Schedule:
+    def schedule(self, run: Workload, plan: Training) -> PhaseSchedule:
         """The phases of a step by a method other than training on the next token, of what is resolved."""
-        from tfcalc.training.schedule import Schedule  # of those that ask for it
-
         self.check(run, plan)
         if (run, plan) not in self._schedules:
-            self._schedules[run, plan] = Schedule(self, run, plan)
+            self._schedules[run, plan] = PhaseSchedule(self, run, plan)
         return self._schedules[run, plan]
 
     @cached_property
     def critic(self) -> Peaks:
         """Peaks of the critic that is trained beside the model."""
-        from tfcalc.training.schedule import critic_of  # of those that ask for it
-
         return Peaks(critic_of(self.model))
 
     def scored(self, run: Workload, plan: Training, *, adapted: bool) -> int:
         """Bytes of a pass that scores the tokens of a training step, by the trained model or the reference."""
-        from tfcalc.training.schedule import scored_alone  # of those that ask for it
-
         key = run, self.key(run, plan)[1], adapted
         if key not in self._passes:
             tree = self.tree(run, plan) if adapted else self.model.tree(run)
@@ -282,8 +276,6 @@ class Peaks:
 
     def generated(self, run: Workload, plan: Training) -> Generated:
         """Bytes that it takes to write the completions of a step with the trained model itself."""
-        from tfcalc.training.schedule import generated  # of those that ask for it
-
         key = run, self.key(run, plan)[1].replaced(grad_accum=plan.grad_accum, gpus=plan.gpus)
         if key not in self._generated:
             self._generated[key] = generated(self.tree(run, plan), self.model, run, plan)
@@ -496,8 +488,6 @@ def step_of(
     """The step on a tape; in that of DPO the reference model scores the same sequences, before the loss."""
     formats, code = numerics(precision(plan.precision), plan), code_of(plan)
     if plan.method == DPO and has_reference(plan) and code.scoring is not None:
-        from tfcalc.training.schedule import scored_alone  # of those that ask for it
-
         code = code._replace(scoring=code.scoring._replace(beside=scored_alone(model.tree(run), model, run, plan)))
     return step(tree, model, run, formats, code, trainer_of(tree, plan), tracker, ends_alone=ends_alone)
 

@@ -6,7 +6,7 @@ Each phase is a run of its own: what there is all the time, and what that run ta
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tfcalc.backends.program import program
 from tfcalc.configs.published import HFModel
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tfcalc.core.number import Num
     from tfcalc.model import Model
     from tfcalc.plans import Training
-    from tfcalc.training.peaks import Peaks
     from tfcalc.training.states import Overheads, Placed
     from tfcalc.training.step import StepMemory
     from tfcalc.training.step_terms import Phase
@@ -85,13 +84,48 @@ class Generated(NamedTuple):
     temporary: int
 
 
-class Schedule:
+class MethodPasses(Protocol):
+    """Passes of one model that its phases are made of, each run once; and the bytes beside them."""
+
+    model: Model
+
+    @property
+    def critic(self) -> MethodPasses:
+        """Passes of the critic that is trained beside the model."""
+        ...
+
+    def scored(self, run: Workload, plan: Training, *, adapted: bool) -> int:
+        """Bytes of a pass that scores tokens, by the trained model or the reference."""
+        ...
+
+    def generated(self, run: Workload, plan: Training) -> Generated:
+        """Bytes that it takes to write completions."""
+        ...
+
+    def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
+        """Tree of the model, its states, and its buffers."""
+        ...
+
+    def beside(self, run: Workload, plan: Training) -> Overheads:
+        """Overheads beside the states."""
+        ...
+
+    def step(self, run: Workload, plan: Training) -> StepMemory:
+        """Forward, loss and backward."""
+        ...
+
+    def phases(self, run: Workload, plan: Training, ran: StepMemory) -> tuple[list[Phase], Overheads]:
+        """Phases of a step that ran, and the overheads beside the states."""
+        ...
+
+
+class PhaseSchedule:
     """The phases of one step of a plan that is resolved, by a method other than training on the next token.
 
     Raises InvalidModel where something is not known of the model.
     """
 
-    def __init__(self, peaks: Peaks, run: Workload, plan: Training) -> None:
+    def __init__(self, peaks: MethodPasses, run: Workload, plan: Training) -> None:
         self.peaks, self.asked, self.plan = peaks, run, plan
         self.model = peaks.model
         self.run = step_run(run, plan)
@@ -328,7 +362,7 @@ class Critic:
     Source: TRL 1.8's PolicyAndValueWrapper, which checkpoints the trained model alone.
     """
 
-    def __init__(self, peaks: Peaks, run: Workload, plan: Training) -> None:
+    def __init__(self, peaks: MethodPasses, run: Workload, plan: Training) -> None:
         self.plan = plan.replaced(beside="critic")
         self.run = step_run(run, self.plan).replaced(recompute="none")
         self.peaks = peaks

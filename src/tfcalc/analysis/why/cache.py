@@ -13,7 +13,7 @@ from tfcalc.defaults import serving_context
 from tfcalc.errors import TfcalcError
 from tfcalc.plans import Serving
 from tfcalc.serving.caches import mixers
-from tfcalc.serving.memory import at_work
+from tfcalc.serving.stored import at_work
 
 if TYPE_CHECKING:
     from tfcalc.analysis.facts import Facts

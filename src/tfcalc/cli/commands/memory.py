@@ -82,7 +82,6 @@ def _asked_of(settings: Settings) -> Memory:
 
 def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     """Return the model and the question of ``_question`` with the budget, in the words of :func:`~tfcalc.fits`."""
-    from tfcalc.answers.fits import MARGIN
     from tfcalc.search.gpus import of_card
 
     if settings.get("budget") and settings.get("gpu"):
@@ -91,13 +90,14 @@ def _room(settings: Settings) -> tuple[Model, dict[str, Any]]:
     if settings.get("budget") or not settings.get("serve"):
         settings.refuse(OF_ENGINE, "but in serving on a card", {}, "add --serve --gpu NAME, or leave it out")
     model, question = _question(settings)
+    margin = settings.get("margin")
     return model, {
         **question,
         "budget": settings.get("budget") or of_card(settings.get("gpu")),
-        "margin": settings.get("margin", MARGIN),
         "utilization": settings.get("utilization"),
         "engine": settings.get("engine", ""),
         "profile": _profile(settings),
+        **({} if margin is None else {"margin": margin}),
     }
 
 

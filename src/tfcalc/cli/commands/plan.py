@@ -17,7 +17,7 @@ from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError, nearest
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.search.axes import AskedLayout, Axes, Values
+from tfcalc.search.axes import Axes, Values, WrittenLayout
 from tfcalc.timing.rates import STACKS
 from tfcalc.workload import Workload
 
@@ -87,8 +87,7 @@ ENDINGS = (".parquet", ".csv")
 
 def answer(settings: Settings) -> PlanAnswer:
     """Search all layouts, or answer for those that are asked about."""
-    from tfcalc.answers import plan as whole
-    from tfcalc.answers import plan_why as single
+    from tfcalc.answers import plan, plan_why
 
     asked = settings.choose("why_layouts", "why_not", "budget_days")
     if len(asked) > 1:
@@ -100,15 +99,15 @@ def answer(settings: Settings) -> PlanAnswer:
         if len(two) != 2:
             raise UsageError(f"--why compares 2 layouts, and got {len(two)}", "write --why 'tp=8 pp=4' 'tp=4 pp=8'")
         _refuse_idle(settings, "with --why")
-        return single.why(question, *two)
+        return plan_why.why(question, *two)
     if text := settings.get("why_not"):
         _refuse_idle(settings, "with --why-not")
-        return single.why_not(question, layout_of(text, "--why-not"))
+        return plan_why.why_not(question, layout_of(text, "--why-not"))
     if question.budget_days is not None:
         if question.tokens is None:
             raise UsageError("--budget-days is about a whole run", "add --tokens 15T")
-        return whole.plan_in_days(question)
-    return whole.planned(question)
+        return plan.plan_in_days(question)
+    return plan.planned(question)
 
 
 def _refuse_idle(settings: Settings, where: str) -> None:
@@ -208,7 +207,7 @@ KINDS = {"full": 1, "none": 0}
 EXAMPLE = "write it as 'tp=8 pp=4 vpp=5', or as it is printed: 'tp8 pp4x5'"
 
 
-def layout_of(text: str, called: str) -> AskedLayout:
+def layout_of(text: str, called: str) -> WrittenLayout:
     """``tp=8 pp=4 vpp=5``, or ``tp8 pp4x5 b2 full``: the axes of a layout."""
     said: dict[str, int] = {}
     words = re.sub(r"\s*=\s*", "=", text).replace(",", " ").split()
@@ -218,7 +217,7 @@ def layout_of(text: str, called: str) -> AskedLayout:
     if not said:
         raise UsageError(f"{called} {quoted(text)} names no axis", EXAMPLE)
     dp = said.pop("dp", None)
-    return AskedLayout(text.strip(), Axes(**{name: (value,) for name, value in said.items()}), dp)
+    return WrittenLayout(text.strip(), Axes(**{name: (value,) for name, value in said.items()}), dp)
 
 
 def _axis(word: str, text: str, called: str) -> Iterator[tuple[str, int]]:
