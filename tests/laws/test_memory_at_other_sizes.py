@@ -59,7 +59,7 @@ def states(model: HFModel, run: Workload) -> dict[tuple[object, ...], Num]:
     tree = model.tree(run)
     held: dict[tuple[object, ...], Num] = {}
     for name in STATES:
-        plan = Training(precision="bf16-master", optimizer=name)
+        plan = Training(precision="bf16-master", optimizer=name, zero="0")
         parts = [*states_of(tree, tree, plan).device, buffers_of(tree, run, precision(plan.precision))]
         held |= {(name, part.name): part.total(bytes_held) for part in parts}
     return held
@@ -69,7 +69,7 @@ def saved(form: str) -> Held:
     """The tensors that autograd keeps."""
 
     def tensors(model: HFModel, run: Workload) -> dict[tuple[object, ...], Num]:
-        plan = Training(precision=form)
+        plan = Training(precision=form, zero="0")
         tree = trained(model.tree(run), plan)
         found = kept(tree, model, run, numerics(precision(form), plan), Code())
         return {(*_which(one), place): one.copies * one.storage.size for place, one in enumerate(found)}
