@@ -195,7 +195,9 @@ class Training(Described):
         "--precompute-ref-log-probs/--no-precompute-ref-log-probs",
         default=False,
     )
-    num_generations: Num | None = dimension("G", "completions of each prompt (grpo) [default: 8]", "--num-generations")
+    num_generations: Num | None = dimension(
+        "n_g", "completions of each prompt (grpo) [default: 8]", "--num-generations"
+    )
     max_prompt_length: Num | None = dimension(
         "l_p", "tokens of a prompt (grpo, ppo) [default: 512]", "--max-prompt-length", length=True
     )

@@ -315,6 +315,8 @@ OWN |= {
     "training/measured.py",
     "plans.py",
     "analysis/why/given.py",
+    "serving/engine_rules.py",
+    "timing/serving.py",
 }
 """What reads the data that the program brings with it."""
 

@@ -96,7 +96,7 @@ def test_the_mode_is_that_of_the_options(words: str, meant: str, quick: Quick) -
     [
         ("--lora 8 --context 4k", "add --train or --serve"),
         ("--batch 4", "add --train or --serve"),
-        ("--gpus 8", "add --train"),
+        ("--gpus 8", "add --serve or --train"),
     ],
 )
 def test_what_may_be_of_both_is_asked_in_a_line(words: str, remedy: str, quick: Quick) -> None:

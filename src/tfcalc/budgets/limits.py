@@ -48,7 +48,7 @@ def fitting(card: str) -> Limit:
     Raises UsageError where no such card is known.
 
     >>> fitting("24GB").text, fitting("h100").value
-    ('24GB', 78144543857)
+    ('24GB', 77992034303)
     """
     try:
         return Limit(card, of_card(card).allocatable, percent=False)

@@ -55,7 +55,7 @@ class EngineRules(NamedTuple):
         """Return the share of a card's memory that it takes where nothing else is asked for.
 
         >>> round(engine("sglang").share(80 * GIB, 8), 3), engine("vllm").share(80 * GIB)
-        (0.82, 0.92)
+        (0.819, 0.92)
         """
         if self.utilization is not None:
             return self.utilization
