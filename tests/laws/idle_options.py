@@ -177,6 +177,12 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("flops gpt2 --mfu", "per_gpu"): "the one GPU's tokens are those of all",
     ("ranks mixtral-8x7b --tp 2", "expert_tensor_parallel"): "may say what follows from --tp",
     ("solve memory <= 80GiB", "alloc_conf"): "decides on what is reserved, which a limit in bytes does not ask for",
+    ("memory llama-3-8b --train --backend megatron", "dropout"): "may say that there is none, as Llama has none",
+    ("memory llama-3-8b --train --backend megatron", "grad_accum"): "Megatron-LM adds gradients up in any case",
+    ("compare", "alloc_conf"): "decides on what is reserved, which a comparison does not ask for",
+    ("diff", "alloc_conf"): "decides on what is reserved, which a comparison does not ask for",
+    ("sweep", "alloc_conf"): "decides on what is reserved, which a table of peaks does not ask for",
+    ("plot", "alloc_conf"): "decides on what is reserved, which a chart of peaks does not ask for",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",
@@ -279,7 +285,7 @@ def words_for(option: Option) -> list[list[str]]:
     return [[flag, value] for value in values]
 
 
-MEANT = {"recompute": "none"}
+MEANT = {"recompute": "none", "zero": "0"}
 """What auto stands for where an option is decided elsewhere: it may be said."""
 
 
