@@ -183,6 +183,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("diff", "alloc_conf"): "decides on what is reserved, which a comparison does not ask for",
     ("sweep", "alloc_conf"): "decides on what is reserved, which a table of peaks does not ask for",
     ("plot", "alloc_conf"): "decides on what is reserved, which a chart of peaks does not ask for",
+    ("solve memory <= 24GiB --for concurrency", "batched"): "with so many requests the peak is that of a decode step",
+    ("sweep gpt2 --context 65,130 --of cache", "data_parallel"): "each group of GPUs has a cache of its own",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",
