@@ -46,6 +46,8 @@ def test_what_is_said_to_fit_ran_and_what_is_said_not_to_ran_out_of_memory(row: 
     answer, error = answered((*row["arguments"], "--gpu", row["card"]))
     assert not error
     assert answer["status"] not in (("no",) if row["ran"] else ("fits", "tight"))
+    if row["ran"] and row["reserved"] <= 0.9 * row["total"]:  # with room to spare it is not called a risk either
+        assert answer["status"] in ("fits", "tight")
 
 
 def test_each_state_was_tried_at_its_largest_batch() -> None:

@@ -39,6 +39,8 @@ FIELDS = {
 OF_WORKLOAD = ("batch_size", "seq_len", "kernel", "recompute")
 FITTED = ("product", "elementwise", "host", "host_product", "host_backward")
 WITHIN = {"product": (0.4, 0.85), "host_backward": (0.1, 1.5)}
+GENERATION = "hopper"
+"""Of the card that the steps ran on."""
 COMPUTED = ("bf16", "fp16")
 """Number formats that an estimate is given for."""
 
@@ -95,10 +97,10 @@ def loss(found: Sequence[Step], known: Mapping[str, Any]) -> float:
 def fitted(found: Sequence[Step], rounds: int) -> dict[str, Any]:
     """Return the rates, changed one after another, by less where nothing is gained."""
     known = deepcopy(dict(table()))
-    rates = known["stacks"][EAGER]
     sizes, best = dict.fromkeys(FITTED, 0.2), loss(found, known)
     for _ in range(rounds):
         for name, size in sizes.items():
+            rates = place_of(name, known)
             before = rates[name]
             for factor in (1 + size, 1 / (1 + size)):
                 low, high = WITHIN.get(name, (0, math.inf))
@@ -110,6 +112,12 @@ def fitted(found: Sequence[Step], rounds: int) -> dict[str, Any]:
             else:
                 sizes[name] = size / 2
     return known
+
+
+def place_of(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section of a rate: that of the stack, or of the stack on this card's generation."""
+    section: dict[str, Any] = known["stacks"][EAGER]
+    return section if name in section else section[GENERATION]
 
 
 def left_out(found: Sequence[Step], rounds: int) -> Iterator[tuple[Step, float]]:
@@ -134,7 +142,7 @@ def main() -> None:
         run, plan = step.run.ran
         how = f"{run.recompute} {plan.precision} {run.kernel} lora {plan.lora} {plan.base_weights} {plan.backend}"
         print(f"{step.error(known):+6.1%} {step.seconds:.4f} {step.model} {run.batch_size} x {run.seq_len} {how}")
-    print({name: round(known["stacks"][EAGER][name], 7) for name in FITTED})
+    print({name: round(place_of(name, known)[name], 7) for name in FITTED})
     print(told([step.error(known) for step in steps()]))
     if given.left_out:
         print("left out:", told([error for _, error in left_out(steps(), given.left_out)]))

@@ -52,8 +52,9 @@ STACKS = {
 """Whose rates stand for which code: compiled code is as FSDP trainers have it."""
 SCORES = ("eager", "math")
 """Kernels of attention that write all scores."""
-CAST, EXPANDED = 6, 2.6
-"""Bytes that autocast moves of a trained fp32 weight in each pass; that expanding 4 bits to 16 moves."""
+CAST, EXPANDED = 4 + 2, 0.5 + 0.0625 + 2
+"""Bytes that a pass moves of a weight: autocast reads 32 bits and writes 16; expanding reads 4 bits and of 64 weights a
+scale of 32, and writes 16."""
 
 
 class TrainQuestion(NamedTuple):

@@ -89,9 +89,11 @@ def table() -> Mapping[str, Any]:
 
 
 def rates_of(generation: str, stack: str, known: Mapping[str, Any] | None = None) -> Rates:
-    """Return the rates of a generation with a stack, whose own come first."""
+    """Return the rates of a generation with a stack: those that the stack has of it come before its own."""
     known = table() if known is None else known
-    return Rates(**{**known["generations"][generation], **known["machine"], **known["stacks"][stack]})
+    of_stack = {name: rate for name, rate in known["stacks"][stack].items() if not isinstance(rate, Mapping)}
+    of_both = known["stacks"][stack].get(generation, {})
+    return Rates(**{**known["generations"][generation], **known["machine"], **of_stack, **of_both})
 
 
 class Links(NamedTuple):

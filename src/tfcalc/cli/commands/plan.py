@@ -45,7 +45,6 @@ REPLICAS = Option(
 )
 DEGREES = spreading((*SHARES, REPLICAS))
 ZERO = Option("zero", ("--zero",), "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]", ("0", "1", "2", "3"))
-AXES = (*(option.name for option in DEGREES), ZERO.name)
 BATCH = (
     Option("global_batch_size", ("--global-batch-size",), "sequences of a step, of all GPUs", number=True),
     Option("global_batch", ("--global-batch",), "tokens of a step, of all GPUs, such as 16.8M", amount=True),

@@ -27,7 +27,6 @@ OF_TRAINING = (
     "precision",
     "optimizer",
 )
-PLACED = tuple(name for name, each in SCHEDULES.items() if each.in_order)
 OF_RUN = ("batch_size", "seq_len", "attention")
 PARALLEL = (
     Option(
