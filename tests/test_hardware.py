@@ -141,9 +141,15 @@ def test_every_name_of_the_table_is_its_own() -> None:
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(UsageError, match="is not known") as caught:
-        named(name)
+        named(name, "--peak")
     assert hint in caught.value.hint
-    assert "--peak" in caught.value.hint
+    assert "or give --peak" in caught.value.hint
+
+
+def test_only_an_option_that_is_there_is_proposed() -> None:
+    with pytest.raises(UsageError, match="is not known") as caught:
+        named("h1000")
+    assert caught.value.hint == "did you mean H100?"
 
 
 def test_a_precision_that_a_card_lacks_is_answered_with_those_it_has() -> None:

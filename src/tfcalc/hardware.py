@@ -217,11 +217,11 @@ def parse_gpu(text: str) -> tuple[int, str]:
     return count, name
 
 
-def named(name: str, instead: str = "--peak") -> list[Accelerator]:
+def named(name: str, instead: str = "") -> list[Accelerator]:
     """Return the accelerators that a name may mean, the likeliest first: ``h100``, ``NVIDIA A100 80GB``, ``TPU v5p``.
 
     An amount of memory alone, ``24GB``, is an unknown card that has it. Raises UsageError with the nearest name, and
-    the option to give ``instead``.
+    the option to give ``instead``, if there is one.
 
     >>> [gpu.name for gpu in named("h100")], named("rtx_4090")[0].name, named("a100-80gb")[0].name
     (['H100-SXM', 'H100-PCIe', 'H100-NVL'], 'RTX-4090', 'A100-SXM-80')
@@ -239,7 +239,8 @@ def named(name: str, instead: str = "--peak") -> list[Accelerator]:
         if matches:
             return _of_memory(sorted(whole or matches, key=_memory), spelling)
     hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu) for gpu in known)))
-    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}; or give {instead}".replace("?;", "?"))
+    other = f"; or give {instead}" if instead else ""
+    raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}{other}".replace("?;", "?"))
 
 
 def short_memory(amount: str) -> str:

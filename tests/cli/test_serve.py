@@ -188,3 +188,17 @@ def test_refusals(quick: Quick, words: tuple[str, ...], code: int, told: str) ->
     assert (found.returncode, found.stdout) == (code, "")
     assert told in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+def test_what_a_refusal_proposes_is_accepted(quick: Quick) -> None:
+    """No option that the command does not have, and no number of GPUs that cannot share the model."""
+    unknown = quick("serve", "llama-3-8b", "--gpu", "h1000")
+    assert (unknown.returncode, unknown.stderr) == (
+        2,
+        "tfcalc: accelerator 'h1000' is not known; did you mean H100?\n",
+    )
+    assert "nearest: 2, 4" in quick("serve", "llama-3-8b", "--gpu", "4xh100", "--tp", "3").stderr
+    refused = quick("serve", "llama-3-8b", "--gpu", "3xh100", "--tp", "2")
+    assert refused.returncode == 2
+    assert "take --gpu 2xh100-sxm" in refused.stderr
+    assert quick("serve", "llama-3-8b", "--gpu", "2xh100-sxm", "--tp", "2").returncode == 0

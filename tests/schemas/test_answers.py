@@ -76,11 +76,13 @@ def test_every_answer_meets_its_schema_and_every_key_is_printed() -> None:
     assert not failures, "\n".join(failures)
     assert seen.keys() == set(names()) - ELSEWHERE
     anywhere = set().union(*seen.values(), ONLY_WITH_PYTORCH)
-    for name, found in seen.items():
-        stated = [key.path.removeprefix("models[].") for key in keys(schema(name))]
-        never = [path for path in stated if path not in (anywhere if path.startswith(SHARED) else found)]
-        never = [path for path in never if f"models[].{path}" not in found]
-        assert not never, f"{name}: no question prints {never}"
+    never = [
+        f"{name}: no question prints {path}"
+        for name, found in seen.items()
+        for path in (key.path.removeprefix("models[].") for key in keys(schema(name)))
+        if path not in (anywhere if path.startswith(SHARED) else found) and f"models[].{path}" not in found
+    ]
+    assert not never, "\n".join(never)
 
 
 def test_the_answers_of_budgets_meet_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +187,7 @@ def test_what_an_option_brings_is_asked_for() -> None:
 def test_every_field_of_a_plan_and_of_a_workload_has_its_words() -> None:
     """What ``conventions`` repeats of them, they and not the answers decide."""
     described = definition("conventions")["properties"]
-    assert set(Training().described()) <= described.keys()
+    assert set(Training().described()) - {"beside"} <= described.keys()  # set by a method alone, and printed nowhere
     own = {"batch_size", "seq_len", "source_len", "cached", "phase", "logits", "attention"}
     assert own <= described.keys() & set(inspect.signature(Workload).parameters)
 

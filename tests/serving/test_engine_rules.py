@@ -72,6 +72,19 @@ def test_what_is_left_is_by_each_engine_in_its_own_order() -> None:
         engine("vllm").cache_log(found.each, model, found.plan, Profile(60 * GIB, GIB), 80 * GIB, 0.9)
 
 
+def test_every_engine_answers_on_cards_of_every_size(quick: Quick) -> None:
+    """vLLM reads 8,192 tokens of a prompt at once from 70 GiB on, and 2,048 on what is smaller and on an A100."""
+    vllm = engine("vllm")
+    assert [vllm.batches(80 * GIB, "H100 SXM"), vllm.batches(15 * GIB, "T4"), vllm.batches(80 * GIB, "A100")] == [
+        8192,
+        2048,
+        2048,
+    ]
+    for name in (f"{one.name}@{one.version}" for each in engines().values() for one in each):
+        found = quick("memory", "gpt2", "--serve", "--context", "1k", "--gpu", "t4", "--engine", name)
+        assert (found.returncode, found.stderr) == (0, ""), name
+
+
 def test_the_stage_with_the_least_room_decides() -> None:
     """vllm PR #20665: of 27 layers the first of two stages has 14, each token 576 numbers in each of them."""
     model = load("deepseek-v2-lite")

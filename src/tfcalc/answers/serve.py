@@ -777,14 +777,14 @@ def serve(question: ServeQuestion) -> Serve:
         UsageError: GPUs that make no whole replicas; a prompt or an answer without tokens.
     """
     load = question.load
-    if question.gpus % question.sharing.gpus:
-        fact = f"{question.gpus:,} GPUs are no whole number of replicas of {question.sharing.gpus:,}"
-        raise UsageError(fact, f"take --gpu {question.sharing.gpus}x{question.card.name.lower()}")
     if load.prefix >= load.prompt:
         raise UsageError(
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
     answer = Serve(question)
-    assert answer.of.weights  # what cannot be shared is refused now
+    assert answer.of.weights  # what cannot be shared is refused now, before a number of GPUs is proposed for it
+    if question.gpus % question.sharing.gpus:
+        fact = f"{question.gpus:,} GPUs are no whole number of replicas of {question.sharing.gpus:,}"
+        raise UsageError(fact, f"take --gpu {question.sharing.gpus}x{question.card.name.lower()}")
     return answer

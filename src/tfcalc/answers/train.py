@@ -686,7 +686,7 @@ def train(
     if sum(one is not None for one in pace) > 1:
         raise UsageError("mfu, tokens_per_second and step_time each say how fast it runs", "give one of them")
     file = None if rates is None else read_rates(rates)
-    card = None if gpu is None else of_card(gpu)
+    card = None if gpu is None else of_card(gpu, instead="")
     return trained(TrainQuestion(model, workload, training or Training(), tokens, card, pace, price, file))
 
 

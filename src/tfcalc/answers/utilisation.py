@@ -231,7 +231,7 @@ def machines_of(name: str, gpus: int = 1, precision: str = "bf16") -> Machines:
     >>> machines_of("h100", 8).peak
     989400000000000.0
     """
-    found, *others = named(name)
+    found, *others = named(name, "--peak")
     peak = found.peak(precision)
     return Machines(peak, gpus, precision, found.name, (*found.doubts(), *_others(found, others, precision)))
 

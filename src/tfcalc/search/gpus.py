@@ -105,14 +105,16 @@ def stated(amount: str | int) -> Capacity:
     return Capacity(parse_bytes(amount), amount.strip())
 
 
-def of_card(text: str) -> Capacity:
-    """Memory that GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``. Raises UsageError.
+def of_card(text: str, instead: str = "--budget") -> Capacity:
+    """Memory that GPUs leave to a process, each of them: ``h100``, ``8xh100``, ``24GB``.
+
+    Raises UsageError with the option to give ``instead``, if there is one.
 
     >>> of_card("8xh100").stated, of_card("8xh100").gpus
     ('H100 SXM', 8)
     """
     gpus, name = parse_gpu(text)
-    found, *others = named(name, "--budget")
+    found, *others = named(name, instead)
     usable = found.usable()
     told = found.memory.split(" ")[0] in re.findall(r"\d+", name)  # a100-80
     unlike = [] if told else [other for other in others if other.usable().bytes != usable.bytes]

@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
 from tfcalc.serving.caches import PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
-from tfcalc.units import parse_bytes
+from tfcalc.units import exact_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -73,7 +73,7 @@ class EngineRules(NamedTuple):
         vLLM reads as many on an A100 as on smaller cards.
         """
         rows = self.batched[1:] if "A100" in card.upper() and len(self.batched) > 1 else self.batched
-        return next((int(row[1]) for row in rows if memory >= parse_bytes(row[0])), None)
+        return next((int(row[1]) for row in rows if memory >= exact_bytes(row[0], "write 70GiB")), None)
 
     def cache_log(
         self, ranks: Sequence[ServingRank], model: Model, plan: Serving, profile: Profile, memory: int, share: float

@@ -52,7 +52,7 @@ def answer(settings: Settings) -> Train:
             plans.workload,
             plans.training,
             tokens,
-            None if gpu is None else of_card(gpu),
+            None if gpu is None else of_card(gpu, instead=""),
             _pace(settings),
             settings.get("price"),
             rates_of_file(settings),
