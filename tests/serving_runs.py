@@ -67,7 +67,7 @@ class Run:
     @property
     def engine(self) -> str:
         """Engine, with its version."""
-        return f"{self.row['engine']}@{self.row['version']}" if self.row["version"] else self.row["engine"]
+        return _engine(self.row)
 
     @property
     def by(self) -> EngineRates:
@@ -87,9 +87,13 @@ class Run:
         return self.model.band(first=False).kind
 
 
+def _engine(row: Mapping[str, str]) -> str:
+    return f"{row['engine']}@{row['version']}" if row["version"] else row["engine"]
+
+
 @cache
 def rows() -> tuple[Mapping[str, str], ...]:
-    """Return their sum."""
+    """The measurements, one after another."""
     with FILE.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
@@ -117,7 +121,8 @@ def run_of(row: Mapping[str, str]) -> Run | None:
     static = row["mode"] == "static"
     load = Load(prompt, answer, max(1, round(float(row["requests"]))), static=static)
     try:
-        found = ServedModel(model(row["model"]), Serving(weights=weights, kv=row["kv"] or "auto"), sharing, card, load)
+        plan, engine = Serving(weights=weights, kv=row["kv"] or "auto"), _engine(row)
+        found = ServedModel(model(row["model"]), plan, sharing, card, load, engine)
         if found.machine.operators is None:
             return None
         assert found.weights

@@ -105,6 +105,47 @@ def test_limits(quick: Quick) -> None:
     assert answer(quick, *words, "--slo", "tpot=1s")["slo"]["verdict"] == "should"
 
 
+def test_what_would_serve_more_was_tried(quick: Quick) -> None:
+    """Each change that is proposed is accepted as it is printed, and serves as many as it says, and no more."""
+    words = ["serve", "llama-3.1-70b", "--input", "2k", "--output", "500", "--slo", "ttft=1s,tpot=50ms"]
+    found = answer(quick, *words, "--gpu", "8xh100")["slo"]
+    assert {each["change"].split()[0] for each in found["more"]} >= {"--tp", "--weights", "--gpu"}
+    for each in found["more"]:
+        assert each["largest_concurrency"] > found["largest_concurrency"]
+        card = () if "--gpu" in each["change"] else ("--gpu", "8xh100")
+        asked = (*words, *card, *each["change"].split())
+        assert quick(*asked, "--concurrency", str(each["largest_concurrency"])).returncode == 0, each
+        assert quick(*asked, "--concurrency", str(each["largest_concurrency"] + 1)).returncode == 1, each
+
+
+def test_the_fewest_gpus(quick: Quick) -> None:
+    """No layout of fewer GPUs, each tried by itself, serves as many within the limits."""
+    words = ("serve", "llama-3-8b", "--input", "2k", "--concurrency", "200", "--slo", "ttft=1s,tpot=30ms")
+    found = answer(quick, *words, "--gpu", "a100-80", "--for", "gpus")["deployment"]
+    gpus = found["gpus"]
+    asked = (*words, "--gpu", f"{gpus}xa100-80", "--tp", str(found["tp"]))
+    assert quick(*asked).returncode == 0
+    for fewer in range(1, gpus):
+        for tp in (1, 2, 4, 8):
+            if fewer % tp == 0:
+                assert quick(*words, "--gpu", f"{fewer}xa100-80", "--tp", str(tp)).returncode == 1, (fewer, tp)
+    large = answer(quick, "serve", "deepseek-v3", "--gpu", "h100", "--for", "gpus")["deployment"]
+    assert (large["gpus"], large["tp"], large["pp"]) == (16, 8, 2)  # 671 GB in 8 bits are more than 8 of 80 GB hold
+    late = quick("serve", "llama-3-8b", "--gpu", "h100", "--slo", "tpot=0.1ms", "--for", "gpus")
+    assert late.returncode == 1
+    assert "not one request is within the limits" in late.stdout
+
+
+def test_serve_has_the_room_of_the_engine(quick: Quick) -> None:
+    """vLLM's share of the card less weights, and 2.5 GiB that published logs show in the middle, by hand."""
+    found = answer(quick, "serve", "llama-3-8b", "--gpu", "h100", "--input", "1000", "--output", "24")["exact"]
+    cache = 32 * 2 * 8 * 128 * 2 * 1024  # layers, keys and values, heads, their width, bytes, tokens
+    room = 0.92 * 79.18 * 2**30 - 2 * 8_030_261_248 - 2.5 * 2**30
+    assert found["cache_bytes_per_request"] == cache
+    assert found["cache_room_bytes"] == pytest.approx(room, rel=1e-3)
+    assert found["capacity_requests"] == found["cache_room_bytes"] // cache
+
+
 def test_a_curve(quick: Quick) -> None:
     """More requests give more tokens per second, and take longer."""
     points = answer(quick, *LLAMA, "--curve")["curve"]
@@ -179,6 +220,8 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
+        (("gpt2", "--gpu", "2xh100", "--for", "gpus"), 2, "take --gpu h100"),
+        (("gpt2", "--tp", "2", "--for", "gpus"), 2, "has no effect with --for gpus"),
         (("bert-base-uncased",), 3, "does not generate text"),
         (("llama-3-8b", "--gpu", "8xh100", "--ep", "2"), 2, "expert parallelism has no effect"),
     ],

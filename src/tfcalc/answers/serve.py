@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tfcalc.answers.serve_question import ServeChange, ServeQuestion, changes
 from tfcalc.core.traced import value_of
-from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.plans import Serving
+from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.report.declared import (
     Answer,
     Record,
@@ -26,72 +26,23 @@ from tfcalc.report.declared import (
 )
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
+from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
-from tfcalc.timing.rates import NO_PRICES, Price, price_of
-from tfcalc.timing.served import AT_ONCE, BESIDE, TAKEN, Bounds, Guess, Load, ServedModel, TokenSeconds
-from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table, version_of
+from tfcalc.timing.rates import price_of
+from tfcalc.timing.served import Bounds, Guess, ServedModel, TokenSeconds
+from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
-    from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
+    from tfcalc.timing.rates import Price
     from tfcalc.timing.serving import EngineRates, ServingBand
 
 MILLI, MILLION = 1000, 10**6
-ENGINE = "vllm"
-"""Engine whose estimate is given where none is named."""
 MOST_GPUS = 128
-"""Largest number of GPUs that is proposed to hold a model."""
+"""Most GPUs that are tried to share a model."""
 TTFT, TPOT, CAPACITY = "ttft", "tpot", "capacity"
-
-
-class Limits(NamedTuple):
-    """Seconds that a first token, and any other, may take."""
-
-    ttft: float | None = None
-    tpot: float | None = None
-
-    @property
-    def given(self) -> bool:
-        """Return whether there is one."""
-        return self.ttft is not None or self.tpot is not None
-
-
-class ServeQuestion(NamedTuple):
-    """Question of a served model.
-
-    Attributes:
-        model: the model.
-        plan: formats of weights and cache.
-        card: the GPU.
-        gpus: how many of them there are.
-        sharing: how those of a replica share the model; the others are further replicas.
-        load: the requests.
-        engine: name and version of the engine.
-        limits: what is promised to users.
-        price: US dollars for a GPU and an hour; else one's own ``prices``, or a dated list.
-        floor: only the floor is asked for.
-        curve: asked for at several numbers of requests.
-    """
-
-    model: Model
-    plan: Serving
-    card: Accelerator
-    gpus: int
-    sharing: Sharing
-    load: Load
-    engine: str = ENGINE
-    limits: Limits = Limits()
-    price: float | None = None
-    floor: bool = False
-    curve: bool = False
-    prices: Mapping[str, Price] = NO_PRICES
-
-    @property
-    def replicas(self) -> int:
-        """Copies of the model, each on GPUs of its own."""
-        return self.gpus // self.sharing.gpus
 
 
 class ServedAt:
@@ -260,12 +211,18 @@ class ExactKeys(Record):
         lambda one: one.ridge,
         found("peak over bandwidth of the datasheet"),
     )
+    cache_room_bytes = integer(
+        "bytes of a GPU that the engine leaves to the cache",
+        lambda one: one.of.room,
+        found("its share of the memory, less the weights, its profile run and what is outside of it"),
+    )
+    cache_bytes_per_request = integer(
+        "bytes of a request's cache at its end", lambda one: one.of.cache_of_request, FOLD
+    )
     capacity_requests = integer(
-        "requests that run at once, in all",
+        "requests that run at once to their ends, in all",
         lambda one: one.capacity,
-        found(
-            f"{TAKEN:g} of the memory, less the weights and {short_bytes(BESIDE)}, over a request's cache at its end"
-        ),
+        found("the room of the cache over that of a request at its end, of all groups and replicas"),
     )
     capacity_tokens = integer(
         "tokens that the caches hold, in all",
@@ -298,6 +255,21 @@ class EstimateKeys(Record):
     parts_ms = record(TokenPartsKeys, "milliseconds of a token, part by part", lambda one: one.parts)
 
 
+class MoreKeys(Record):
+    """A change that serves more requests within the limits."""
+
+    change = text("the options that ask for it", lambda one: one.options)
+    largest_concurrency = integer(
+        "requests within the limits, at most", lambda one: one.concurrency, found("by bisection over the estimate")
+    )
+    tokens_per_second = number("tokens per second, of all GPUs", lambda one: one.at.rate.value, BY_RATES)
+    usd_per_million_output_tokens = optional_number(
+        "US dollars for a million tokens of answers; null without a price",
+        lambda one: one.at.cost.value if one.at.cost else None,
+        BY_RATES,
+    )
+
+
 class SloKeys(Record):
     """Verdict on the limits, and the largest number of requests within them."""
 
@@ -307,6 +279,7 @@ class SloKeys(Record):
         "requests within the limits, at most", lambda one: one.largest, found("by bisection over the estimate")
     )
     decided_by = text("what does not allow more: ttft, tpot, capacity", lambda one: one.decided_by)
+    more = records(MoreKeys, "what would serve more: each was tried, the cheapest first", lambda one: one.more)
 
 
 class CalibrationKeys(Record):
@@ -358,6 +331,12 @@ class Promise:
             low, high = (low, middle) if self._late(self.answer.point(middle)) else (middle, high)
         return low
 
+    @cached_property
+    def more(self) -> tuple[ServesMore, ...]:
+        """The changes that serve more, each tried."""
+        tried = map(kept, changes(self.answer.question))
+        return tuple(each for each in tried if each is not None and each.concurrency > self.largest)
+
     @property
     def decided_by(self) -> str:
         """Name what does not allow more."""
@@ -380,6 +359,29 @@ class Promise:
         if all(guess.high <= limit for limit, guess, _ in pairs):
             return "should"
         return "should not" if any(guess.low > limit for limit, guess, _ in pairs) else "may"
+
+
+class ServesMore(NamedTuple):
+    """A change that serves more, and the largest number of requests that it keeps the limits for."""
+
+    options: str
+    at: ServedAt
+
+    @property
+    def concurrency(self) -> int:
+        """Requests within the limits, at most."""
+        return self.at.concurrency
+
+
+def kept(change: ServeChange) -> ServesMore | None:
+    """Return how many requests a changed question keeps its limits for; None where it cannot be, or nobody knows."""
+    try:
+        answer = Serve(change.question)
+        if answer.promise is None or not answer.promise.largest:
+            return None
+    except TfcalcError:  # a format that the model does not have, GPUs that do not share it
+        return None
+    return ServesMore(change.options, answer.point(answer.promise.largest))
 
 
 HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
@@ -426,7 +428,17 @@ class Serve(Answer):
     def of(self) -> ServedModel:
         """The model on the GPUs of a replica."""
         question = self.question
-        return ServedModel(question.model, question.plan, question.sharing, question.card, question.load)
+        return ServedModel(
+            question.model, question.plan, question.sharing, question.card, question.load, question.engine
+        )
+
+    def _shared(self, sharing: Sharing) -> ServedModel | None:
+        """The model shared in another way; None where it cannot be."""
+        try:
+            found = Serve(self.question._replace(sharing=sharing)).of
+            return found if found.weights else None
+        except InvalidModel:
+            return None
 
     @property
     def engine(self) -> str:
@@ -512,19 +524,8 @@ class Serve(Answer):
         """Layout of more GPUs of the same kind that hold it; None where these do, or none that was tried does."""
         if self.of.holds:
             return None
-        question = self.question
-        gpus = question.sharing.gpus
-        while 2 * gpus <= MOST_GPUS:
-            gpus *= 2
-            domain = question.card.domain if question.card.domain > 1 else gpus
-            tp = max(size for size in range(1, min(gpus, domain) + 1) if gpus % size == 0)
-            sharing = Sharing(tp=tp, pp=gpus // tp)
-            try:
-                if ServedModel(question.model, question.plan, sharing, question.card, question.load).holds:
-                    return sharing
-            except InvalidModel:
-                continue
-        return None
+        larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
+        return next((one for one in larger if (found := self._shared(one)) is not None and found.holds), None)
 
     # --- exact numbers
 
@@ -599,15 +600,22 @@ class Serve(Answer):
         """Yield what was assumed."""
         yield "floor: bytes over the bandwidth, FLOPs over the dense peak, overlapped; activations are not counted"
         yield "tpot is the time of a token after the first; a request that ends is followed by another"
-        yield f"{TAKEN:g} of the memory, less {short_bytes(BESIDE)}, is for weights and cache"
+        yield self._room_in_words()
         if self.by is not None:
-            yield f"prompts are read {AT_ONCE:,} tokens at a time; experts are chosen alike and independently"
+            yield f"prompts are read {self.of.read_at_once:,} tokens at a time"
+            yield "experts are chosen alike and independently"
             yield f"{self.by.name}: {self.by.rows:,} runs of {self.by.units} systems, up to version {self.by.newest}"
         draft = self.question.load.draft
         if draft.tokens:
             yield f"{draft.tokens} tokens guessed, {draft.made:.3g} made in a step; the time of the draft is not in it"
         if self.price is not None:
             yield f"{self.price.typical:,.2f} USD a GPU hour, {self.price.origin}"
+
+    def _room_in_words(self) -> str:
+        rules, sharing = self.of.rules, self.question.sharing
+        beside = short_bytes(sum(rules.profile))
+        share = f"{100 * rules.share(self.of.memory, sharing.tp, sharing.pp):.3g} % {rules.budget}"
+        return f"{rules.called} takes {share}; its profile run and what is outside of it take {beside} (assumed)"
 
     @property
     def title(self) -> str:
@@ -720,9 +728,23 @@ class Serve(Answer):
         longest = self.question.model.longest
         if isinstance(longest, int) and self.question.load.longest > longest:
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
+        if self.promise is not None:
+            yield from self._told_of_more(self.promise)
+        if self.question.fewest and self.succeeded:
+            ways = sum(1 for _ in layouts(self.question.card))
+            yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
         yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
-        if self.by is not None and self.question.load.concurrency > self.capacity:
+        if not self.capacity:
+            yield f"Not one has room as {self._room_in_words()}"
+        if self.by is not None and self.at.requests > self.of.running(self.at.requests):
             yield f"{self.question.load.concurrency:,} do not run at once: the others wait"
+
+    @staticmethod
+    def _told_of_more(promise: Promise) -> Iterator[str]:
+        """Yield what would serve more."""
+        for one in promise.more:
+            cost = f", {one.at.cost.value:,.2f} USD per million" if one.at.cost else ""
+            yield f"{one.options} would serve {one.concurrency:,}: {one.at.rate.value:,.0f} tokens/s{cost}"
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:
@@ -763,6 +785,45 @@ def _span(one: Guess) -> str:
     return f"{_time(one.value)} ({_time(one.low)} to {_time(one.high)})"
 
 
+def layouts(card: Accelerator) -> Iterator[Sharing]:
+    """Yield ways to share a model among more and more GPUs: each layer within a domain of fast links, then stages."""
+    domain = card.domain if card.domain > 1 else MOST_GPUS
+    tp = 1
+    while tp <= domain:
+        yield Sharing(tp)
+        tp *= 2
+    tp //= 2
+    pp = 2
+    while tp * pp <= MOST_GPUS:
+        yield Sharing(tp, pp)
+        pp *= 2
+
+
+def fewest(question: ServeQuestion) -> ServeQuestion:
+    """Return the question with the fewest GPUs of its kind that serve its requests at once, within its limits.
+
+    Each way to share the model is tried, with as many replicas as the requests take; of equal ones it is the one with
+    most replicas. Where none serves a request, it is the first that holds the model, or the question as it is.
+    """
+    best = held = None
+    for sharing in layouts(question.card):
+        if best is not None and sharing.gpus >= best.gpus:
+            break
+        one = question._replace(sharing=sharing, gpus=sharing.gpus)
+        answer = Serve(one)
+        try:
+            if not answer.of.holds:
+                continue
+            each = answer.promise.largest if answer.promise is not None else answer.capacity
+        except InvalidModel:
+            continue
+        held = held or one
+        replicas = -(-question.load.concurrency // each) if each else 0
+        if each and (best is None or sharing.gpus * replicas < best.gpus):
+            best = one._replace(gpus=sharing.gpus * replicas)
+    return best or held or question
+
+
 def serve(question: ServeQuestion) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -782,6 +843,8 @@ def serve(question: ServeQuestion) -> Serve:
             f"a cached prefix of {load.prefix:,} tokens leaves nothing of a prompt of {load.prompt:,}",
             f"take --prefix {load.prompt - 1} or less",
         )
+    if question.fewest:
+        question = fewest(question)
     answer = Serve(question)
     assert answer.of.weights  # what cannot be shared is refused now, before a number of GPUs is proposed for it
     if question.gpus % question.sharing.gpus:

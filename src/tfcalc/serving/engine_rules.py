@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel, UsageError, nearest
 from tfcalc.nn.attention import attentions
+from tfcalc.printable import quoted
 from tfcalc.serving.caches import PAGED
 from tfcalc.serving.paging import CachePool, Engine, layers, pool
-from tfcalc.units import exact_bytes
+from tfcalc.units import exact_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -27,7 +29,11 @@ GROUPS, SLOTS = "blocks of a group", "slots"
 
 
 class EngineRules(NamedTuple):
-    """An engine at a version, by its file: each value has its source there."""
+    """An engine at a version, by its file: each value has its source there.
+
+    It ``reserves`` room for a whole answer before it begins, or else takes blocks as they are needed. What its profile
+    run and what is outside of PyTorch take is ``assumed`` where no log says it. It is known by other names, ``also``.
+    """
 
     name: str
     version: str
@@ -45,6 +51,9 @@ class EngineRules(NamedTuple):
     chunks: Sequence[Sequence[int]] = ()
     reserved: Mapping[str, float] = {}  # read alone
     cache: str = PAGED
+    reserves: bool = False
+    also: Sequence[str] = ()
+    assumed: Mapping[str, str] = {}  # read alone
 
     @property
     def called(self) -> str:
@@ -72,8 +81,22 @@ class EngineRules(NamedTuple):
 
         vLLM reads as many on an A100 as on smaller cards.
         """
+        if self.chunks:
+            return next(int(row[1]) for row in self.chunks if memory < row[0] * GIB)
+        return next((int(row[1]) for row in self._batched(memory, card)), None)
+
+    def most(self, memory: int, card: str) -> int:
+        """Return the most requests that it runs at once on such a card, however short they are."""
+        return next((int(row[2]) for row in self._batched(memory, card)), MOST_REQUESTS)
+
+    def _batched(self, memory: int, card: str) -> Iterator[Sequence[Any]]:
         rows = self.batched[1:] if "A100" in card.upper() and len(self.batched) > 1 else self.batched
-        return next((int(row[1]) for row in rows if memory >= exact_bytes(row[0], "write 70GiB")), None)
+        return (row for row in rows if memory >= exact_bytes(row[0], "write 70GiB"))
+
+    @property
+    def profile(self) -> Profile:
+        """Profile run that is assumed, where no log tells of it."""
+        return Profile(**{name: parse_bytes(size) for name, size in self.assumed.items()})
 
     def cache_log(
         self, ranks: Sequence[ServingRank], model: Model, plan: Serving, profile: Profile, memory: int, share: float
@@ -121,6 +144,8 @@ class EngineRules(NamedTuple):
         return found.slots(blocks) if self.tokens_are in (GROUPS, SLOTS) else found.tokens(blocks, context)
 
 
+MOST_REQUESTS = 2048
+"""Requests that an engine runs at once on a GPU, where its file names no number."""
 GRAPHS_FROM = 4
 """GPUs of tensor parallelism from which SGLang captures larger graphs."""
 
@@ -138,21 +163,48 @@ def engines() -> Mapping[str, tuple[EngineRules, ...]]:
 
 
 def _number(rules: EngineRules) -> tuple[int, ...]:
-    return tuple(map(int, rules.version.split(".")))
+    return version_of(rules.version)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return a version as numbers.
+
+    >>> version_of("0.19.0"), version_of("1.1.0rc2.post2")
+    ((0, 19, 0), (1, 1, 0))
+    """
+    found = []
+    for part in text.split("."):
+        digits = re.match(r"\d+", part)
+        if digits is None:
+            break
+        found.append(int(digits[0]))
+        if digits[0] != part:
+            break
+    return tuple(found)
 
 
 def engine(text: str) -> EngineRules:
-    """Return the rules of ``vllm``, the newest that are known, or of ``vllm@0.10``. Raises UsageError."""
+    """Return the rules of ``vllm``, the newest that are known, or of ``vllm@0.19``: the newest up to that version.
+
+    Of a version without a number, as ``vllm@nightly``, they are the newest. Raises UsageError for an engine that is not
+    known.
+
+    >>> engine("trtllm").called, engine("vllm@0.19.1").called
+    ('tensorrt-llm 1.2', 'vllm 0.10')
+    """
     name, _, version = text.lower().partition("@")
     known_ = engines()
-    if name not in known_:
-        raise UsageError(f"engine {text!r} is not known", nearest(name, known_))
-    if not version:
-        return known_[name][0]
-    found = next((one for one in known_[name] if one.version == version), None)
-    if found is None:
-        raise UsageError(f"{name} {version} is not known", f"known: {', '.join(one.version for one in known_[name])}")
-    return found
+    called = name_of(name)
+    if called not in known_:
+        raise UsageError(f"engine {quoted(text)} is not known", nearest(name, known_))
+    asked = version_of(version)
+    versions = known_[called]
+    return next((one for one in versions if not asked or _number(one) <= asked), versions[-1])
+
+
+def name_of(text: str) -> str:
+    """Return an engine's name, of which another may be given: ``tensorrt-llm`` for ``trtllm``."""
+    return next((one[0].name for one in engines().values() if text in one[0].also), text)
 
 
 class Profile(NamedTuple):

@@ -13,6 +13,9 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
+from tfcalc.serving.engine_rules import engine as engine_rules
+from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
@@ -30,7 +33,6 @@ from tfcalc.timing.serving import (
     layers_of,
     prompt_seconds,
     step_seconds,
-    version_of,
 )
 from tfcalc.workload import Workload
 
@@ -39,18 +41,19 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Serving
 
-AT_ONCE = 8192
-"""Prompt tokens that an engine reads in a step (vLLM's max_num_batched_tokens)."""
-TAKEN, BESIDE = 0.93, int(2.5 * 2**30)
-"""Share of a card's memory that engines take, and bytes of it that they need beside weights and cache: assumed."""
-MOST_REQUESTS = 2048
-"""Requests that an engine runs at once on a GPU, at most."""
+AS_OTHERS = "vllm"
+"""Engine whose rules hold for one that has none."""
 COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4": NIBBLE}
 """Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
 NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
+
+
+def rules_of(engine: str) -> EngineRules:
+    """Return the rules of an engine, or those of another where it has none."""
+    return engine_rules(engine if name_of(engine.lower().partition("@")[0]) in engines() else AS_OTHERS)
 
 
 class Draft(NamedTuple):
@@ -147,8 +150,11 @@ class TokenSeconds(NamedTuple):
 class ServedModel:
     """A model on GPUs of one kind that share it in one way."""
 
-    def __init__(self, model: Model, plan: Serving, sharing: Sharing, card: Accelerator, load: Load) -> None:
+    def __init__(
+        self, model: Model, plan: Serving, sharing: Sharing, card: Accelerator, load: Load, engine: str = AS_OTHERS
+    ) -> None:
         self.model, self.sharing, self.card = model, sharing, card
+        self.rules = rules_of(engine)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
         context = max(load.longest, 2)
@@ -196,18 +202,38 @@ class ServedModel:
         return -(-value_of(step.cached) // self.sharing.pp)
 
     @cached_property
+    def room(self) -> int:
+        """Bytes of a GPU's memory that the engine leaves to the cache."""
+        share = self.rules.share(self.memory, self.sharing.tp, self.sharing.pp)
+        return max(0, self.rules.available(self.weights, self.rules.profile, self.memory, share))
+
+    @cached_property
+    def cache_on_average(self) -> int:
+        """Bytes of the cache of one request at its average length, on a GPU."""
+        return -(-value_of(self.token.cached) // self.sharing.pp)
+
+    @cached_property
+    def most(self) -> int:
+        """Requests that the engine runs at once, however short they are."""
+        return self.rules.most(self.memory, self.card.name) * self.sharing.dp
+
+    @cached_property
     def capacity(self) -> int:
-        """Requests that run at once, in all."""
-        return self._capacity(int(TAKEN * self.memory) - BESIDE, self.cache_of_request) * self.sharing.dp
+        """Requests that run at once to their ends, in all."""
+        return self._requests(self.room, self.cache_of_request)
+
+    @cached_property
+    def at_work(self) -> int:
+        """Requests that run at once, in all: those whose whole answers have room, where the engine reserves it."""
+        return self.capacity if self.rules.reserves else self._requests(self.room, self.cache_on_average)
 
     @cached_property
     def certain_capacity(self) -> int:
         """Requests that surely do not run at once: more than the whole memory holds, at their average length."""
-        each = -(-value_of(self.token.cached) // self.sharing.pp)
-        return self._capacity(self.memory, each) * self.sharing.dp
+        return self._requests(self.memory - self.weights, self.cache_on_average)
 
-    def _capacity(self, memory: int, each: int) -> int:
-        return max(0, (memory - self.weights) // each) if each else MOST_REQUESTS
+    def _requests(self, room: int, each: int) -> int:
+        return max(0, room // each) * self.sharing.dp if each else self.most
 
     @cached_property
     def reads_source(self) -> bool:
@@ -293,7 +319,7 @@ class ServedModel:
 
     def running(self, concurrency: int) -> int:
         """Requests that run at once, of those that are there."""
-        return max(1, min(concurrency, self.capacity, MOST_REQUESTS * self.sharing.dp))
+        return max(1, min(concurrency, self.at_work, self.most))
 
     def parts(self, concurrency: int, by: EngineRates) -> TokenSeconds:
         """Seconds of a token, part by part."""
@@ -312,10 +338,15 @@ class ServedModel:
         kernel = step - reduced - launched - by.host
         return TokenSeconds(kernel / made, reduced / made, launched / made, by.host / made, others)
 
+    @cached_property
+    def read_at_once(self) -> int:
+        """Tokens of prompts that are read in a step."""
+        return self.rules.batches(self.memory, self.card.name) or BATCHED
+
     def prompts_at_once(self, running: int) -> int:
         """Prompts that are read in a step."""
         tokens = max(1, value_of(self.prompt.tokens))
-        return max(1, min(AT_ONCE // tokens, running // self.sharing.dp or 1))
+        return max(1, min(self.read_at_once // tokens, running // self.sharing.dp or 1))
 
     def among_others(self, running: int, by: EngineRates) -> float:
         """Seconds of a prompt that is read among others."""

@@ -13,7 +13,6 @@ are an engine's (serving_rates.toml). t_b is the time of a prompt among others, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from math import log2
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import value_of
 from tfcalc.hardware import Accelerator
+from tfcalc.serving.engine_rules import name_of, version_of
 from tfcalc.timing.rates import links
 
 if TYPE_CHECKING:
@@ -128,34 +128,13 @@ class ServingBand(NamedTuple):
     units: int
 
 
-def version_of(text: str) -> tuple[int, ...]:
-    """Return a version as numbers.
-
-    >>> version_of("0.19.0"), version_of("1.1.0rc2.post2")
-    ((0, 19, 0), (1, 1, 0))
-    """
-    found = []
-    for part in text.split("."):
-        digits = re.match(r"\d+", part)
-        if digits is None:
-            break
-        found.append(int(digits[0]))
-        if digits[0] != part:
-            break
-    return tuple(found)
-
-
-ENGINES = {"tensorrt-llm": "trtllm", "trt-llm": "trtllm", "nim-trtllm": "nim", "llamacpp": "llama.cpp"}
-"""Other names of engines."""
-
-
 def engine_of(text: str, card: Accelerator | None = None) -> EngineRates | None:
     """Return the rates of an engine such as ``vllm`` or ``vllm@0.19.0``: of the newest era up to that version.
 
     Where a ``card`` is given, it is an era with runs on its generation. None where no run is known.
     """
     name, _, version = text.lower().partition("@")
-    name, asked = ENGINES.get(name, name), version_of(version)
+    name, asked = name_of(name), version_of(version)
     eras = [
         (version_of(era["since"]), key)
         for key, era in rates_table()["engines"].items()

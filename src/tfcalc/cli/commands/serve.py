@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.serve import ENGINE, Limits, ServeQuestion, serve
+from tfcalc.answers.serve import serve
+from tfcalc.answers.serve_question import ENGINE, Limits, ServeQuestion
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
@@ -47,6 +48,13 @@ LOAD = (
 ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
 ASKED = (
     Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms"),
+    Option(
+        "fewest",
+        ("--for",),
+        "what to find: gpus, the fewest that serve all requests at once",
+        known=("gpus",),
+        answers_to="fewest",  # for is what solve looks for
+    ),
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
     Option("curve", ("--curve",), "a line for each number of requests", switch=True),
 )
@@ -65,6 +73,11 @@ def answer(settings: Settings) -> Serve:
     if more is not None and count not in (1, more):
         raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
     count = more or count
+    if settings.get("fewest"):
+        settings.refuse(OF_LAYOUT, "with --for gpus, which finds it", {})
+        if count > 1:
+            fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
+            raise UsageError(fact, f"take --gpu {name}")
     sharing, gpus = _sharing(settings, count)
     plan = settings.fill(Serving())
     load = Load(
@@ -89,6 +102,7 @@ def answer(settings: Settings) -> Serve:
             bool(settings.get("floor")),
             bool(settings.get("curve")),
             prices_of(settings),
+            bool(settings.get("fewest")),
         )
     )
 

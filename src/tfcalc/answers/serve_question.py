@@ -1,0 +1,112 @@
+"""Question of a served model, and the changes of it that may serve more: each is a question of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfcalc.hardware import accelerators
+from tfcalc.plans import Serving
+from tfcalc.timing.rates import NO_PRICES, Price, price_of
+from tfcalc.timing.served import Load
+from tfcalc.timing.serving import Sharing, engine_of
+
+if TYPE_CHECKING:
+    from tfcalc.hardware import Accelerator
+    from tfcalc.model import Model
+
+ENGINE = "vllm"
+"""Engine whose estimate is given where none is named."""
+EIGHT_BITS = "fp8"
+"""Format of weights and cache that is proposed, on cards that multiply in it."""
+
+
+class Limits(NamedTuple):
+    """Seconds that a first token, and any other, may take."""
+
+    ttft: float | None = None
+    tpot: float | None = None
+
+    @property
+    def given(self) -> bool:
+        """Return whether there is one."""
+        return self.ttft is not None or self.tpot is not None
+
+
+class ServeQuestion(NamedTuple):
+    """Question of a served model.
+
+    Attributes:
+        model: the model.
+        plan: formats of weights and cache.
+        card: the GPU.
+        gpus: how many of them there are.
+        sharing: how those of a replica share the model; the others are further replicas.
+        load: the requests.
+        engine: name and version of the engine.
+        limits: what is promised to users.
+        price: US dollars for a GPU and an hour; else one's own ``prices``, or a dated list.
+        floor: only the floor is asked for.
+        curve: asked for at several numbers of requests.
+        fewest: the fewest GPUs that serve the requests are asked for, however many there are.
+    """
+
+    model: Model
+    plan: Serving
+    card: Accelerator
+    gpus: int
+    sharing: Sharing
+    load: Load
+    engine: str = ENGINE
+    limits: Limits = Limits()
+    price: float | None = None
+    floor: bool = False
+    curve: bool = False
+    prices: Mapping[str, Price] = NO_PRICES
+    fewest: bool = False
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model, each on GPUs of its own."""
+        return self.gpus // self.sharing.gpus
+
+
+class ServeChange(NamedTuple):
+    """A change of a question: the options that ask for it, and the question that they make."""
+
+    options: str
+    question: ServeQuestion
+
+
+def changes(asked: ServeQuestion) -> Iterator[ServeChange]:
+    """Yield what may serve more, the cheapest first: other shares of the same GPUs, fewer bits, other GPUs."""
+    yield from _shares(asked)
+    yield from _formats(asked)
+    yield from _cards(asked)
+
+
+def _shares(asked: ServeQuestion) -> Iterator[ServeChange]:
+    """Yield the same GPUs with more replicas of fewer, or with fewer of more."""
+    if asked.sharing.pp * asked.sharing.dp * asked.sharing.ep > 1:
+        return
+    for tp in (asked.sharing.tp // 2, 2 * asked.sharing.tp):
+        if tp and asked.gpus % tp == 0:
+            yield ServeChange(f"--tp {tp}", asked._replace(sharing=Sharing(tp)))
+
+
+def _formats(asked: ServeQuestion) -> Iterator[ServeChange]:
+    """Yield fewer bits for the cache, and for weights and cache, where the GPU multiplies in eight bits."""
+    if EIGHT_BITS not in asked.card.peaks or asked.plan.kv.startswith(EIGHT_BITS):
+        return
+    yield ServeChange(f"--kv {EIGHT_BITS}", asked._replace(plan=asked.plan.replaced(kv=EIGHT_BITS)))
+    if not asked.plan.weights:
+        plan = Serving(weights=EIGHT_BITS, kv=EIGHT_BITS)
+        yield ServeChange(f"--weights {EIGHT_BITS} --kv {EIGHT_BITS}", asked._replace(plan=plan))
+
+
+def _cards(asked: ServeQuestion) -> Iterator[ServeChange]:
+    """Yield as many GPUs of the next kinds with more bandwidth, of which runs and a price are known."""
+    for card in sorted(accelerators(), key=lambda card: card.bandwidth):
+        known = engine_of(asked.engine, card) and price_of(card, None, asked.prices)
+        if known and card.bandwidth > asked.card.bandwidth:
+            yield ServeChange(f"--gpu {asked.gpus}x{card.name.lower()}", asked._replace(card=card, price=None))
