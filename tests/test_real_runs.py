@@ -40,6 +40,7 @@ def test_predictions_of_allocated_bytes_are_close() -> None:
     assert said.close >= 0.9
 
 
+@pytest.mark.long
 def test_nine_of_ten_runs_have_a_number_and_the_others_say_why_not() -> None:
     found = all_compared()
     said = spread(errors(found))

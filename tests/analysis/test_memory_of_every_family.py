@@ -42,7 +42,7 @@ def configs(model_type: str) -> list[dict[str, Any]]:
     return [*found, *({**found[-1], "architectures": [name]} for name in list(known(model_type))[:1])]
 
 
-@pytest.mark.one_in(80)
+@pytest.mark.one_in(160)
 @pytest.mark.parametrize("model_type", TYPES)
 def test_every_family_has_an_answer_or_a_line_that_says_why_not(model_type: str) -> None:
     said: list[object] = []

@@ -53,7 +53,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("config", "run", "plan"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_sweep_finds_where_something_else_is_decided(
     config: dict[str, Any], run: dict[str, Any], plan: dict[str, Any]

@@ -33,7 +33,7 @@ def test_points_of_a_file_are_counted_before_they_are_computed(tmp_path: Path, n
     refused(ran, 2, "9,000,000 points")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("form", [["--json"], ["--format", "csv"]], ids=" ".join)
 def test_a_million_points_are_written_in_pieces(tmp_path: Path, form: list[str]) -> None:
     sizes = ["--seq", "1..1000", "--batch", "1..1000"]
@@ -74,7 +74,7 @@ RUNS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
 def test_runs_of_a_sweep_are_counted(tmp_path: Path, arguments: list[str]) -> None:
     refused(run(tmp_path, "sweep", *arguments, "--format", "csv"), 2, "too many runs")
@@ -95,7 +95,7 @@ def unlike(folder: Path) -> str:
     return "i.json"
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("limit", [10**10, 3 * 10**10, 10**11])
 def test_layers_of_a_model_in_which_all_differ_are_solved_for(quick: Quick, tmp_path: Path, limit: int) -> None:
     """Not only those that divide some other size: the last layer that fits, and the first that does not."""

@@ -12,7 +12,7 @@ from tests.conftest import Quick
 LINES = ("serving", "finetune_full", "finetune_lora", "finetune_qlora")
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize(
     "words",
     [

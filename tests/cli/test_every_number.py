@@ -88,7 +88,7 @@ LINES = (
 )
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("line", LINES)
 def test_every_number_is_opened(line: str) -> None:
     assert check(shlex.split(line))
@@ -131,7 +131,7 @@ def without(words: list[str], flag: str) -> list[str]:
     return [*words[: words.index(flag)], *words[words.index(flag) + 2 :]] if flag in words else words
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("words", list(drawn()), ids=shlex.join)
 def test_every_number_of_random_models_is_opened(words: list[str]) -> None:
     assert check(words)

@@ -344,7 +344,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize(("name", "option"), TEXTS)
 def test_an_empty_text_is_refused(quick: Quick, name: str, option: object) -> None:
     flag = option.flags[0]  # type: ignore[attr-defined]  # it is an Option

@@ -94,7 +94,7 @@ def test_an_error_that_is_cut_keeps_its_beginning_and_its_end(quick: Quick) -> N
     assert error.endswith("A'] is not a whole number; give an int of at least 1\n")
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_golden_can_be_had_in_ascii(process: Program, quick: Quick, line: str) -> None:
     asked = quick(*line.split(), "--ascii")

@@ -274,11 +274,13 @@ def test_09_json_stays_json_in_any_encoding(process: Program) -> None:
 # --- 10 and 11: colour
 
 
-def test_10_no_colour_without_a_terminal(process: Program) -> None:
+def test_10_no_colour_without_a_terminal(process: Program, tfcalc: Program) -> None:
     for arguments in (["params"], ["params", "--help"], ["--help"], ["params", "--bogus"]):
         for env in ({}, {"GITHUB_ACTIONS": "true"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}):
-            result = process(*arguments, env=env)
+            result = tfcalc(*arguments, env=env)
             assert ESCAPE not in result.stdout + result.stderr
+    piped = process("--help", env={"GITHUB_ACTIONS": "true"})  # typer asks for colours there
+    assert ESCAPE not in piped.stdout + piped.stderr
 
 
 def test_10_colour_where_it_is_asked_for(tfcalc: Program) -> None:
@@ -538,7 +540,9 @@ def test_20_python_m_is_the_same_program(tfcalc: Program, tmp_path: Path) -> Non
     assert script.stdout == tfcalc("params", "--json").stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", pytest.param("zsh", marks=pytest.mark.long), pytest.param("fish", marks=pytest.mark.long)]
+)
 def test_20_completion(process: Program, shell: str) -> None:
     script = process("--show-completion", shell, env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
     assert "_TFCALC_COMPLETE" in script.stdout

@@ -201,6 +201,31 @@ def test_speculation(quick: Quick) -> None:
         assert parts["kernels"] * made >= alone["kernels"]
 
 
+def test_prompts_that_other_gpus_read(quick: Quick) -> None:
+    """Law 10 of disaggregated serving: the rate is bounded by both sides, and the cache of a prompt is sent."""
+    words = ("serve", "llama-3-8b", "--input", "2000", "--output", "50", "--concurrency", "64")
+    found = answer(quick, *words, "--gpu", "3xh100", "--disaggregate", "1:2")
+    assert found["deployment"]["tp"] == 1
+    assert found["exact"]["handed_over_bytes"] == 2000 * 32 * 2 * 8 * 128 * 2  # layers, keys and values, heads, width
+    alone = answer(quick, *words[:-1], "1", "--gpu", "h100")["floor"]
+    floor = found["floor"]
+    assert floor["ttft_ms"] == max(alone["ttft_ms"], 1000 * found["exact"]["handed_over_bytes"] / 450e9)
+    by_prompts, by_tokens = 50 / floor["ttft_ms"], 64 / floor["tpot_ms"]
+    assert floor["tokens_per_second"] <= 1000 * min(by_prompts, by_tokens) * (1 + 1e-9)
+    together = answer(quick, *words, "--gpu", "3xh100", "--tp", "1")["estimate"]
+    assert found["estimate"]["parts_ms"]["prefill_between"] == 0 < together["parts_ms"]["prefill_between"]
+    rates = [
+        answer(quick, *words, "--gpu", f"{groups + 1}xh100", "--disaggregate", f"{groups}:1")["estimate"]
+        for groups in (1, 2)
+    ]
+    one, two = (rate["tokens_per_second"]["value"] for rate in rates)
+    assert 1.5 < two / one <= 2.0 + 1e-9  # short answers wait for prompts, which twice as many groups read
+    for ratio, fact in {"2": "is no ratio", "0:1": "is no ratio"}.items():
+        assert fact in quick(*words, "--gpu", "3xh100", "--disaggregate", ratio).stderr
+    assert "not divisible" in quick(*words, "--gpu", "4xh100", "--disaggregate", "1:2").stderr
+    assert "no effect with --disaggregate" in quick(*words, "--disaggregate", "1:2", "--static").stderr
+
+
 def test_a_cached_prefix(quick: Quick) -> None:
     """Half of the prompt is not read again, and costs no products of its own; the cache is the same."""
     words = ("serve", "llama-3-8b", "--gpu", "h100", "--input", "4k")

@@ -38,7 +38,7 @@ def config(head: str, **fields: object) -> str:
     return json.dumps({"model_type": "llama", "architectures": [f"{head}LlamaForCausalLM"], **fields})
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("head", COMMANDS)
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_class_is_no_command_to_a_ci_system(quick: Quick, tmp_path: Path, head: str, form: str) -> None:
@@ -289,7 +289,7 @@ def test_long_words_take_no_longer(words: str) -> None:
 ELEMENTS = {"p", "strong", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "br"}
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("words", ACTIVE)
 def test_a_page_about_a_config_has_its_words_as_words(quick: Quick, tmp_path: Path, words: str) -> None:
     name = words.replace("/", "")
@@ -308,7 +308,7 @@ def test_a_page_about_a_config_has_its_words_as_words(quick: Quick, tmp_path: Pa
         assert not [kind for kind, marked in GITHUB.items() if re.search(marked, shown, re.IGNORECASE)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("words", ACTIVE)
 def test_a_page_of_budgets_has_their_words_as_words(quick: Quick, tmp_path: Path, words: str) -> None:
     (tmp_path / "tfcalc.toml").write_text(

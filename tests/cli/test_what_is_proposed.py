@@ -100,7 +100,7 @@ def proposed(ran: Ran, arguments: list[str]) -> list[dict[str, Any]]:
     return changes
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("line", FURTHER)
 def test_every_remedy_does_what_it_promises(ran: Ran, line: str) -> None:
     arguments = ["memory", *shlex.split(line)]
@@ -109,7 +109,7 @@ def test_every_remedy_does_what_it_promises(ran: Ran, line: str) -> None:
     assert bool(shown) == ("--gpu" in arguments), "with a budget people are told the verdict alone"
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("golden", [one for one in goldens() if VERDICT.search(one.text)], ids=lambda one: one.line)
 def test_every_remedy_of_a_golden_does_what_it_promises(ran: Ran, golden: Golden) -> None:
     """As printed: its peak and what it leaves, to the last digit; the flags are those of the JSON, in its order."""
@@ -127,7 +127,7 @@ def test_every_remedy_of_a_golden_does_what_it_promises(ran: Ran, golden: Golden
     assert [row for row in rows if row in told][: len(told)] == told[: len(rows)] or not short
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("line", FURTHER)
 def test_an_answer_has_20_lines_at_most(ran: Ran, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -142,7 +142,7 @@ COMMAND = re.compile(r"  ((?:params|flops|memory)(?: --\S+(?: [^-\s]\S*)?)*)$", 
 """A command in the last column of an overview."""
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("golden", FURTHER_TO_SEE.values(), ids=FURTHER_TO_SEE)
 def test_whatever_is_to_be_seen_next_can_be(ran: Ran, golden: Golden) -> None:
     """``See also:`` has options to add, or commands; what stands in parentheses explains them."""

@@ -34,7 +34,7 @@ def names(components: list[dict[str, Any]]) -> Iterator[str]:
         yield from names(component["parts"])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("line", ANSWERS)
 def test_every_name_of_the_tree_stands_whole(tfcalc: Program, line: str, width: str) -> None:
@@ -47,7 +47,7 @@ def test_every_name_of_the_tree_stands_whole(tfcalc: Program, line: str, width: 
         assert any(re.match(rf" *{re.escape(name)}( |$)", row) for row in lines), name
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("line", VERDICTS)
 def test_every_flag_of_a_remedy_stands_beside_its_value(tfcalc: Program, line: str, width: str) -> None:

@@ -31,6 +31,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file's syntax."""
+    return tuple(ast.walk(tree(path)))
+
+
 def module(path: Path) -> str:
     """The name of a file's module."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
@@ -87,7 +93,7 @@ def imports_inside_functions() -> list[str]:
     """Files with a number for each statement in a function that imports something of ours."""
     found = []
     for path in FILES:
-        for function in ast.walk(tree(path)):
+        for function in nodes(path):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 found += [
                     f"{path.relative_to(SOURCE)}:{ast.unparse(node)}"
@@ -101,7 +107,7 @@ def circles() -> list[list[str]]:
     """Files that import each other in a circle, at the head, inside a function or for types alone."""
     edges = {name: set[str]() for name in MODULES}
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             edges[module(path)] |= {name for name in imported(node) if name in MODULES and name != module(path)}
     found: list[list[str]] = []
     index: dict[str, int] = {}
@@ -141,7 +147,7 @@ def own_dicts() -> list[str]:
     return [
         f"{path.relative_to(SOURCE)}:{node.name}"
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         and any(isinstance(own, ast.FunctionDef) and own.name == "to_dict" for own in node.body)
     ]

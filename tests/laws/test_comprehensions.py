@@ -28,6 +28,8 @@ def bound(node: ast.AST) -> set[str]:
 def shadowed(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
     """The lines on which a comprehension binds what the function elsewhere reads, and nowhere else binds."""
     nodes = list(ast.walk(function))
+    if not any(isinstance(node, INLINED) for node in nodes):
+        return
     names = [node for node in nodes if isinstance(node, ast.Name)]
     binding = [node for node in nodes if hasattr(node, "generators")]
     arguments = {node.arg for node in nodes if isinstance(node, ast.arg)}

@@ -17,12 +17,12 @@ from tests.laws.house import (
     entered,
     forks,
     imports_inside_functions,
+    nodes,
     own_dicts,
     places_of_keys,
     recorded,
     room,
     rooms,
-    tree,
 )
 
 LIMITS = recorded()["limits"]
@@ -102,13 +102,13 @@ def test_no_class_overrides_what_another_keeps_private() -> None:
     """A subclass outside of the file overrides public methods alone."""
     homes: dict[str, str] = {}
     for path in FILES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, str(path))
     private = {
         (node.name, own.name): str(path)
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         for own in node.body
         if isinstance(own, ast.FunctionDef) and own.name.startswith("_") and not own.name.startswith("__")
@@ -116,7 +116,7 @@ def test_no_class_overrides_what_another_keeps_private() -> None:
     found = sorted(
         f"{path.relative_to(SOURCE)}:{node.name}.{own.name}"
         for path in FILES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
         for base in node.bases
         if isinstance(base, ast.Name)

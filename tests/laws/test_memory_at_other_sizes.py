@@ -83,14 +83,14 @@ def _which(one: Kept) -> tuple[object, ...]:
     return path, one.operation, storage.label, storage.dtype, storage.label == "random state" and storage.elements
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("model_type", TYPES)
 def test_caches(model_type: str) -> None:
     drawn = list(that_run(models(model_type), TOKEN))
     assert not drawn or _first(drawn, TOKEN, caches) == []
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("model_type", TYPES)
 def test_model_states(model_type: str) -> None:
     assert _first(models(model_type), STEP, states) == []
@@ -102,7 +102,7 @@ def trained_ones(model_type: str) -> list[HFModel]:
     return [HFModel({**model.data, "architectures": [architecture]}) for model in models(model_type)]
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("model_type", TRAINABLE)
 @pytest.mark.parametrize(("kernel", "form"), [("eager", "fp32"), ("math", "bf16-mixed")])
 def test_tensors_saved_by_products_one_by_one(kernel: str, form: str, model_type: str) -> None:
@@ -110,7 +110,7 @@ def test_tensors_saved_by_products_one_by_one(kernel: str, form: str, model_type
     assert found == [] or (found is None and model_type in (*IN_TURNS, *AS_WIDE_AS_THE_STREAM))
 
 
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(48)
 @pytest.mark.parametrize("model_type", TRAINABLE)
 @pytest.mark.parametrize(("kernel", "form"), [("efficient", "bf16"), ("flash", "bf16-mixed")])
 def test_tensors_saved_by_fused_kernels(kernel: str, form: str, model_type: str) -> None:

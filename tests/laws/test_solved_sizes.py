@@ -40,7 +40,7 @@ def counted(name: str, **typed: object) -> int | None:
     return int(found.answer)
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(20)
 @pytest.mark.parametrize("name", ALL)
 def test_a_solved_size_holds_beside_the_options_that_are_typed(name: str) -> None:
     known, random = sizes(load(name)), Random(name)

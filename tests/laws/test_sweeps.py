@@ -53,7 +53,7 @@ def depth(model: str) -> int | None:
         return None
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("model", ALL)
 def test_a_sweep_over_layers_has_the_single_answers(model: str) -> None:
     layers = depth(model)
@@ -85,7 +85,7 @@ ASKED: dict[str, tuple[str, dict[str, object]]] = {
 """What is swept, and the command that answers it alone, with these options."""
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(18)
 @pytest.mark.parametrize("model", ALL)
 @pytest.mark.parametrize("phase", ["forward", "train", "decode"])
 @pytest.mark.parametrize(("name", "values"), [("seq_len", (30, 260)), ("batch_size", (1, 3))])

@@ -264,7 +264,7 @@ def test_what_no_size_decides_is_refused(tfcalc: Program, words: tuple[str, ...]
     ("card", "words", "size"),
     [
         ("h100", ("llama-3-8b", "--train"), "batch"),
-        ("rtx-4090", ("llama-3.2-1b", "--train", "--lora"), "batch"),
+        pytest.param("rtx-4090", ("llama-3.2-1b", "--train", "--lora"), "batch", marks=pytest.mark.long),
         ("h100", ("llama-3-8b", "--serve"), "concurrency"),
     ],
 )

@@ -45,7 +45,7 @@ SHARED = Training(precision="bf16", zero="3", gpus=4, layout="fsdp2")
 ADAPTED = Training(lora=8)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", OF_ROWS)
 @pytest.mark.parametrize("recompute", ["none", "full", "every:2"])
 @pytest.mark.parametrize("plan", [Training(precision="bf16-mixed"), SHARED, ADAPTED], ids=["mixed", "fsdp", "lora"])

@@ -11,7 +11,7 @@ from tests import serving_runs
 from tests.serving_runs import Run
 from tfcalc.timing.serving import engine_of, rates_table
 
-SAMPLE = 11
+SAMPLE = 23
 """Of this many rows one is asked; a prime, so that no source is left out."""
 
 
@@ -35,7 +35,7 @@ def errors(*, first: bool, modes: tuple[str, ...]) -> list[float]:
 def test_the_time_of_a_token() -> None:
     """Within 10 % in the middle, 16 % on average; the constants were fitted to these runs."""
     found = errors(first=False, modes=serving_runs.SERVED)
-    assert len(found) > 300
+    assert len(found) > 140
     assert median(found) <= 0.10
     assert mean(found) <= 0.16
 
@@ -43,7 +43,7 @@ def test_the_time_of_a_token() -> None:
 def test_the_time_of_a_batch_of_prompts() -> None:
     """Static batches on one GPU, or on several with NVLink: 12 % on average."""
     found = errors(first=True, modes=("static",))
-    assert len(found) > 80
+    assert len(found) > 40
     assert mean(found) <= 0.12
 
 

@@ -54,8 +54,8 @@ class ServedAt:
 
     @property
     def requests(self) -> int:
-        """Requests of a replica, of the one that has most."""
-        return -(-self.concurrency // self.answer.question.replicas)
+        """Requests of a group of GPUs that makes tokens, of the one that has most."""
+        return -(-self.concurrency // self.answer.decoding)
 
     @cached_property
     def floor_of_token(self) -> Bounds:
@@ -100,7 +100,13 @@ class ServedAt:
     @property
     def floor_rate(self) -> float:
         """Tokens per second that are never exceeded."""
-        return self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds)
+        rate, between = self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds), self.floor_between
+        return min(rate, self.answer.decoding * self.answer.question.load.answer / between) if between else rate
+
+    @property
+    def floor_between(self) -> float:
+        """Seconds between two answers of a group, below which they never are, where other GPUs read prompts."""
+        return self.of.floor_between(self.requests)
 
     @property
     def cost(self) -> Guess | None:
@@ -151,7 +157,17 @@ class DeploymentKeys(Record):
     pp = integer("stages of the pipeline", lambda one: one.question.sharing.pp, GIVEN)
     dp = integer("groups with requests of their own that share experts", lambda one: one.question.sharing.dp, GIVEN)
     ep = integer("groups of GPUs that share the experts", lambda one: one.question.sharing.ep, GIVEN)
-    replicas = integer("copies of the model", lambda one: one.question.replicas, GIVEN)
+    replicas = integer("copies of what serves a request", lambda one: one.question.replicas, GIVEN)
+    prefill_groups = optional(
+        "groups of GPUs that read prompts alone, in a replica; null where all do both",
+        lambda one: one.question.load.apart.prompts if one.question.load.apart else None,
+        GIVEN,
+    )
+    decode_groups = optional(
+        "groups of GPUs that make tokens alone, in a replica; null where all do both",
+        lambda one: one.question.load.apart.tokens if one.question.load.apart else None,
+        GIVEN,
+    )
     engine = text("the engine", lambda one: one.engine)
     engine_version = text("its version; empty where none was said", lambda one: one.version)
     weights = text("number format of the weights", lambda one: one.of.traffic.recipe.format.name)
@@ -218,6 +234,11 @@ class ExactKeys(Record):
     )
     cache_bytes_per_request = integer(
         "bytes of a request's cache at its end", lambda one: one.of.cache_of_request, FOLD
+    )
+    handed_over_bytes = integer(
+        "bytes of a prompt's cache that a GPU sends to one that goes on with it; 0 where the same does",
+        lambda one: one.of.handed_over,
+        FOLD,
     )
     capacity_requests = integer(
         "requests that run at once to their ends, in all",
@@ -507,7 +528,12 @@ class Serve(Answer):
     @property
     def capacity(self) -> int:
         """Requests that run at once, in all."""
-        return self.of.capacity * self.question.replicas
+        return self.of.capacity * self.decoding
+
+    @property
+    def decoding(self) -> int:
+        """Groups of GPUs that make tokens, each with a copy of the model."""
+        return self.question.replicas * self.question.load.decoding
 
     @cached_property
     def points(self) -> list[ServedAt]:
@@ -591,6 +617,8 @@ class Serve(Answer):
         load = q.load
         shared = ", ".join(f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1)
         where = f"{q.gpus} x {q.card.name}{f' ({shared})' if shared else ''}"
+        if load.apart is not None:
+            where += f", {load.apart.prompts} groups for prompts to {load.apart.tokens} for tokens"
         formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
         kind = "static batch of " if load.static else ""
         requests = f"{kind}{load.concurrency:,} x ({load.prompt:,} + {load.answer:,} tokens)"
@@ -720,6 +748,8 @@ class Serve(Answer):
             yield f"Estimate for {self.engine}: {each}"
             yield self._told_of_band(self.of.band(first=False), "a token")
             yield self._told_of_band(self.of.band(first=True), "the first")
+            if self.question.load.apart is not None:
+                yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
             if self.version and version_of(self.version) > version_of(self.by.newest):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
         draft = self.question.load.draft
@@ -847,7 +877,7 @@ def serve(question: ServeQuestion) -> Serve:
         question = fewest(question)
     answer = Serve(question)
     assert answer.of.weights  # what cannot be shared is refused now, before a number of GPUs is proposed for it
-    if question.gpus % question.sharing.gpus:
-        fact = f"{question.gpus:,} GPUs are no whole number of replicas of {question.sharing.gpus:,}"
-        raise UsageError(fact, f"take --gpu {question.sharing.gpus}x{question.card.name.lower()}")
+    if question.gpus % question.gpus_of_replica:
+        fact = f"{question.gpus:,} GPUs are no whole number of replicas of {question.gpus_of_replica:,}"
+        raise UsageError(fact, f"take --gpu {question.gpus_of_replica}x{question.card.name.lower()}")
     return answer

@@ -67,8 +67,13 @@ class ServeQuestion(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Copies of the model, each on GPUs of its own."""
-        return self.gpus // self.sharing.gpus
+        """Copies of what serves a request, each on GPUs of its own."""
+        return self.gpus // self.gpus_of_replica
+
+    @property
+    def gpus_of_replica(self) -> int:
+        """GPUs of a copy of the model, or of all groups that serve its requests together."""
+        return self.sharing.gpus * self.load.groups
 
 
 class ServeChange(NamedTuple):
@@ -90,7 +95,7 @@ def _shares(asked: ServeQuestion) -> Iterator[ServeChange]:
     if asked.sharing.pp * asked.sharing.dp * asked.sharing.ep > 1:
         return
     for tp in (asked.sharing.tp // 2, 2 * asked.sharing.tp):
-        if tp and asked.gpus % tp == 0:
+        if tp and asked.gpus % (tp * asked.load.groups) == 0:
             yield ServeChange(f"--tp {tp}", asked._replace(sharing=Sharing(tp)))
 
 

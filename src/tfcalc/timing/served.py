@@ -78,10 +78,23 @@ class Draft(NamedTuple):
 NO_DRAFT = Draft()
 
 
+class Disaggregated(NamedTuple):
+    """Groups of GPUs that read prompts, and groups that make tokens, to which the prompts' caches are sent."""
+
+    prompts: int
+    tokens: int
+
+    @property
+    def groups(self) -> int:
+        """Number of both."""
+        return self.prompts + self.tokens
+
+
 class Load(NamedTuple):
     """Requests: tokens of a prompt, of an answer, how many at once, and tokens of each prompt that are cached already.
 
-    A ``static`` batch is read at once, and nothing comes in between. A ``draft`` guesses tokens.
+    A ``static`` batch is read at once, and nothing comes in between. A ``draft`` guesses tokens. Where prompts are read
+    by other GPUs, ``apart`` says by how many groups.
     """
 
     prompt: int
@@ -90,6 +103,17 @@ class Load(NamedTuple):
     prefix: int = 0
     static: bool = False
     draft: Draft = NO_DRAFT
+    apart: Disaggregated | None = None
+
+    @property
+    def groups(self) -> int:
+        """Groups of GPUs that have a copy of the model each, in a replica."""
+        return 1 if self.apart is None else self.apart.groups
+
+    @property
+    def decoding(self) -> int:
+        """Number of those that make tokens."""
+        return 1 if self.apart is None else self.apart.tokens
 
     @property
     def cached(self) -> int:
@@ -299,8 +323,28 @@ class ServedModel:
         return Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits),
-            self.machine.sent(tokens, self.layers, self.sharing.tp),
+            max(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
         )
+
+    @cached_property
+    def handed_over(self) -> int:
+        """Bytes of a prompt's cache on a GPU, which another takes over; 0 where the same GPUs go on with it."""
+        if self.load.apart is None:
+            return 0
+        return -(-value_of(self.traffic.decode(1, self.load.prompt).cached) // self.sharing.pp)
+
+    @property
+    def handing_over(self) -> float:
+        """Seconds to send a prompt's cache, each GPU its own; 0 where no link is known."""
+        return self.handed_over / self.card.link if self.card.link else 0.0
+
+    def floor_between(self, concurrency: int) -> float:
+        """Seconds from one answer's end to the next one's on a group that makes tokens, below which it never is.
+
+        Prompts that other groups read cannot be ready faster. 0 where the same GPUs read them.
+        """
+        apart = self.load.apart
+        return self.floor_of_prompt(concurrency).seconds * apart.tokens / apart.prompts if apart is not None else 0.0
 
     # --- the estimate
 
@@ -330,7 +374,7 @@ class ServedModel:
         step = step_seconds(kernels, self.layers, reduced, by)
         launched = by.layer * self.layers.number + by.experts * self.layers.experts
         others = 0.0
-        if not self.load.static and self.load.answer:
+        if not self.load.static and self.load.answer and self.load.apart is None:
             of_a_copy = running / self.sharing.dp
             share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
             others = max(0.0, share) * self.among_others(running, by)
@@ -366,6 +410,8 @@ class ServedModel:
         if self.load.static:
             parts = min(pp, max(1, concurrency))
             return by.first + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
+        if self.load.apart is not None:
+            return self._handed_over(concurrency, by, self.load.apart)
         running = self.running(concurrency)
         of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
         each = self.among_others(running, by)
@@ -380,6 +426,19 @@ class ServedModel:
             generation = self.load.answer * self.parts(concurrency, by).seconds
             found += (concurrency - running) / running * generation
         return found
+
+    def _handed_over(self, concurrency: int, by: EngineRates, apart: Disaggregated) -> float:
+        """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
+
+        As many prompts come as answers end. Where they come faster than they are read, those that wait make up the
+        difference: then each request takes as long as all prompts that were before it.
+        """
+        running = self.running(concurrency)
+        each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
+        alone = by.first + self.reading(1, by) + self.handing_over
+        reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
+        busy = min(0.95, reading / (alone + answering))
+        return max(alone + busy / (2 * (1 - busy)) * each, reading - answering)
 
     def band(self, *, first: bool) -> ServingBand:
         """Return the band of a token, or of the first one."""

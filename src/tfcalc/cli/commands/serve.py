@@ -15,7 +15,7 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
-from tfcalc.timing.served import Draft, Load
+from tfcalc.timing.served import Disaggregated, Draft, Load
 from tfcalc.timing.serving import Sharing
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ LOAD = (
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
+    Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )
 ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
@@ -73,12 +74,15 @@ def answer(settings: Settings) -> Serve:
     if more is not None and count not in (1, more):
         raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
     count = more or count
+    apart = disaggregated(settings.get("disaggregate", ""))
+    if apart is not None:
+        settings.refuse(("static", "fewest"), "with --disaggregate", {})
     if settings.get("fewest"):
         settings.refuse(OF_LAYOUT, "with --for gpus, which finds it", {})
         if count > 1:
             fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
             raise UsageError(fact, f"take --gpu {name}")
-    sharing, gpus = _sharing(settings, count)
+    sharing, gpus = _sharing(settings, count, 1 if apart is None else apart.groups)
     plan = settings.fill(Serving())
     load = Load(
         settings.get("input_tokens", INPUT),
@@ -87,6 +91,7 @@ def answer(settings: Settings) -> Serve:
         settings.get("prefix", 0),
         bool(settings.get("static")),
         draft(settings.get("speculate", "")),
+        apart,
     )
     return serve(
         ServeQuestion(
@@ -107,16 +112,19 @@ def answer(settings: Settings) -> Serve:
     )
 
 
-def _sharing(settings: Settings, count: int) -> tuple[Sharing, int]:
-    """Return the layout, and the number of GPUs: with tensor parallelism over all, if nothing is said."""
+def _sharing(settings: Settings, count: int, groups: int) -> tuple[Sharing, int]:
+    """Return the layout of a group, and the number of GPUs: with tensor parallelism over all, if nothing is said."""
     pp, dp = settings.get("pipeline_parallel", 1), settings.get("data_parallel", 1)
     asked = settings.get("tensor_parallel")
+    if asked is None and count == 1:
+        asked = 1
     if asked is None:
-        if count % (pp * dp):
-            raise UsageError(f"{count:,} GPUs are not divisible by pp x dp = {pp * dp:,}", "give --tp")
-        asked = count // (pp * dp)
+        if count % (pp * dp * groups):
+            parts = "pp x dp" if groups == 1 else f"pp x dp x {groups} groups"
+            raise UsageError(f"{count:,} GPUs are not divisible by {parts} = {pp * dp * groups:,}", "give --tp")
+        asked = count // (pp * dp * groups)
     sharing = Sharing(asked, pp, dp, settings.get("expert_parallel", 1))
-    return sharing, count if count > 1 else sharing.gpus
+    return sharing, count if count > 1 else sharing.gpus * groups
 
 
 def limits(text: str) -> Limits:
@@ -147,6 +155,20 @@ def draft(text: str) -> Draft:
     if match is None or not int(match[1]) or share > 1:
         raise UsageError(f"--speculate {quoted(text)} is no draft", "write its tokens and their acceptance: 3@0.7")
     return Draft(int(match[1]), share)
+
+
+def disaggregated(text: str) -> Disaggregated | None:
+    """Read ``2:1``. Raises UsageError.
+
+    >>> disaggregated("2:1")
+    Disaggregated(prompts=2, tokens=1)
+    """
+    if not text:
+        return None
+    match = re.fullmatch(r"\s*([1-9]\d{0,3})\s*:\s*([1-9]\d{0,3})\s*", text, re.ASCII)
+    if match is None:
+        raise UsageError(f"--disaggregate {quoted(text)} is no ratio", "write groups for prompts and for tokens: 2:1")
+    return Disaggregated(int(match[1]), int(match[2]))
 
 
 def _code(found: Answered) -> int:
