@@ -258,3 +258,21 @@ def test_a_run_and_its_layouts(tmp_path: Path) -> None:
         tfcalc.plan(model, "8xh100", 64, rings=2)
     with pytest.raises(tfcalc.TfcalcError, match="cannot be read"):
         tfcalc.plan(model, "8xh100", 64, rates=str(tmp_path / "none.toml"), **at)
+
+
+def test_a_served_model() -> None:
+    """The function answers what the command does."""
+    model = tfcalc.load("llama-3-8b")
+    found = tfcalc.serve(model, "2xh100", 2000, 500, 64, ttft=1.0, tpot=0.05, price=2.0, plan=tfcalc.Serving(kv="fp8"))
+    assert found.deployment.tp == 2
+    assert (
+        found.exact.cache_bytes_per_request == 2500 * 32 * 8 * 128
+    )  # layers, half of 2 x 8 heads, their width, 1 byte
+    assert found.slo.largest_concurrency >= 64
+    assert found.estimate is not None
+    assert found.floor.tpot_ms <= found.estimate.tpot_ms.low
+    split = tfcalc.serve(model, "3xh100", 2000, 500, 64, disaggregated=(1, 2))
+    assert (split.deployment.tp, split.deployment.prefill_groups, split.deployment.decode_groups) == (1, 1, 2)
+    for wrong in ({"prompt": 0}, {"pp": 0}, {"draft": (3, 1.5)}, {"gpu": "h1000"}, {"prefix": 5000}):
+        with pytest.raises(tfcalc.TfcalcError):
+            tfcalc.serve(model, **wrong)

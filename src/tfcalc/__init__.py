@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.plan import plan
     from tfcalc.answers.plot import plot
     from tfcalc.answers.ranks import ranks
+    from tfcalc.answers.serve import serve
     from tfcalc.answers.shapes import shapes
     from tfcalc.answers.train import train
     from tfcalc.arrays.sweep import sweep
@@ -90,6 +91,7 @@ _HOME = {
     "quiz": "exercises",
     "Layout": "placed.layout",
     "ranks": "answers.ranks",
+    "serve": "answers.serve",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
     "spending": "analysis.design.spending",
@@ -141,6 +143,7 @@ __all__ = [
     "plot",
     "quiz",
     "ranks",
+    "serve",
     "shapes",
     "solve",
     "spending",

@@ -6,9 +6,21 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tfcalc.answers.serve_question import ServeChange, ServeQuestion, changes
+from tfcalc.answers.serve_question import (
+    ENGINE,
+    INPUT,
+    OUTPUT,
+    Limits,
+    ServeChange,
+    ServeQuestion,
+    changes,
+    sharing_of,
+)
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.hardware import named, parse_gpu
+from tfcalc.placed.layout import check_least
+from tfcalc.plans import Serving
 from tfcalc.report.declared import (
     Answer,
     Record,
@@ -29,12 +41,13 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import price_of
-from tfcalc.timing.served import Bounds, Guess, ServedModel, TokenSeconds
+from tfcalc.timing.served import Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
+    from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
     from tfcalc.timing.rates import Price
     from tfcalc.timing.serving import EngineRates, ServingBand
@@ -854,19 +867,96 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
     return best or held or question
 
 
-def serve(question: ServeQuestion) -> Serve:
+def serve(
+    model: Model,
+    gpu: str = "h100",
+    prompt: int = INPUT,
+    answer: int = OUTPUT,
+    concurrency: int = 1,
+    *,
+    tp: int | None = None,
+    pp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    plan: Serving | None = None,
+    engine: str = ENGINE,
+    prefix: int = 0,
+    static: bool = False,
+    disaggregated: tuple[int, int] | None = None,
+    draft: tuple[int, float] = (0, 0.0),
+    ttft: float | None = None,
+    tpot: float | None = None,
+    price: float | None = None,
+) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
     Args:
-        question: the model, formats, GPUs and how they share it, requests, engine, and limits, if there are some.
+        model: as in :func:`~tfcalc.params`.
+        gpu: the GPUs by their name and number (``"4xh100"``).
+        prompt: tokens of a prompt.
+        answer: tokens of an answer.
+        concurrency: requests at once, of all GPUs.
+        tp: GPUs that share each layer; by default all of them.
+        pp: stages of the pipeline.
+        dp: groups with requests of their own that share experts.
+        ep: groups of GPUs that share the experts.
+        plan: number formats of weights and cache; its other fields are not read.
+        engine: the engine, with its version: ``"vllm@0.19.0"``.
+        prefix: tokens of each prompt that are cached already.
+        static: one batch, read at once; nothing comes in between.
+        disaggregated: groups of GPUs that read prompts, and groups that make tokens.
+        draft: tokens that are guessed for each step, and the part of them that is accepted, of 1.
+        ttft: seconds that a first token may take.
+        tpot: seconds that any other token may take.
+        price: US dollars for a GPU and an hour; by default a dated list.
 
     Returns:
-        Exact bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known), and ``fits``.
+        Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
+        ``fits``, and with limits ``slo``.
 
     Raises:
         InvalidModel: the GPUs cannot share the model, or it writes no text.
         UsageError: GPUs that make no whole replicas; a prompt or an answer without tokens.
+
+    >>> import tfcalc
+    >>> found = serve(tfcalc.load("llama-3-8b"), "h100", 1000, 100)
+    >>> found.exact.weights_bytes, found.floor.bound, found.floor.tpot_ms < found.estimate.tpot_ms.value
+    (16060522496, 'bandwidth', True)
     """
+    sizes = {
+        "prompt": prompt,
+        "answer": answer,
+        "concurrency": concurrency,
+        "tp": tp or 1,
+        "pp": pp,
+        "dp": dp,
+        "ep": ep,
+    }
+    for what, size in sizes.items():
+        check_least(what, size, 1)
+    if draft[0] < 0 or not 0 <= draft[1] <= 1:
+        raise UsageError(f"a draft of {draft} is no tokens with their acceptance", "write (3, 0.7)")
+    count, name = parse_gpu(gpu)
+    apart = None if disaggregated is None else Disaggregated(*disaggregated)
+    sharing, gpus = sharing_of(count, tp=tp, pp=pp, dp=dp, ep=ep, groups=1 if apart is None else apart.groups)
+    asked = plan or Serving()
+    return served(
+        ServeQuestion(
+            model,
+            Serving(weights=asked.weights, kv=asked.kv),
+            named(name)[0],
+            gpus,
+            sharing,
+            Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
+            engine,
+            Limits(ttft, tpot),
+            price,
+        )
+    )
+
+
+def served(question: ServeQuestion) -> Serve:
+    """Return the answer of a question of serving, as :func:`serve`. Raises InvalidModel, and UsageError."""
     load = question.load
     if load.prefix >= load.prompt:
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.errors import UsageError
 from tfcalc.hardware import accelerators
 from tfcalc.plans import Serving
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 ENGINE = "vllm"
 """Engine whose estimate is given where none is named."""
+INPUT, OUTPUT = 1024, 256
+"""Tokens of a prompt and of an answer, where it is not said."""
 EIGHT_BITS = "fp8"
 """Format of weights and cache that is proposed, on cards that multiply in it."""
 
@@ -74,6 +77,23 @@ class ServeQuestion(NamedTuple):
     def gpus_of_replica(self) -> int:
         """GPUs of a copy of the model, or of all groups that serve its requests together."""
         return self.sharing.gpus * self.load.groups
+
+
+def sharing_of(
+    count: int, *, tp: int | None = None, pp: int = 1, dp: int = 1, ep: int = 1, groups: int = 1
+) -> tuple[Sharing, int]:
+    """Return how a group of GPUs shares the model, and the number of GPUs in all.
+
+    Where nothing is said tensor parallelism is over all that there are; a ``count`` of one is one kind of GPU, of which
+    as many are taken as the layout has. Raises UsageError.
+    """
+    if tp is None:
+        if count > 1 and count % (pp * dp * groups):
+            parts = "pp x dp" if groups == 1 else f"pp x dp x {groups} groups"
+            raise UsageError(f"{count:,} GPUs are not divisible by {parts} = {pp * dp * groups:,}", "say tp, too")
+        tp = max(1, count // (pp * dp * groups))
+    sharing = Sharing(tp, pp, dp, ep)
+    return sharing, count if count > 1 else sharing.gpus * groups
 
 
 class ServeChange(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.serve import serve
-from tfcalc.answers.serve_question import ENGINE, Limits, ServeQuestion
+from tfcalc.answers.serve import served
+from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits, ServeQuestion, sharing_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
@@ -16,14 +16,11 @@ from tfcalc.hardware import named, parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.timing.served import Disaggregated, Draft, Load
-from tfcalc.timing.serving import Sharing
 
 if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
     from tfcalc.report.answer import Answered
 
-INPUT, OUTPUT = 1024, 256
-"""Tokens of a prompt and of an answer, where it is not said."""
 GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]")
 LOAD = (
     Option(
@@ -82,7 +79,14 @@ def answer(settings: Settings) -> Serve:
         if count > 1:
             fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
             raise UsageError(fact, f"take --gpu {name}")
-    sharing, gpus = _sharing(settings, count, 1 if apart is None else apart.groups)
+    sharing, gpus = sharing_of(
+        count,
+        tp=settings.get("tensor_parallel"),
+        pp=settings.get("pipeline_parallel", 1),
+        dp=settings.get("data_parallel", 1),
+        ep=settings.get("expert_parallel", 1),
+        groups=1 if apart is None else apart.groups,
+    )
     plan = settings.fill(Serving())
     load = Load(
         settings.get("input_tokens", INPUT),
@@ -93,7 +97,7 @@ def answer(settings: Settings) -> Serve:
         draft(settings.get("speculate", "")),
         apart,
     )
-    return serve(
+    return served(
         ServeQuestion(
             model,
             Serving(weights=plan.weights, kv=plan.kv),
@@ -110,21 +114,6 @@ def answer(settings: Settings) -> Serve:
             bool(settings.get("fewest")),
         )
     )
-
-
-def _sharing(settings: Settings, count: int, groups: int) -> tuple[Sharing, int]:
-    """Return the layout of a group, and the number of GPUs: with tensor parallelism over all, if nothing is said."""
-    pp, dp = settings.get("pipeline_parallel", 1), settings.get("data_parallel", 1)
-    asked = settings.get("tensor_parallel")
-    if asked is None and count == 1:
-        asked = 1
-    if asked is None:
-        if count % (pp * dp * groups):
-            parts = "pp x dp" if groups == 1 else f"pp x dp x {groups} groups"
-            raise UsageError(f"{count:,} GPUs are not divisible by {parts} = {pp * dp * groups:,}", "give --tp")
-        asked = count // (pp * dp * groups)
-    sharing = Sharing(asked, pp, dp, settings.get("expert_parallel", 1))
-    return sharing, count if count > 1 else sharing.gpus * groups
 
 
 def limits(text: str) -> Limits:
