@@ -857,7 +857,8 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
         try:
             if not answer.of.holds:
                 continue
-            each = answer.promise.largest if answer.promise is not None else answer.capacity
+            most = min(answer.of.capacity, answer.of.most)
+            each = most if answer.promise is None else min(answer.promise.largest, most)
         except InvalidModel:
             continue
         held = held or one
