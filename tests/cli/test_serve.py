@@ -132,7 +132,7 @@ def test_the_fewest_gpus(quick: Quick) -> None:
     large = answer(quick, "serve", "deepseek-v3", "--gpu", "h100", "--for", "gpus")["deployment"]
     assert (large["gpus"], large["tp"], large["pp"]) == (16, 8, 2)  # 671 GB in 8 bits are more than 8 of 80 GB hold
     many = answer(quick, "serve", "llama-3-8b", "--gpu", "h100", "--concurrency", "100000", "--for", "gpus")
-    assert 100_000 <= 1024 * many["deployment"]["replicas"]  # an engine runs no more at once (vLLM's max_num_seqs)
+    assert 1024 * many["deployment"]["replicas"] >= 100_000  # an engine runs no more at once (vLLM's max_num_seqs)
     late = quick("serve", "llama-3-8b", "--gpu", "h100", "--slo", "tpot=0.1ms", "--for", "gpus")
     assert late.returncode == 1
     assert "not one request is within the limits" in late.stdout

@@ -264,7 +264,7 @@ def _that_runs(size: GrowingSize, budget: int, value: int | None) -> int | None:
     def need(n: int) -> int:
         return size.need(n * of) if size.runs(n * of) else budget + 1
 
-    return of * largest(need, budget, start=max(size.asked // of, 1), most=(value - 1) // of)
+    return of * largest(need, budget, near=(value - 1) // of, most=(value - 1) // of)
 
 
 def _any(size: GrowingSize, budget: int) -> int | None:

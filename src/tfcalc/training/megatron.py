@@ -92,15 +92,15 @@ class MegatronStep(NamedTuple):
         live = alive(states, states.device.gradients, saved, beside, passing, peak)
         return TrainingStep(live, found, peak, saved, states, beside, passing)
 
-    def reserved(self, limit: int | None = None) -> Reserved:
-        """Simulate the caching allocator on a card with ``limit`` bytes. Raises OutOfMemory.
+    def reserved(self, step: TrainingStep, limit: int | None = None) -> Reserved:
+        """Simulate the caching allocator, of this ``step``, on a card with ``limit`` bytes. Raises OutOfMemory.
 
         Weights are tensors of their own until one buffer takes them in, beside that of gradients, if the optimizer is
         distributed. Chunks run as many ahead as the schedule has it, then one backward after each forward.
 
         Source: Megatron-core's ``_ParamAndGradBuffer``; ``forward_backward_pipelining_without_interleaving``.
         """
-        plan, step, recorder = self.plan, self.memory(), chunk_of(*self)
+        plan, recorder = self.plan, chunk_of(*self)
         device = step.placed.device
         weights, gradients = bytes_in(device.weights), bytes_in(device.gradients)
         moved = [] if plan.zero == "0" else list(sizes(device.weights))

@@ -155,6 +155,8 @@ class Peaks:
         """The kernel of attention, where nobody asks for one."""
         self._trees: dict[tuple[object, ...], Component] = {}
         """What is trained of the model, by workload and by how it is tuned."""
+        self._megatron: dict[tuple[Workload, Training], TrainingStep] = {}
+        """Steps by Megatron-LM's code."""
         self._within: dict[tuple[Workload, Training, int], Reserved | None] = {}
         """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
@@ -178,7 +180,7 @@ class Peaks:
         if plan.method != SFT:
             return self.schedule(run, plan).peak.total
         if plan.megatron:
-            return of_megatron()(self.model, run, plan).memory().peak.total
+            return self._of_megatron(run, plan).peak.total
         self.check(run, plan)
         found, _ = self.phases(run, plan, self.step(run, plan, noting=noting))
         return highest(found).total
@@ -361,7 +363,7 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         check_code(self.model, run, plan)
         if plan.megatron:
-            return of_megatron()(self.model, run, plan).memory().peak.total
+            return self._of_megatron(run, plan).peak.total
         if plan.method != SFT:
             return self.schedule(run, plan).least
         _, states, buffers = self.standing(run, plan)
@@ -387,7 +389,7 @@ class Peaks:
         """Memory that the caching allocator reserves for it, where the card has ``limit`` bytes. Raises OutOfMemory."""
         run, plan = self.resolved(run, plan)
         if plan.megatron:
-            return of_megatron()(self.model, run, plan).reserved(limit)
+            return of_megatron()(self.model, run, plan).reserved(self._of_megatron(run, plan), limit)
         sized, states, buffers = self.standing(run, plan)
         noted, ran = self.noted_of(run, plan), self.step(run, plan)
         events = repeated(noted.events, noted.spans)
@@ -405,6 +407,12 @@ class Peaks:
             AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE),
             gradients_resident=stays(plan),
         )
+
+    def _of_megatron(self, run: Workload, plan: Training) -> TrainingStep:
+        """The step by Megatron-LM's code, of a run and a plan that are resolved; it is found once."""
+        if (run, plan) not in self._megatron:
+            self._megatron[run, plan] = of_megatron()(self.model, run, plan).memory()
+        return self._megatron[run, plan]
 
     def on_card(self, run: Workload, plan: Training, allocated: int) -> OnCard:
         """Return the figures that a card shows of a step whose peak is known."""
