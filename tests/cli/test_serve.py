@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -201,6 +202,26 @@ def test_speculation(quick: Quick) -> None:
         parts, alone = (each["estimate"]["parts_ms"] for each in (found, plain))
         assert parts["host"] * made == pytest.approx(alone["host"])
         assert parts["kernels"] * made >= alone["kernels"]
+
+
+def test_requests_that_come_at_a_rate(quick: Quick) -> None:
+    """Little's law: those at work are the rate times what each takes; one fewer would be served too slowly."""
+    words = ("serve", "llama-3.1-70b", "--input", "2k", "--output", "500")
+    found = answer(quick, *words, "--gpu", "4xh100", "--rate", "2/s")
+    times, at_once = found["estimate"], found["traffic"]["concurrency"]
+    each = (times["ttft_ms"]["value"] + 499 * times["tpot_ms"]["value"]) / 1000
+    assert found["requests_per_second"] == 2
+    assert at_once - 1 < 2 * each <= at_once
+    fewer = answer(quick, *words, "--gpu", "4xh100", "--concurrency", str(at_once - 1))["estimate"]
+    assert fewer["tokens_per_second"]["value"] / 500 < 2 <= times["tokens_per_second"]["value"] / 500
+    refused = quick(*words, "--gpu", "4xh100", "--rate", "20")
+    assert refused.returncode == 2
+    proposed = re.search(r"take (--gpu .*)$", refused.stderr.strip())
+    assert proposed
+    assert quick(*words, *proposed[1].split(), "--rate", "20").returncode == 0
+    for more, fact in {"--concurrency 3": "no effect with --rate", "--gpu t4": "needs an estimate"}.items():
+        assert fact in quick("serve", "gpt2", "--rate", "1", *more.split()).stderr
+    assert "is no rate" in quick("serve", "gpt2", "--rate", "soon").stderr
 
 
 def test_prompts_that_other_gpus_read(quick: Quick) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.answers.serve_question import (
@@ -14,6 +15,7 @@ from tfcalc.answers.serve_question import (
     ServeChange,
     ServeQuestion,
     changes,
+    options_of,
     sharing_of,
 )
 from tfcalc.core.traced import value_of
@@ -443,6 +445,11 @@ class Serve(Answer):
     )
     slo = record(SloKeys, "the limits that were given", lambda answer: answer.promise, when=HAS_LIMITS)
     curve = records(PointKeys, "at other numbers of requests", lambda answer: answer.points, when=HAS_CURVE)
+    requests_per_second = optional_number(
+        "requests that come each second; null where the number at once was given",
+        lambda answer: answer.question.rate or None,
+        GIVEN,
+    )
     price_per_gpu_hour = optional_number(
         "US dollars for a GPU and an hour; null where none is known",
         lambda answer: answer.price.typical if answer.price else None,
@@ -631,7 +638,7 @@ class Serve(Answer):
         shared = ", ".join(f"{name} {size}" for name, size in zip(Sharing._fields, q.sharing, strict=True) if size > 1)
         where = f"{q.gpus} x {q.card.name}{f' ({shared})' if shared else ''}"
         if load.apart is not None:
-            where += f", {load.apart.prompts} groups for prompts to {load.apart.tokens} for tokens"
+            where += f", groups for prompts and for tokens {load.apart.prompts}:{load.apart.tokens}"
         formats = f"weights {self.of.traffic.recipe.format.name}, cache {self.of.plan.kv}"
         kind = "static batch of " if load.static else ""
         requests = f"{kind}{load.concurrency:,} x ({load.prompt:,} + {load.answer:,} tokens)"
@@ -692,9 +699,8 @@ class Serve(Answer):
         has = f"{self.question.card.name} has {short_bytes(self.of.memory)}"
         if self.holding is None:
             return f"CANNOT: {each}, {has}; no more than {MOST_GPUS} GPUs were tried"
-        stages = f" --pp {self.holding.pp}" if self.holding.pp > 1 else ""
-        flags = f"--gpu {self.holding.gpus}x{self.question.card.name.lower()} --tp {self.holding.tp}{stages}"
-        return f"CANNOT: {each}, {has}; {flags} would hold it"
+        held = options_of(self.question.card, self.holding.gpus * self.question.load.groups, self.holding)
+        return f"CANNOT: {each}, {has}; {held} would hold it"
 
     def sheet(self) -> Sheet:
         """The bytes and FLOPs of a step, or a line for each number of requests."""
@@ -771,6 +777,9 @@ class Serve(Answer):
         longest = self.question.model.longest
         if isinstance(longest, int) and self.question.load.longest > longest:
             yield f"The model was made for {longest:,} tokens, fewer than the {self.question.load.longest:,} asked for"
+        if self.question.rate:
+            yield f"{self.question.rate:g} requests/s keep {self.question.load.concurrency:,} at work (Little's law)"
+            yield "In the runs behind the bands a request came when another ended: by themselves they come in bursts"
         if self.promise is not None:
             yield from self._told_of_more(self.promise)
         if self.question.fewest and self.succeeded:
@@ -866,6 +875,32 @@ def fewest(question: ServeQuestion) -> ServeQuestion:
         if each and (best is None or sharing.gpus * replicas < best.gpus):
             best = one._replace(gpus=sharing.gpus * replicas)
     return best or held or question
+
+
+def arriving(question: ServeQuestion) -> ServeQuestion:
+    """Return the question with as many requests at once as its rate keeps at work: the fewest that are served so fast.
+
+    By Little's law that is the rate times what a request takes, which grows with their number. Raises UsageError where
+    nothing is estimated, and where more come than can be served.
+    """
+    answer = Serve(question)
+    if answer.by is None:
+        raise UsageError(
+            f"a rate of requests needs an estimate, and {answer.unknown}", "give how many there are at once"
+        )
+
+    def ended(concurrency: int) -> float:
+        return answer.point(concurrency).rate.value / question.load.answer
+
+    low, high = 0, max(1, min(answer.capacity, answer.of.most * answer.decoding))
+    if ended(high) < question.rate:
+        gpus = ceil(question.rate / ended(high) * question.replicas) * question.gpus_of_replica
+        fact = f"{question.rate:g} requests/s come, and {question.gpus} x {question.card.name} serve {ended(high):.3g}"
+        raise UsageError(fact, f"take {options_of(question.card, gpus, question.sharing)}")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if ended(middle) < question.rate else (low, middle)
+    return question._replace(load=question.load._replace(concurrency=high))
 
 
 def serve(
@@ -966,6 +1001,8 @@ def served(question: ServeQuestion) -> Serve:
         )
     if question.fewest:
         question = fewest(question)
+    if question.rate:
+        question = arriving(question)
     answer = Serve(question)
     assert answer.of.weights  # what cannot be shared is refused now, before a number of GPUs is proposed for it
     if question.gpus % question.gpus_of_replica:

@@ -52,6 +52,7 @@ class ServeQuestion(NamedTuple):
         floor: only the floor is asked for.
         curve: asked for at several numbers of requests.
         fewest: the fewest GPUs that serve the requests are asked for, however many there are.
+        rate: requests that come each second, in the place of the number of those that are at work.
     """
 
     model: Model
@@ -67,6 +68,7 @@ class ServeQuestion(NamedTuple):
     curve: bool = False
     prices: Mapping[str, Price] = NO_PRICES
     fewest: bool = False
+    rate: float = 0.0
 
     @property
     def replicas(self) -> int:
@@ -94,6 +96,17 @@ def sharing_of(
         tp = max(1, count // (pp * dp * groups))
     sharing = Sharing(tp, pp, dp, ep)
     return sharing, count if count > 1 else sharing.gpus * groups
+
+
+def options_of(card: Accelerator, gpus: int, sharing: Sharing) -> str:
+    """Return the options that ask for these GPUs, shared in this way.
+
+    >>> options_of(accelerators()[0]._replace(name="H100-SXM"), 16, Sharing(tp=8, pp=2))
+    '--gpu 16xh100-sxm --tp 8 --pp 2'
+    """
+    sizes = zip(Sharing._fields, sharing, strict=True)
+    shared = "".join(f" --{name} {size}" for name, size in sizes if name == "tp" or size > 1)
+    return f"--gpu {gpus}x{card.name.lower()}{shared}"
 
 
 class ServeChange(NamedTuple):

@@ -40,6 +40,7 @@ LOAD = (
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
+    Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s"),
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )
@@ -74,6 +75,9 @@ def answer(settings: Settings) -> Serve:
     apart = disaggregated(settings.get("disaggregate", ""))
     if apart is not None:
         settings.refuse(("static", "fewest"), "with --disaggregate", {})
+    rate = requests_per_second(settings.get("rate", ""))
+    if rate:
+        settings.refuse(("concurrency", "static", "fewest", "floor"), "with --rate", {})
     if settings.get("fewest"):
         settings.refuse(OF_LAYOUT, "with --for gpus, which finds it", {})
         if count > 1:
@@ -112,6 +116,7 @@ def answer(settings: Settings) -> Serve:
             bool(settings.get("curve")),
             prices_of(settings),
             bool(settings.get("fewest")),
+            rate,
         )
     )
 
@@ -158,6 +163,20 @@ def disaggregated(text: str) -> Disaggregated | None:
     if match is None:
         raise UsageError(f"--disaggregate {quoted(text)} is no ratio", "write groups for prompts and for tokens: 2:1")
     return Disaggregated(int(match[1]), int(match[2]))
+
+
+def requests_per_second(text: str) -> float:
+    """Read ``3.2/s``; 0 where nothing is said. Raises UsageError.
+
+    >>> requests_per_second("3.2/s"), requests_per_second("")
+    (3.2, 0.0)
+    """
+    if not text:
+        return 0.0
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*(?:/\s*s)?\s*", text, re.ASCII)
+    if match is None or not float(match[1]):
+        raise UsageError(f"--rate {quoted(text)} is no rate", "write requests for each second: 3.2/s")
+    return float(match[1])
 
 
 def _code(found: Answered) -> int:
