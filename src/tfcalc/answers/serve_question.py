@@ -117,7 +117,12 @@ class ServeChange(NamedTuple):
 
 
 def changes(asked: ServeQuestion) -> Iterator[ServeChange]:
-    """Yield what may serve more, the cheapest first: other shares of the same GPUs, fewer bits, other GPUs."""
+    """Yield what may serve more, the cheapest first: other shares of the same GPUs, fewer bits, other GPUs.
+
+    Nothing where the fewest GPUs are asked for: that is another question.
+    """
+    if asked.fewest:
+        return
     yield from _shares(asked)
     yield from _formats(asked)
     yield from _cards(asked)
