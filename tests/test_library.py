@@ -273,6 +273,6 @@ def test_a_served_model() -> None:
     assert found.floor.tpot_ms <= found.estimate.tpot_ms.low
     split = tfcalc.serve(model, "3xh100", 2000, 500, 64, disaggregated=(1, 2))
     assert (split.deployment.tp, split.deployment.prefill_groups, split.deployment.decode_groups) == (1, 1, 2)
-    for wrong in ({"prompt": 0}, {"pp": 0}, {"draft": (3, 1.5)}, {"gpu": "h1000"}, {"prefix": 5000}):
+    for wrong in ({"prompt": 0}, {"pp": 0}, {"tp": 0}, {"draft": (3, 1.5)}, {"gpu": "h1000"}, {"prefix": 5000}):
         with pytest.raises(tfcalc.TfcalcError):
             tfcalc.serve(model, **wrong)

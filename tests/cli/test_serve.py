@@ -245,6 +245,19 @@ def test_prompts_that_other_gpus_read(quick: Quick) -> None:
     ]
     one, two = (rate["tokens_per_second"]["value"] for rate in rates)
     assert 1.5 < two / one <= 2.0 + 1e-9  # short answers wait for prompts, which twice as many groups read
+    short = (
+        "serve",
+        "llama-3-8b",
+        "--input",
+        "8",
+        "--output",
+        "8",
+        "--concurrency",
+        "2000",
+    )  # many read the weights once
+    many = answer(quick, *short, "--gpu", "9xh100", "--disaggregate", "1:8")
+    products = 2 * 7 * 10**9 * 8 / 989.4e12  # fewer than those of a prompt of eight tokens, at the peak
+    assert many["floor"]["tokens_per_second"] > 8 / (10 * products)
     for ratio, fact in {"2": "is no ratio", "0:1": "is no ratio"}.items():
         assert fact in quick(*words, "--gpu", "3xh100", "--disaggregate", ratio).stderr
     assert "not divisible" in quick(*words, "--gpu", "4xh100", "--disaggregate", "1:2").stderr

@@ -121,7 +121,7 @@ class ServedAt:
     @property
     def floor_between(self) -> float:
         """Seconds between two answers of a group, below which they never are, where other GPUs read prompts."""
-        return self.of.floor_between(self.requests)
+        return self.of.floor_between()
 
     @property
     def cost(self) -> Guess | None:
@@ -963,7 +963,7 @@ def serve(
         "prompt": prompt,
         "answer": answer,
         "concurrency": concurrency,
-        "tp": tp or 1,
+        "tp": 1 if tp is None else tp,
         "pp": pp,
         "dp": dp,
         "ep": ep,

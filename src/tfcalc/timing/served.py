@@ -338,13 +338,22 @@ class ServedModel:
         """Seconds to send a prompt's cache, each GPU its own; 0 where no link is known."""
         return self.handed_over / self.card.link if self.card.link else 0.0
 
-    def floor_between(self, concurrency: int) -> float:
+    def floor_between(self) -> float:
         """Seconds from one answer's end to the next one's on a group that makes tokens, below which it never is.
 
-        Prompts that other groups read cannot be ready faster. 0 where the same GPUs read them.
+        Prompts that other groups read cannot be ready faster: each has its own products, cache and messages, though
+        many may be read with weights that are read once. 0 where the same GPUs read them.
         """
-        apart = self.load.apart
-        return self.floor_of_prompt(concurrency).seconds * apart.tokens / apart.prompts if apart is not None else 0.0
+        apart, step = self.load.apart, self.prompt
+        if apart is None:
+            return 0.0
+        own = value_of(step.gathered + step.cached + step.written)
+        each = Bounds(
+            own / self.card.bandwidth if self.card.bandwidth else 0.0,
+            self.machine.multiplied(step, self.cache_bits),
+            max(self.machine.sent(value_of(step.tokens), self.layers, self.sharing.tp), self.handing_over),
+        )
+        return each.seconds * apart.tokens / apart.prompts
 
     # --- the estimate
 
