@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("a state for each head", SMALL | {"model_type": "mamba2", "num_heads": 8, "head_dim": 16}, {}, {}),
     ("an encoder", {"model_type": "t5", "d_model": 64, "num_layers": 3, "num_heads": 4}, {}, {}),
     ("experts, adapters", LLAMA | {"model_type": "mixtral", "num_local_experts": 4}, {}, {"lora": 4}),
+    ("a loop that holds logits", LLAMA, {}, {"loop": "tutorial", "lora": 4}),
     ("logits in pieces", LLAMA, {}, {"backend": "fused", "precision": "bf16-mixed"}),
 ]
 BATCHES, LENGTHS = (1, 2, 7), (1, 3, 64, 65, 127, 128, 200, 250, 256, 1000, 1024)
@@ -45,8 +46,8 @@ def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
     model, asked, how = tfcalc.from_config(config), Workload(phase="train", **run), Training(**plan)
     peaks, alone, ran = Peaks(model), Peaks(model), list[PeakForm]()
 
-    def counted(*given: Any) -> PeakForm:
-        ran.append(peak_form(*given))
+    def counted(*given: Any, **all_or_ends: bool) -> PeakForm:
+        ran.append(peak_form(*given, **all_or_ends))
         return ran[-1]
 
     monkeypatch.setattr("tfcalc.training.peaks.peak_form", counted)
@@ -54,6 +55,9 @@ def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
     for point in points[::2] + points[1::2]:
         assert peaks.peak_of_size(point, how, 1 << 60) == alone.peak(point, how), (point.batch_size, point.seq_len)
     assert len(ran) <= len(points) // 2, "most points need no step"
+    for point in points[::6]:
+        assert peaks.reserved(point, how) == alone.reserved(point, how), (point.batch_size, point.seq_len)
+    assert not peaks.noted, "allocations need no step of their own either"
 
 
 def test_what_is_beyond_the_budget_anyway_needs_no_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -455,7 +455,7 @@ class TrainingMemory(Memory, in_order=True):
         """Why the caching allocator's simulation would take too long, if it would."""
         if self.plan.megatron:
             return ()
-        events = self.peaks.noted_of(self.run, self.plan).length
+        events = self.peaks.events_of(self.run, self.plan)
         if events <= LONGEST:
             return ()
         return (f"Reserved: not simulated, as a step allocates and frees {events:,} times (at most {LONGEST:,} are)",)

@@ -1,19 +1,19 @@
-"""Allocations and frees of a training step, in order.
+"""What a training step allocates and frees, moment by moment, and what is live in between.
 
-Allocations of layers that did not run, derived from those of the layer that represented them.
-
-Each turn of a row allocates the same, and frees its own tensors or those of its neighbours. A tensor is identified by
-its turn and by its number among the turn's tensors, so a turn that did not run frees the tensors at the same relative
-position. A free outside of the row's turns is repeated for all turns.
-
-Peak of a run at other sizes: amounts are closed forms, evaluated once each and then added up as ints.
-
-Live bytes at every local maximum of a run, as closed forms: the largest at given sizes is the peak there.
+======================  ======================================================================
+:class:`Noted`          allocations and frees in order, as the caching allocator sees them
+:func:`repeated`        the same with those of layers that did not run: each turn of a row of
+                        equal layers frees its own tensors, or those of its neighbours at the
+                        same place, so the turn that ran says what the others do
+:class:`Moments`        changes of the live bytes, whose amounts are closed forms: the peak, and
+                        the allocations, of all sizes at which a step decides alike
+:class:`Envelope`       live bytes at every local maximum, as closed forms
+======================  ======================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, compress, pairwise
 from operator import le
 from typing import NamedTuple, cast
@@ -37,6 +37,8 @@ Source: torch.distributed.fsdp._fully_shard, foreach_all_gather (``all_gather_co
 
 Allocation = tuple[int, int, int]
 """Number of a tensor in the step, its bytes (0: it is freed), and the stream.
+
+Of a step that holds at other sizes, the bytes are the ``place`` of an amount of its moments, counted from 1.
 
 A plain tuple, as fields of a NamedTuple take longer to read, and a step has a hundred thousand of these.
 """
@@ -333,28 +335,40 @@ class Moments:
         >>> moments.most({})
         5
         """
-        values: list[int] = []
-        for amount in self.amounts:
-            value = amount if isinstance(amount, int) else formula_of(amount).at(sizes)
-            values += (value, -value)
+        signed = [change for amount in self._at(sizes) for change in (amount, -amount)]
         if len(self._looked) != len(self.changes):
             self._looked = [change % 2 == 0 for change in self.changes]
-        live = accumulate(map(values.__getitem__, self.changes))
+        live = accumulate(map(signed.__getitem__, self.changes))
         return max(compress(live, self._looked), default=0)
+
+    def allocations(self, events: Sequence[Allocation], sizes: Mapping[str, int]) -> list[Allocation]:
+        """Return the events at these sizes of the letters: with bytes for places; what is empty there is left out."""
+        of = [0, *self._at(sizes)]
+        empty = {number for number, place, _ in events if place and not of[place]}
+        return [(number, of[place], stream) for number, place, stream in events if number not in empty]
+
+    def _at(self, sizes: Mapping[str, int]) -> Iterator[int]:
+        """Yield the amounts at these sizes."""
+        for amount in self.amounts:
+            yield amount if isinstance(amount, int) else formula_of(amount).at(sizes)
 
 
 class _Sized(MemoryTracker):
-    """Counts ints, as every tracker does, and records their closed forms as moments."""
+    """Counts ints, as every tracker does, and records their closed forms as moments, and each allocation by its form.
+
+    So the peak and the allocations are known at all sizes at which the step decides alike.
+    """
 
     __slots__ = ()
     moments: Moments
+    noted: Noted
     live_as: dict[int, int]
     """Index of the amount of each live storage, by its identity."""
 
     def begin(self, phase: str) -> None:
         """Begin a phase; nothing is recorded from the optimizer's step on."""
         super().begin(phase)
-        self.moments.ended = self.moments.ended or phase == STEP
+        self.moments.ended = self.noted.ended = self.moments.ended or phase == STEP
         if not self.moments.ended:
             self.moments.rises(self.moments.place(0))
 
@@ -363,6 +377,7 @@ class _Sized(MemoryTracker):
         size, moments = storage.bytes, self.moments
         self.live_as[id(storage)] = place = moments.place(size)
         moments.changes.append(place + place)
+        self.noted.allocated(id(storage), place + 1, STREAMS.get(storage.label, 0))
         if type(size) is not int:
             storage.bytes = int_of(size)
         super().made(storage)
@@ -370,6 +385,7 @@ class _Sized(MemoryTracker):
     def gone(self, storage: Storage) -> None:
         """Count a free, and restore the closed form of its bytes: ``Storage.repeat`` allocates it anew as several."""
         super().gone(storage)
+        self.noted.freed(id(storage))
         place, moments = self.live_as.pop(id(storage)), self.moments
         if not moments.ended:
             moments.changes.append(place + place + 1)
@@ -380,6 +396,8 @@ class _Sized(MemoryTracker):
         place = self.moments.place(size)
         self.moments.rises(place)
         self.moments.falls(place)
+        self.noted.allocated(0, place + 1)
+        self.noted.freed(0)
         super().needed(int_of(cast("Traced", size)))
 
     def lent(self, size: Num) -> None:
@@ -395,25 +413,25 @@ class _Sized(MemoryTracker):
 
 
 class SizedTracker(_Sized):
-    """Tracks live bytes, at all sizes."""
+    """Tracks live bytes and every allocation, at all sizes."""
 
-    __slots__ = ("live_as", "moments")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.moments = Moments()
-        self.live_as = {}
-
-
-class SizedRecorder(_Sized, StepRecorder):
-    """Tracks the tensors live at the peak, every allocation, and live bytes at all sizes."""
-
-    __slots__ = ("live_as", "moments")
+    __slots__ = ("live_as", "moments", "noted")
 
     def __init__(self) -> None:
         super().__init__()
-        self.moments = Moments()
-        self.live_as = {}
+        self.moments, self.live_as = Moments(), {}
+        self.turns = self.noted = Noted()
+
+
+class SizedRecorder(_Sized, PeakRecorder):
+    """Tracks the tensors live at the peak, and live bytes and every allocation at all sizes."""
+
+    __slots__ = ("live_as", "moments", "noted")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moments, self.live_as = Moments(), {}
+        self.turns = self.noted = Noted()
 
 
 class Envelope(MemoryTracker):

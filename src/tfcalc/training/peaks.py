@@ -22,7 +22,7 @@ from tfcalc.model import default_run, guarding, remembering
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
-from tfcalc.tape.moments import AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
+from tfcalc.tape.moments import Allocation, AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
 from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
@@ -101,6 +101,9 @@ class PeakForm(NamedTuple):
     guards: Guards
     stands: ConstantTerms
     moments: Moments
+    noted: Noted
+    returned: Sequence[Found]
+    """What the model returns."""
 
     def peak(self, sizes: Mapping[str, int]) -> int | None:
         """The bytes of the peak, where letters stand for these sizes; None where something is decided otherwise."""
@@ -117,16 +120,35 @@ class PeakForm(NamedTuple):
         return stood
 
 
-def peak_form(whole: Model, run: Workload, plan: Training) -> PeakForm:
-    """Run a step of a plan that was resolved, with sizes that remember what is decided by them."""
+class AllocationForm(NamedTuple):
+    """Allocations and frees of all layers, in the steps that decide as one that has run."""
+
+    form: PeakForm
+    events: Sequence[Allocation]
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[Sequence[Allocation], Sequence[Found]]:
+        """Return the allocations and frees, and what the model returns, where letters stand for these sizes."""
+        returned = [
+            found._replace(shape=tuple(formula_of(size).at(sizes) for size in found.shape))
+            for found in self.form.returned
+        ]
+        return self.form.moments.allocations(self.events, sizes), returned
+
+
+def peak_form(whole: Model, run: Workload, plan: Training, *, ends_alone: bool = True) -> PeakForm:
+    """Run a step of a plan that was resolved, with sizes that remember what is decided by them.
+
+    Of a row of equal layers those at its ends alone run, or all.
+    """
     guards, tracker = Guards(), SizedTracker()
     run = guarding(run, guards)
     model = piece_of(whole, run, plan)
     tree = tuned(model.tree(run), plan)
     stored = stored_as(model, tree)
     states, buffers = states_of(stored, stored, plan), buffers_of(tree, run, precision(plan.precision))
-    ran = step_of(tree, model, run, plan, tracker)
-    return PeakForm(guards, constant_terms(states, buffers, plan, ran.returned), tracker.moments)
+    ran = step_of(tree, model, run, plan, tracker, ends_alone=ends_alone)
+    stood = constant_terms(states, buffers, plan, ran.returned)
+    return PeakForm(guards, stood, tracker.moments, tracker.noted, ran.returned)
 
 
 def training_peak(model: Model, run: Workload, plan: Training) -> int:
@@ -136,6 +158,11 @@ def training_peak(model: Model, run: Workload, plan: Training) -> int:
 
 Key = tuple["Workload", "Training", bool]
 """What the tape sees of a run and a plan, and whether gradients stay."""
+
+
+def sizeless(run: Workload, plan: Training) -> tuple[Workload, Training]:
+    """Key of the steps of such a run and plan at all batch sizes and lengths."""
+    return run.replaced(batch_size=1, seq_len=1), plan
 
 
 class Peaks:
@@ -161,6 +188,9 @@ class Peaks:
         """What is reserved on a card, by its bytes."""
         self._forms: dict[tuple[Workload, Training], list[PeakForm]] = {}
         """Steps that hold at other sizes, too: by the workload without its sizes, and by the plan."""
+        self._on_tape: dict[Key, list[PeakForm]] = {}
+        self._allocations: dict[Key, list[AllocationForm]] = {}
+        """The same by what the tape sees of the plan, and what all layers of such steps allocate and free."""
         self._schedules: dict[tuple[Workload, Training], PhaseSchedule] = {}
         self._passes: dict[tuple[Workload, Training, bool], int] = {}
         self._generated: dict[tuple[Workload, Training], Generated] = {}
@@ -182,6 +212,9 @@ class Peaks:
         if plan.megatron:
             return self._of_megatron(run, plan).peak.total
         self.check(run, plan)
+        form = self._that_holds(self._known(run, plan), run)
+        if form is not None:
+            return form.at(self._sizes(run))
         found, _ = self.phases(run, plan, self.step(run, plan, noting=noting))
         return highest(found).total
 
@@ -220,7 +253,7 @@ class Peaks:
             least = self.least(run, plan)
             if least > limit:
                 return least
-        known.append(peak_form(self.model, run, plan))
+        self._holds(run, plan, peak_form(self.model, run, plan))
         return known[-1].at(sizes)
 
     def roughly(self, run: Workload, plan: Training) -> int | None:
@@ -234,20 +267,15 @@ class Peaks:
         except ZeroDivisionError:  # of what would be decided otherwise
             return None
 
-    def holds(self, run: Workload, plan: Training, step: PeakForm) -> None:
-        """Record a step of a resolved run and plan that has run, and holds at other sizes, too."""
-        self._known(run, plan).append(step)
-
     def _known(self, run: Workload, plan: Training) -> list[PeakForm]:
         """The steps that hold at some sizes of such a run."""
-        return self._forms.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+        return self._forms.setdefault(sizeless(run, plan), [])
 
     def _resolved(self, run: Workload, plan: Training) -> tuple[Workload, Training, dict[str, int]]:
         """The run and the plan as :meth:`checked` has them, which looks at the model's parts; and all sizes."""
         run = resolve_checkpointing(self.model, run)
-        known = {**self._values, **run.values()}
-        sizes = {letter: value_of(size) for letter, size in known.items()}
-        choices = self._choices.setdefault((run.replaced(batch_size=1, seq_len=1), plan), [])
+        sizes = self._sizes(run)
+        choices = self._choices.setdefault(sizeless(run, plan), [])
         for guards, kernel, found in choices:
             if guards.hold_at(sizes):
                 return run.replaced(kernel=kernel), found, sizes
@@ -255,6 +283,19 @@ class Peaks:
         made, found = self.checked(guarding(run, guards), plan)
         choices.append((guards, made.kernel, found))
         return run.replaced(kernel=made.kernel), found, sizes
+
+    def _sizes(self, run: Workload) -> dict[str, int]:
+        """The value of each letter of the model and of a run."""
+        return {letter: value_of(size) for letter, size in {**self._values, **run.values()}.items()}
+
+    def _that_holds(self, forms: Sequence[PeakForm], run: Workload) -> PeakForm | None:
+        """One of the steps that decides as that of this run would; None if none does."""
+        sizes = self._sizes(run) if forms else {}
+        return next((form for form in forms if form.guards.hold_at(sizes)), None)
+
+    def _seen_alike(self, run: Workload, plan: Training) -> PeakForm | None:
+        """A step that decides as that of this run would, by a plan in which the tape sees the same."""
+        return self._that_holds(self._on_tape.get(self.key(*sizeless(run, plan)), ()), run)
 
     def schedule(self, run: Workload, plan: Training) -> PhaseSchedule:
         """The phases of a step by a method other than training on the next token, of what is resolved."""
@@ -316,10 +357,14 @@ class Peaks:
         """Key of a run and a plan by what the tape sees of them."""
         return run, plan.replaced(**off_tape(plan)), stays(plan)
 
-    def knows(self, run: Workload, plan: Training, ran: StepMemory, noted: Noted) -> None:
-        """Record that this step has run."""
-        key = self.key(run, plan)
-        self.steps[key], self.noted[key] = ran, noted
+    def knows(self, run: Workload, plan: Training, ran: StepMemory, form: PeakForm) -> None:
+        """Record a step of a resolved run and plan that has run, and holds at other sizes, too."""
+        self.steps[self.key(run, plan)] = ran
+        self._holds(run, plan, form)
+
+    def _holds(self, run: Workload, plan: Training, form: PeakForm) -> None:
+        self._known(run, plan).append(form)
+        self._on_tape.setdefault(self.key(*sizeless(run, plan)), []).append(form)
 
     def whole_weights(self, _run: Workload, plan: Training) -> int:
         """The least bytes of all weights, where each device has them whole: no peak is below, and no tree is built."""
@@ -390,16 +435,11 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         if plan.megatron:
             return of_megatron()(self.model, run, plan).reserved(self._of_megatron(run, plan), limit)
-        sized, states, buffers = self.standing(run, plan)
-        noted, ran = self.noted_of(run, plan), self.step(run, plan)
-        events = repeated(noted.events, noted.spans)
-        if events is None:  # then all layers have to run
-            recorder = AllocationRecorder()
-            step_of(sized, piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
-            events = recorder.noted.events
+        _, states, buffers = self.standing(run, plan)
+        events, returned = self._allocated(run, plan)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
-        beside = beside_of(buffers, plan, ran.returned)
+        beside = beside_of(buffers, plan, returned)
         return reserved(
             states,
             beside,
@@ -407,6 +447,29 @@ class Peaks:
             AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE),
             gradients_resident=stays(plan),
         )
+
+    def _allocated(self, run: Workload, plan: Training) -> tuple[Sequence[Allocation], Sequence[Found]]:
+        """Allocations and frees of all layers in a step, and what the model returns; a step that holds here says it."""
+        found, sizes = self._allocations.setdefault(self.key(*sizeless(run, plan)), []), self._sizes(run)
+        for each in found:
+            if each.form.guards.hold_at(sizes):
+                return each.at(sizes)
+        form = self._seen_alike(run, plan)
+        if form is not None:
+            events = repeated(form.noted.events, form.noted.spans)
+            if events is None:  # then all layers have to run
+                form = peak_form(self.model, run, plan, ends_alone=False)
+                events = form.noted.events
+            found.append(AllocationForm(form, events))
+            return found[-1].at(sizes)
+        ran = self.step(run, plan, noting=True)
+        noted = self.noted[self.key(run, plan)]
+        events = repeated(noted.events, noted.spans)
+        if events is None:
+            recorder = AllocationRecorder()
+            step_of(self.tree(run, plan), piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
+            events = recorder.noted.events
+        return events, ran.returned
 
     def _of_megatron(self, run: Workload, plan: Training) -> TrainingStep:
         """The step by Megatron-LM's code, of a run and a plan that are resolved; it is found once."""
@@ -418,10 +481,13 @@ class Peaks:
         """Return the figures that a card shows of a step whose peak is known."""
         return on_card(allocated, self.reserved(run, plan).reserved, CONTEXT, megatron=plan.megatron)
 
-    def noted_of(self, run: Workload, plan: Training) -> Noted:
-        """Allocations and frees of a step, of a run and a plan that are resolved."""
+    def events_of(self, run: Workload, plan: Training) -> int:
+        """Number of allocations and frees in a step, of a run and a plan that are resolved."""
+        form = self._seen_alike(run, plan)
+        if form is not None:
+            return form.noted.length
         self.step(run, plan, noting=True)
-        return self.noted[self.key(run, plan)]
+        return self.noted[self.key(run, plan)].length
 
     def standing(self, run: Workload, plan: Training) -> tuple[Component, Placed, Component]:
         """The tree of what is trained, the states, and the buffers: nothing runs for them."""
@@ -537,8 +603,7 @@ def training_step(model: Model, run: Workload, plan: Training, peaks: Peaks | No
     stood = constant_terms(states, buffers, plan, ran.returned)
     guards.close()
     if peaks is not None:
-        peaks.knows(run, plan, ran, recorder.noted)
-        peaks.holds(run, plan, PeakForm(guards, stood, recorder.moments))
+        peaks.knows(run, plan, ran, PeakForm(guards, stood, recorder.moments, recorder.noted, ran.returned))
     saved, on_host = saved_of(tree, model_, run_, plan)
     beside = beside_of(buffers, plan, ran.returned)
     found = phases_of(plan, states, beside, ran)

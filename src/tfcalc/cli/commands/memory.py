@@ -70,7 +70,8 @@ def _asked_of(settings: Settings) -> Memory:
         found = memory_within(model, **question)
         if found.judge is not None:
             found.over_time = bool(settings.get("timeline"))
-            found.judge.in_a_line = bool(settings.get("budget")) and not found.over_time
+            in_a_line = settings.get("budget") or settings.get("quiet")  # nobody is shown what else would fit
+            found.judge.in_a_line = bool(in_a_line) and not found.over_time
             found.judge.strict = bool(settings.get("strict"))
         return found
     settings.refuse(("margin", "strict", *OF_ENGINE), "without --gpu or --budget", {}, "add --gpu NAME")
