@@ -46,7 +46,7 @@ def test_peaks_at_other_sizes_are_those_of_steps_of_their_own(
     model, asked, how = tfcalc.from_config(config), Workload(phase="train", **run), Training(**plan)
     peaks, alone, ran = Peaks(model), Peaks(model), list[PeakForm]()
 
-    def counted(*given: Any, **all_or_ends: bool) -> PeakForm:
+    def counted(*given: Any, **all_or_ends: Any) -> PeakForm:
         ran.append(peak_form(*given, **all_or_ends))
         return ran[-1]
 
