@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _one_in(items: list[pytest.Item]) -> None:
-    """Of a test marked ``one_in(n)`` every n-th case stays; of the others every third is long, the rest exhaustive.
+    """Of a test marked ``one_in(n)`` every n-th case stays; of the others every fifth is long, the rest exhaustive.
 
     Cases that need PyTorch or the libraries of large sweeps stay, as ``long`` tests run without these.
     """
@@ -42,7 +42,7 @@ def _one_in(items: list[pytest.Item]) -> None:
         if (mark := item.get_closest_marker("one_in")) is not None:
             if seen[test] % mark.args[0]:
                 item.add_marker(pytest.mark.long)
-                if later[test] % 3:
+                if later[test] % 5:
                     item.add_marker(pytest.mark.exhaustive)
                 later[test] += 1
             seen[test] += 1
