@@ -1,9 +1,8 @@
-"""Catalog of models: finds the preset, the config.json or the Hub id that a name means, and builds the model.
+"""Catalog of models: the preset, config.json or Hub id that a name means, and the model that it builds.
 
-Resolution of model names as people type them to presets: spelling, suffixes, families, versions, sizes.
-
-``llama3-8b``, ``Llama 3 8B`` and ``meta-llama/Meta-Llama-3-8B-Instruct`` all mean llama-3-8b. ``llama3`` is ambiguous,
-and answered with a list. Names are compared by family, version and size, and only then by letters.
+A name may be spelled as people type it: ``llama3-8b``, ``Llama 3 8B`` and ``meta-llama/Meta-Llama-3-8B-Instruct`` all
+mean llama-3-8b. Names are compared by family, version and size, and only then by letters; one that is ambiguous
+(``llama3``) is answered with a list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""transformers' own code on PyTorch: the backend that the others derive from.
+"""transformers' own code on PyTorch, which the other backends derive from.
 
-Causal masks that transformers makes once for all layers: additive for eager attention, else boolean.
-
-Modelled on transformers' ``masking_utils``: sdpa gets none if its own causal mask is the same.
+Causal masks are made once for all layers, as in transformers' ``masking_utils``: additive for eager attention, else
+boolean, and none where sdpa's own causal mask is the same.
 """
 
 from __future__ import annotations

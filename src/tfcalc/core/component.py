@@ -1,9 +1,7 @@
-"""The tree of a model's components, with copies and costs: every answer is a sum over it.
-
-Costs of one operation, item by item, so that ``tfcalc explain`` can show the items behind every total.
+"""The tree of a model's components, each with its copies and the costs of its operations, item by item.
 
 An operation (:mod:`tfcalc.ops`) states its items; nothing else in tfcalc has a formula. Measures pick items and add
-them up over the tree (:mod:`tfcalc.core.measure`).
+them up over the tree (:mod:`tfcalc.core.measure`), so every answer is a sum, and ``tfcalc explain`` can show its terms.
 """
 
 from __future__ import annotations

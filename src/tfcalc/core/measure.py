@@ -1,8 +1,7 @@
-"""Measures of an operation's cost, one line each: the tree adds them up for any component.
+"""Measures of an operation's cost, one line each, which the tree adds up for any component.
 
-The items of a cost, one by one, with their factors: what ``tfcalc explain`` shows of an operation.
-
-Tensors of a tree by their names in a checkpoint, without layer numbers.
+The same items one by one, with their factors, are what ``tfcalc explain`` shows; and tensors by their names in a
+checkpoint, without layer numbers, are what ``tfcalc verify`` compares.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Integers that carry the closed form they were computed by.
+"""Integers that carry the closed form they were computed by, and may record every comparison made with them.
 
-Integers that record their closed form and every comparison made with them, which tells where else the form holds.
+So one run at one size gives a closed form (:class:`Traced`), and the conditions under which another size takes the same
+branches (:class:`Guarded`, :class:`Guards`), like guards in a tracing compiler (torch.fx's ShapeEnv).
 
-Like guards in a tracing compiler (torch.fx's ShapeEnv): one run at one size gives a closed form, and conditions under
-which another size would have taken the same branches.
-
-Limits on computation, counted in operations rather than seconds: any machine refuses the same questions.
-
-A unit is one closed form computed on the way (about 20 µs); an operation of a running model is three units.
+What such a run may take is limited by counting, not by seconds, so that any machine refuses the same questions. A unit
+is one closed form computed on the way (about 20 µs); an operation of a running model is three units.
 """
 
 from __future__ import annotations

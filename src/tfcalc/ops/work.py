@@ -1,8 +1,7 @@
-"""Elementwise operations per element, forward and backward, of activations, norms and softmax.
+"""Work of operations that is no product: elementwise operations per element, forward and backward, and cache entries.
 
-Cache entries of operations: keys and values of tokens, or a state of the whole sequence.
-
-They are part of the cost (``Cost.cached``) of the operation that reads them, if a stream has cached tokens.
+Cache entries are keys and values of tokens, or a state of the whole sequence. They are part of the cost
+(``Cost.cached``) of the operation that reads them, if a stream has cached tokens.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Number formats of weights: the tensors that a matrix is stored as in each, and the names that people write.
+"""Number formats of weights: their names, and the tensors that a matrix is stored as in each.
 
-Rules of llama-quantize: the block type of each matrix in a file type such as Q4_K_M, which mixes them.
+A file type of llama-quantize such as Q4_K_M mixes block types: which one a matrix has is told by its rules, with the
+matrix's place and the model's traits. An importance matrix is taken to be there for the types that llama-quantize
+refuses without one (``iq1_…``, ``iq2_…``, ``iq3_xxs``), and for no others.
 
-Source: llama.cpp, src/llama-quant.cpp, ``llama_tensor_get_type_impl`` (of 2026). An importance matrix is taken to be
-there for the types that llama-quantize refuses without one (``iq1_…``, ``iq2_…``, ``iq3_xxs``), and for no others.
+Source: llama.cpp, src/llama-quant.cpp, ``llama_tensor_get_type_impl`` (of 2026).
 """
 
 from __future__ import annotations

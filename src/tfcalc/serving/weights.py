@@ -1,11 +1,8 @@
 """Weights of a model as a tree of stored tensors, in a number format or quantized.
 
-Folded by :func:`tfcalc.core.measure.bytes_held`.
-
-Patterns of module names in a config: plain names, ``*``, and the simple regular expressions that are in use.
-
-No pattern of a config is ever run as the regular expression that it is: it is translated to ``*`` and ``?``, which
-Python's fnmatch matches without going back, or refused.
+A config says by patterns of module names which matrices are left as they are: plain names, ``*``, and the simple
+regular expressions that are in use. None is ever run as the regular expression that it is: it is translated to ``*``
+and ``?``, which Python's fnmatch matches without going back, or refused.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """The interpreter: a trace that runs kernels as PyTorch does, for saved tensors and the memory that is live.
 
-Selective checkpointing by operation: results of a layer that are saved instead of being recomputed.
+Of a row of equal layers only those at its ends run. The live bytes at one point of a layer change by the same number
+from each layer to the next: what each layer below has saved, or what each above has left in gradients. A linear
+function has its maximum at an end, so the peak is in one of the first or last layers; what a layer leaves behind counts
+as often as there are layers that it represents. The same holds for a period of several unlike layers.
+
+Under selective checkpointing by operation some results of a layer are saved instead of being recomputed.
 
 Source: torchtitan's ``_save_list`` and its policy "all but every second mm" (activation_checkpoint.py;
 parallelize_llama.py in 2024); torch.utils.checkpoint.create_selective_checkpoint_contexts.
-
-Layers that represent others: what they leave behind counts as often as there are equal layers.
-
-Of a row of equal layers only those at its ends need to run to find the peak. The live bytes at one point of a layer
-change by the same number from each layer to the next: what each layer below has saved, or what each above has left in
-gradients. A linear function has its maximum at an end, so the peak is in one of the first or last layers. The same
-holds for a period of several unlike layers, compared with the period before.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Live bytes, what they are for, and the peak: storages, and trackers that follow their lifetimes.
+"""Live bytes, what they are for, and their peak: storages, the trackers that follow their lives, and the graph.
 
-Values and nodes of the graph: tensors, the operations that made them, and what these save.
+The graph is that of autograd: tensors, the operations that made them, and what these save.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Relative errors of tfcalc's saved bytes against PyTorch's, for each class, on random small models.
+"""Errors of what tfcalc counts against what was measured: saved bytes of each class, and figures that a card shows.
 
-``make measured TYPE=…`` appends lines to measured.csv: eager attention in fp32, and PyTorch's own choice of a kernel in
-bf16; of several random configs the worst.
-
-Memory of a training run as a card shows it, beyond what is allocated: bands from published measurements.
+measured.csv has the worst of several random small configs of a class, in eager attention in fp32 and with PyTorch's own
+choice of a kernel in bf16 (``make measured TYPE=…`` appends lines). A card shows more than is allocated, by bands of
+published measurements:
 
 ==============  ==============================================================================================
 ``allocated``   ``torch.cuda.max_memory_allocated``: this model, with its error

@@ -1,6 +1,6 @@
 """The classic Transformer: an encoder, a decoder, or both; by itself it reads vectors, in a model words.
 
-Positions inside attention, by what each self-attention does with distances and what its layers share:
+Its attention may know positions in ways that differ in what each layer does with distances, and what layers share:
 
 ================  =================================================================================
 ALiBi             slopes times distances, added to the scores: no parameters, a buffer of ``a``
