@@ -1,4 +1,4 @@
-"""What a training step allocates and frees, moment by moment, and what is live in between.
+"""Moments of a training step: what it allocates and frees in order, and what is live in between.
 
 ======================  ======================================================================
 :class:`Noted`          allocations and frees in order, as the caching allocator sees them
