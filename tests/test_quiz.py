@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def expected(one: Exercise) -> str | int:
 def test_every_answer_is_right(one: Exercise) -> None:
     right = expected(one)
     assert one.answer == right
-    assert grade(3, one.number, one.written).correct
+    assert grade(3, one.number, f"{right:,}" if isinstance(right, int) else right).correct
     assert grade(3, one.number, str(right)).correct
 
 
@@ -96,7 +97,7 @@ def test_a_seed_draws_the_same_however_many() -> None:
 def test_the_command_of_each_prints_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
     for one in DRAWN[:16]:
         assert main([*shlex.split(one.answered_by)[1:], "-q"]) == 0
-        assert capsys.readouterr().out.strip() in (one.written, str(one.answer))
+        assert capsys.readouterr().out.strip().replace(",", "") == str(one.answer)
 
 
 def a_number(topic: str) -> tuple[int, int]:
@@ -146,3 +147,19 @@ def test_answers_are_at_the_end_of_markdown_alone(tfcalc: Program) -> None:
     for more in (["--answers"], ["--format", "markdown"]):
         text = tfcalc("quiz", "--seed", "7", *more).stdout
         assert text.index(first) > text.index("Answers") > text.index("How many")
+
+
+def test_questions_and_answers_are_in_the_letters_of_the_notation(tfcalc: Program) -> None:
+    """An attention's 4h² + 4h is 4d² + 4d in the letters in which h is the number of heads."""
+    words = ("quiz", "--seed", "3", "--topic", "params", "--number", "1")
+    asked = {name: tfcalc(*words, "--notation", name, "--answers").stdout for name in ("lbhn", "bsld", "names")}
+    assert "f = 4h) have? A formula in h," in asked["lbhn"]
+    assert "d_ff = 4d) have? A formula in d," in asked["bsld"]
+    assert "1. 12d² + 13d (tfcalc formula encoder-layer --notation bsld)" in asked["bsld"]
+    assert "A formula in d_model," in asked["names"]
+    graded = ("quiz", "1", "12d^2 + 13d", "--seed", "3", "--topic", "params")
+    right, wrong = tfcalc(*graded, "--notation", "bsld"), tfcalc(*graded)
+    assert (right.returncode, right.stdout.splitlines()[0]) == (0, "yes: 12d² + 13d")
+    assert wrong.returncode == 1
+    told = [one["question"] for one in json.loads(tfcalc(*words, "--notation", "bsld", "--json").stdout)["exercises"]]
+    assert told == [quiz(3, 1, "params").exercises[0].question]

@@ -13,19 +13,22 @@ from tfcalc.analysis.check import check
 from tfcalc.answers.explain import explain_part
 from tfcalc.answers.formula import formula
 from tfcalc.catalog import load
-from tfcalc.core.notation import write
+from tfcalc.core.notation import spelled, write
+from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
 from tfcalc.model import values
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
+from tfcalc.report import polynomial
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, choice, integer, records, text
 from tfcalc.report.opening import Stated, count, given
 from tfcalc.report.sheet import Column, Sheet
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
+LBHN = "lbhn"
 MOST = 100
 """Exercises of one quiz."""
 TOPICS = ("params", "flops", "memory")
@@ -37,7 +40,7 @@ PARTS = {
 }
 WIDTHS = ((256, 4), (384, 6), (512, 8), (640, 10), (768, 12), (1024, 16), (1280, 20), (1600, 25), (2048, 16))
 LLAMAS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "mistral-7b")
-CLASSIC = "of the classic Transformer (biases, LayerNorm, f = 4h)"
+CLASSIC = "of the classic Transformer (biases, LayerNorm, {f} = {4h})"
 SLIPS = {
     Fraction(1, 2): "it is half of it: a multiply-add is 2 FLOPs, keys and values are 2 tensors, 16 bits are 2 bytes",
     Fraction(2): "it is twice as much",
@@ -51,14 +54,30 @@ SLIPS = {
 class Drawn(NamedTuple):
     """An exercise without its number: the question, its right answer, and the command that prints it.
 
-    ``right`` is a formula's text, or a whole number; of a formula ``of`` and ``target`` are what it counts.
+    ``text`` has its letters in braces; ``right`` is a formula or a whole number; of a formula ``of`` and ``target`` are
+    what it counts.
     """
 
     text: str
-    right: str | int
+    right: Polynomial | int
     command: str
     of: str = ""
     target: str = ""
+
+    def question(self, notation: str) -> str:
+        """The question in the letters of a notation."""
+        letters = _letters(notation)
+        return self.text.format_map({**letters, "4h": write(4 * symbol("h"), letters=letters)})
+
+    def answer(self, notation: str) -> str:
+        """The right answer in text."""
+        formula = isinstance(self.right, Polynomial)
+        return write(self.right, letters=_letters(notation)) if formula else f"{self.right:,}"
+
+
+def _letters(notation: str) -> dict[str, str]:
+    """The letters that questions have, as a notation prints them."""
+    return {letter: spelled(letter, notation) for letter in "lbhf"}
 
 
 class PlacedExercise(NamedTuple):
@@ -82,28 +101,26 @@ class Exercise(Record):
 
     number = integer("its place in the quiz, from 1", lambda one: one.number, count("its place in the quiz, from 1"))
     topic = choice(TOPICS, "its topic", lambda one: one.topic)
-    question = text("the question", lambda one: one.drawn.text)
+    question = text("the question, in the letters of lbhn", lambda one: one.drawn.question(LBHN))
     answer: Key[int | str] = Key(
         {
             "type": ["integer", "string"],
             "description": "the right answer: a number, or a formula in the letters of lbhn",
         },
-        lambda one: one.drawn.right,
+        lambda one: one.drawn.right if isinstance(one.drawn.right, int) else one.drawn.answer(LBHN),
         Told(lambda one: Stated("answer", f"the answer of: {one.answered_by}")),
     )
     answered_by = text("a command that prints the answer", lambda one: one.drawn.command)
-
-    @property
-    def written(self) -> str:
-        """The answer in text."""
-        return self.answer if isinstance(self.answer, str) else f"{self.answer:,}"
 
 
 GRADED = When(lambda quiz: quiz.grade, "given", mutual=True)
 
 
 class Quiz(Answer):
-    """The exercises of a seed, or one of them with a ``grade``; ``shown`` says whether the answers are printed."""
+    """The exercises of a seed, or one of them with a ``grade``; ``shown`` says whether the answers are printed.
+
+    They are printed in the letters of its ``notation``.
+    """
 
     command, about = "quiz", "Exercises with their answers; or one exercise with the grade of an answer."
 
@@ -116,7 +133,7 @@ class Quiz(Answer):
 
     def __init__(self, seed: int, topic: str, placed: tuple[PlacedExercise, ...], grade: Grade | None = None) -> None:
         self.of, self.placed, self.grade = (seed, topic), placed, grade
-        self.shown = False
+        self.shown, self.notation = False, LBHN
 
     @property
     def heading(self) -> str:
@@ -128,13 +145,18 @@ class Quiz(Answer):
         topic = f" on {self.topic}" if self.topic else ""
         first = self.exercises[0].number
         named = f"exercise {first}" if len(self.exercises) == 1 else f"{len(self.exercises)} exercises"
-        answers = [f"{one.number}. {one.written} ({one.answered_by})" for one in self.exercises]
-        questions = "\n".join(f"{one.number}. {one.question}" for one in self.exercises)
-        how = f"tfcalc quiz {first} ANSWER --seed {self.seed}" + (f" --topic {self.topic}" if self.topic else "")
+        rows = [(one.number, one.drawn.question(self.notation)) for one in self.placed]
+        own = f" --notation {self.notation}" * (self.notation != LBHN)
+        answers = [
+            f"{one.number}. {one.drawn.answer(self.notation)} ({one.drawn.command}{own * bool(one.drawn.target)})"
+            for one in self.placed
+        ]
+        questions = "\n".join(f"{number}. {question}" for number, question in rows)
+        how = f"tfcalc quiz {first} ANSWER --seed {self.seed}" + (f" --topic {self.topic}" if self.topic else "") + own
         return Sheet(
             title=self.verdict if self.grade else f"{self.heading}{topic}: {named}",
             columns=[Column("no."), Column("exercise", numeric=False, folds=True)],
-            rows=[[one.number, one.question] for one in self.exercises],
+            rows=rows,
             quiet=self.verdict if self.grade else questions,
             notes=["Answers:", *answers] if self.shown else [],
             see_also=[] if self.grade else [how, *([] if self.shown else ["--answers"])],
@@ -168,19 +190,19 @@ def drawn(seed: int, place: int, topic: str = "") -> Quiz:
     return Quiz(seed, topic, (_exercise(seed, place, topic),))
 
 
-def grade(seed: int, place: int, given: str, topic: str = "") -> Quiz:
+def grade(seed: int, place: int, given: str, topic: str = "", notation: str = LBHN) -> Quiz:
     """Grade an answer to the exercise at this ``place`` of the quiz with this seed and topic.
 
-    A formula may be written in any way that is equal to the right one; a number as ``1,050,624``, ``4*512^2`` or
-    ``1.5GiB``. Raises UsageError for what is neither.
+    A formula, in the letters of ``notation``, may be written in any way that is equal to the right one; a number as
+    ``1,050,624``, ``4*512^2`` or ``1.5GiB``. Raises UsageError for what is neither.
 
     >>> grade(3, 1, "12h^2 + 9h", "params").verdict
     'no: 12h² + 13h is 4h more; 4h is the norms'
     """
     exercise = _exercise(seed, place, topic)
     found = exercise.drawn
-    if isinstance(found.right, str):
-        checked = check(found.target, given, found.of)
+    if isinstance(found.right, Polynomial):
+        checked = check(found.target, given, found.of, notation=notation)
         return Quiz(seed, topic, (exercise,), Grade(given, checked.correct, checked.verdict()))
     number = _number(given)
     correct = number == found.right
@@ -229,15 +251,20 @@ def _exercise(seed: int, place: int, topic: str) -> PlacedExercise:
     return PlacedExercise(place, name, kind.ask(*cases[turn]))
 
 
+def _closed(target: str, of: str) -> Polynomial:
+    """The formula of a part of the classic Transformer."""
+    return polynomial(formula(target, of).closed)
+
+
 def _formula_of_params(target: str) -> Drawn:
-    text = f"How many parameters does {PARTS[target]} {CLASSIC} have? A formula in h, the hidden size."
-    return Drawn(text, write(formula(target).closed), f"tfcalc formula {target}", "params", target)
+    text = f"How many parameters does {PARTS[target]} {CLASSIC} have? A formula in {{h}}, the hidden size."
+    return Drawn(text, _closed(target, "params"), f"tfcalc formula {target}", "params", target)
 
 
 def _params(target: str, sizes: tuple[int, int]) -> Drawn:
     width, heads = sizes
     model = Transformer(d_model=width, n_heads=heads)
-    text = f"How many parameters does {PARTS[target]} {CLASSIC} have with h = {width} and {heads} heads?"
+    text = f"How many parameters does {PARTS[target]} {CLASSIC} have with {{h}} = {width} and {heads} heads?"
     command = f"tfcalc explain {target} --d-model {width} --heads {heads}"
     return Drawn(text, explain_part(target, model).answer, command)
 
@@ -247,7 +274,7 @@ def _params_of_llama(name: str) -> Drawn:
     size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
     size |= {"g": size.get("g", size["a"]), "d": size.get("d", size["h"] // size["a"])}
     text = (
-        f"How many parameters does one layer of {name} have: h = {size['h']}, {size['a']} heads and {size['g']} "
+        f"How many parameters does one layer of {name} have: {{h}} = {size['h']}, {size['a']} heads and {size['g']} "
         f"key-value heads of {size['d']}, a gated FFN of {size['f']}, two RMSNorms, no biases?"
     )
     return Drawn(text, explain_part("layer", model).answer, f"tfcalc explain layer --model {name}")
@@ -255,10 +282,10 @@ def _params_of_llama(name: str) -> Drawn:
 
 def _formula_of_flops(target: str) -> Drawn:
     text = (
-        f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a forward pass? A formula in b "
-        "(sequences), l (tokens each) and h; a multiply-add is 2 FLOPs."
+        f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a forward pass? A formula in {{b}} "
+        "(sequences), {l} (tokens each) and {h}; a multiply-add is 2 FLOPs."
     )
-    return Drawn(text, write(formula(target, "flops").closed), f"tfcalc formula {target} --of flops", "flops", target)
+    return Drawn(text, _closed(target, "flops"), f"tfcalc formula {target} --of flops", "flops", target)
 
 
 def _macs(target: str, sizes: tuple[int, int], length: int) -> Drawn:
@@ -266,7 +293,7 @@ def _macs(target: str, sizes: tuple[int, int], length: int) -> Drawn:
     run, model = Workload(seq_len=length), Transformer(d_model=width, n_heads=heads)
     flops = explain_part(target, model, "flops", run).answer
     text = (
-        f"A profiler counts {flops // 2:,} multiply-adds (MACs) for {PARTS[target]} on {length} tokens with h = "
+        f"A profiler counts {flops // 2:,} multiply-adds (MACs) for {PARTS[target]} on {length} tokens with {{h}} = "
         f"{width}. How many FLOPs is that?"
     )
     return Drawn(text, flops, f"tfcalc explain {target} --of flops --d-model {width} --heads {heads} --seq {length}")
@@ -277,7 +304,7 @@ def _training(target: str, of_model: tuple[int, int], batch: int, length: int) -
     run = Workload(batch_size=batch, seq_len=length, phase="train")
     text = (
         f"How many FLOPs are the matrix products of {PARTS[target]} {CLASSIC} in a training step (forward and "
-        f"backward) with h = {width}, {heads} heads, {batch} sequences of {length} tokens?"
+        f"backward) with {{h}} = {width}, {heads} heads, {batch} sequences of {length} tokens?"
     )
     sizes = f"--d-model {width} --heads {heads} --batch {batch} --seq {length}"
     right = explain_part(target, Transformer(d_model=width, n_heads=heads), "flops", run).answer
@@ -300,7 +327,7 @@ def _weights(of_model: tuple[int, int], layers: int) -> Drawn:
     width, heads = of_model
     model = Transformer(d_model=width, n_heads=heads, n_layers=layers, kind="encoder", final_norm="never")
     text = (
-        f"How many bytes are the weights of {layers} encoder layers {CLASSIC} with h = {width}, in fp32? No "
+        f"How many bytes are the weights of {layers} encoder layers {CLASSIC} with {{h}} = {width}, in fp32? No "
         "embedding, no final norm."
     )
     sizes = f"--kind encoder --d-model {width} --heads {heads} --layers {layers} --final-norm never"

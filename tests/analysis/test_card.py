@@ -34,6 +34,19 @@ def test_text() -> None:
     assert card_lines(found, "iec")[1] == "reserved 2.00 GiB (1.00-3.00 GiB): the caching allocator, simulated"
 
 
+def test_a_band_with_two_units_has_both() -> None:
+    """CLIP with adapters on a 4060: "nvidia-smi 949 MiB-2.18 GiB MiB-2.18"."""
+    mib = 2**20
+    small, mixed, large = Figure(2, 652 * mib, 718 * mib), Figure(2, 949 * mib, 3 * GIB), Figure(2, 2 * GIB, 3 * GIB)
+    found = {
+        (small, small, mixed): "allocated 652-718 MiB, reserved 652-718 MiB, nvidia-smi 949 MiB-3.00 GiB",
+        (small, mixed, large): "allocated 652-718 MiB, reserved 949 MiB-3.00 GiB, nvidia-smi 2.00-3.00 GiB",
+        (mixed, large, large): "allocated 949 MiB-3.00 GiB, reserved 2.00-3.00, nvidia-smi 2.00-3.00 GiB",
+    }
+    for figures, text in found.items():
+        assert card_line(OnCard(*figures), "iec") == f"On the card: {text}"
+
+
 def test_the_json_has_what_the_text_has() -> None:
     report = memory(load("gpt2"), Workload(phase="train"), training=Training())
     assert isinstance(report, TrainingMemory)

@@ -129,7 +129,7 @@ def test_parts_of_a_preset_are_named_as_its_modules() -> None:
 
 def test_a_difference_that_is_no_part_is_only_stated() -> None:
     found = check("mha", "h²/2 + 4h + 17")
-    assert found.cause is None
+    assert found.missed == ()
     assert found.verdict() == "no: 4h² + 4h is right; 7h²/2 is missing, 17 is too much"
 
 
@@ -245,11 +245,33 @@ def test_its_json_has_the_letters_of_lbhn(tfcalc: Program) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "told", "parts"),
+    [
+        (
+            "12*h^2*n",
+            "(13n + 2)h is the biases and norms; Vh is E; Th is P",
+            [["the biases and norms"], ["E"], ["P"]],
+        ),
+        ("n(12h² + 13h)", "Vh is E; Th is P; 2h is transformer.ln_f", [["E"], ["P"], ["transformer.ln_f"]]),
+    ],
+)
+def test_parts_that_are_missing_together_are_named(text: str, told: str, parts: list[list[str]]) -> None:
+    """GPT-2's layers have 12h² + 13h; beside them are tables of V and T rows, and a norm of 2h."""
+    found = check("complete", text, model=load("gpt2"))
+    assert found.verdict().endswith(told)
+    said = json.loads(json.dumps(found.to_dict()))
+    assert [one["parts"] for one in said["causes"]] == parts
+
+
+@pytest.mark.parametrize(
     ("words", "fact"),
     [
         (("mha",), "no formula given; write tfcalc check mha"),
         ((), "no target given"),
         (("mha", "4h² + "), "at character 5: '+' needs a factor after it"),
+        (("12*h^2*n",), "is a formula, and what it is of comes first; write tfcalc check complete '12*h^2*n'"),
+        (("12*h^2*n", "gpt2"), "write tfcalc check complete '12*h^2*n' gpt2"),
+        (("complete", "6ND"), "'6ND' is of FLOPs, with N parameters and D tokens; add --of flops"),
         (("mha", "4q"), "at character 2: 'q' is no known letter or name"),
         (("mha", "4h", "--letters", "h"), "--letters 'h' is not a list of symbol=letter; write h=d,l=n"),
         (("nothing", "4h"), "target 'nothing' is not known"),

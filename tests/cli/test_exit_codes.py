@@ -140,9 +140,7 @@ def run(words: list[str], **streams: int) -> int:
     """The exit code of the real program with these streams."""
     command = [sys.executable, "-m", "tfcalc", *words]
     given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **streams}
-    # typer looks for a shell among the parents, and there may be none: it is named
-    named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    return subprocess.run(command, check=False, timeout=120, env=named, **given).returncode  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(command, check=False, timeout=120, **given).returncode  # type: ignore[call-overload, no-any-return]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")

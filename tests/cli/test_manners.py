@@ -544,10 +544,19 @@ def test_20_python_m_is_the_same_program(tfcalc: Program, tmp_path: Path) -> Non
     "shell", ["bash", pytest.param("zsh", marks=pytest.mark.long), pytest.param("fish", marks=pytest.mark.long)]
 )
 def test_20_completion(process: Program, shell: str) -> None:
-    script = process("--show-completion", shell, env={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"})
-    assert "_TFCALC_COMPLETE" in script.stdout
+    script = process("--show-completion", shell)
+    start = {"bash": "_tfcalc_completion() {", "zsh": "#compdef tfcalc", "fish": "complete --command tfcalc"}[shell]
+    assert script.stdout.lstrip().startswith(start)
+    assert f"complete_{shell}" in script.stdout
     words = {"bash": {"COMP_WORDS": "tfcalc params --d-m", "COMP_CWORD": "2"}}.get(
         shell, {"_TYPER_COMPLETE_ARGS": "tfcalc params --d-m", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     )
     offered = process(env={"_TFCALC_COMPLETE": f"complete_{shell}", **words})
     assert "--d-model" in offered.stdout
+
+
+def test_20_a_shell_that_is_named_is_never_passed_over(tfcalc: Program) -> None:
+    unknown, installed = tfcalc("--show-completion", "nu"), tfcalc("--install-completion", "zsh")
+    assert (unknown.returncode, installed.returncode) == (2, 2)
+    assert "name one of bash, zsh, fish, powershell, pwsh" in unknown.stderr
+    assert "save what tfcalc --show-completion zsh prints" in installed.stderr

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, by_chance, cause_of, proportion
+from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, by_chance, causes_of, proportion
 from tfcalc.analysis.check_reading import (
     NOTHING,
     RightForm,
@@ -32,6 +32,7 @@ from tfcalc.core.polynomial import Polynomial, symbol
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.expressions import Ratio, expanded, names_of, read_formula
 from tfcalc.model import asked_run, own_letters, spellings, with_symbols
+from tfcalc.printable import quoted
 from tfcalc.report import declared, polynomial
 from tfcalc.report.declared import (
     Answer,
@@ -115,7 +116,7 @@ class FormulaCheck(Answer):
         closed: where it has, the right formula in letters.
         sizes: the sizes at which it is the right one.
         rounds: whether the right number, rounded, is the one that was typed.
-        cause: which part of the model the difference is, if it is one.
+        missed: which part of the model the difference is, if it is one, or which few are missing.
         share: by what the right formula would have to be multiplied, where that is one product.
         off: how far it is from the right one at the sizes of the model, as a fraction of that; None where not known.
         roughly: what else is known of it, in words.
@@ -139,7 +140,7 @@ class FormulaCheck(Answer):
     sizes: Mapping[str, int]
     rounds: bool
     order: bool
-    cause: Cause | None
+    missed: tuple[Cause, ...]
     share: Ratio | None
     off: float | None
     roughly: str
@@ -159,8 +160,8 @@ class FormulaCheck(Answer):
     extra_ = texts("the terms by which yours is too large", lambda check: _terms(check.extra))
     causes = records(
         CauseOfDifference,
-        "the part of the model that the difference is, as a list of one; empty where it is no single part",
-        lambda check: [] if check.cause is None else [check.cause],
+        "the part of the model that the difference is, or the few that are missing; empty where no parts are it",
+        lambda check: check.missed,
     )
     proportion = either(
         ("string", "null"),
@@ -225,7 +226,7 @@ class FormulaCheck(Answer):
 
     def reasons(self, letters: Mapping[str, str]) -> list[str]:
         """Why it differs, in words, as far as that is known."""
-        found = [_in_words(self.cause, self.of, letters)] if self.cause else []
+        found = [_in_words(cause, self.of, letters) for cause in self.missed]
         found += [self.roughly] if self.roughly else []
         if self.share is not None:
             found.append(f"it is the right one times {ratio_text(self.share, letters)}")
@@ -372,6 +373,8 @@ def check(
     >>> print(check("mha", "3h² + 4h").verdict())
     no: 4h² + 4h is h² more; h² is W_O
     """
+    if of != "flops" and BY_THUMB.fullmatch(text) and not letters:
+        raise UsageError(f"{quoted(text)} is of FLOPs, with N parameters and D tokens", "add --of flops")
     model = Transformer() if model is None else model
     run = asked_run(model, workload) if hasattr(model, "tree") else workload
     if tokens is not None and run is not None:
@@ -406,7 +409,7 @@ def check(
     put = {} if own.order else right.put_in(yours)
     a_number = bool(put) and not yours.top.free_symbols
     rounds = number is not None and yours != right.at(put) and rounds_to(right.at(put), number)
-    cause: Cause | None = None
+    missed: tuple[Cause, ...] = ()
     share: Ratio | None = None
     instead = roughly = ""
     if yours != right.at(put) and not rounds and of in COUNTS:
@@ -415,8 +418,8 @@ def check(
         if own.order:
             roughly = _grow_so(lines, _signed(yours - right.at(put), -1).top, written)
         else:
-            cause, put = _cause(yours, right, put, lines, whole_number=a_number)
-            if cause is None or cause.cost > FAR_FETCHED:
+            missed, put = _causes(yours, right, put, lines, whole_number=a_number)
+            if len(missed) != 1 or missed[0].cost > FAR_FETCHED:
                 roughly = _roughly(yours, right, number, rule, written)
                 share = None if a_number or roughly else proportion(yours, right.form)
                 known_of = share or roughly
@@ -442,7 +445,7 @@ def check(
         sizes=put,
         rounds=rounds,
         order=own.order,
-        cause=None if instead or share or (roughly and roughly != THUMB) else cause,
+        missed=() if instead or share or (roughly and roughly != THUMB) else missed,
         share=share,
         off=None if own.order else right.off(yours),
         roughly=roughly,
@@ -456,13 +459,14 @@ def check(
     )
 
 
+BY_THUMB = re.compile(r"\s*[26]?\s*[*·]?\s*N\s*[*·]?\s*D\s*")
 THUMB = "6ND is a rule of thumb: it has no product of attention itself, and takes all parameters for matrices"
 
 
-def _cause(
+def _causes(
     yours: Ratio, right: RightForm, put: dict[str, int], lines: Sequence[Line], *, whole_number: bool
-) -> tuple[Cause | None, dict[str, int]]:
-    """The part that the difference is, in letters or with numbers put in for some, and which these are."""
+) -> tuple[tuple[Cause, ...], dict[str, int]]:
+    """The parts that the difference is, in letters or with numbers put in for some, and which these are."""
     tried = [put] if put or not right.could_put(yours) else [put, right.could_put(yours)]
     for sizes in tried:
         here = [right.line(line, sizes, whole_number=whole_number) for line in lines]
@@ -471,12 +475,13 @@ def _cause(
             lines
         ):
             continue
-        found = cause_of(yours - right.at(sizes), forms)
-        if found and whole_number:  # many numbers are some part a few times
-            found = by_chance(found, forms, lines) if found.is_all or found.times in (NEVER, TWICE) else None
-        if found is not None:
+        found = causes_of(yours - right.at(sizes), forms)
+        if whole_number:  # many numbers are some part a few times, or some parts together
+            once = [one for one in found[:1] if len(found) == 1 and (one.is_all or one.times in (NEVER, TWICE))]
+            found = tuple(by_chance(one, forms, lines) for one in once)
+        if found:
             return found, sizes
-    return None, put
+    return (), put
 
 
 def _roughly(

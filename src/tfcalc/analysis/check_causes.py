@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from itertools import groupby
+from functools import reduce
+from itertools import combinations, groupby
+from operator import or_
 from typing import NamedTuple
 
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -109,6 +111,39 @@ def cause_of(difference: Ratio, lines: Sequence[Line]) -> Cause | None:
         if found and (best is None or cost + found[0].rank < best.cost):
             best = Cause(each, found[0], cost + found[0].rank, tuple(found[1:]))
     return best or _replaced(difference, parts)
+
+
+def causes_of(difference: Ratio, lines: Sequence[Line]) -> tuple[Cause, ...]:
+    """The nearest reason for a difference, or else the few parts that are missing together; empty where neither is."""
+    one = cause_of(difference, lines)
+    missing = {powers: -factor for powers, factor in difference.top.terms.items()}
+    if one or difference.bottom != 1 or any(factor < 0 for factor in missing.values()):
+        return (one,) if one else ()
+    return tuple(Cause(NEVER, part, part.rank) for part in _apart(Polynomial(missing), parts_of(lines)))
+
+
+def _apart(wanted: Polynomial, parts: Sequence[CountablePart]) -> tuple[CountablePart, ...]:
+    """Parts without a line in common that make up the number: as few as can be, and of these the nearest."""
+    inside = [
+        part
+        for part in sorted(parts, key=lambda part: part.rank)
+        if part.rank <= NEAR
+        and all(factor <= wanted.terms.get(powers, 0) for powers, factor in part.number.terms.items())
+    ][:MOST_INSIDE]
+    for count in range(2, MOST_TOGETHER + 1):
+        found = [
+            some
+            for some in combinations(inside, count)
+            if sum((part.number for part in some), start=Polynomial({})) == wanted
+            and sum(part.lines.bit_count() for part in some) == reduce(or_, (part.lines for part in some)).bit_count()
+        ]
+        if found:
+            return min(found, key=lambda some: sum(part.rank for part in some))
+    return ()
+
+
+NEAR, MOST_INSIDE, MOST_TOGETHER = 1.0, 24, 3
+"""Parts that may be missing together: how far-fetched each is, how many are tried, and how many they may be."""
 
 
 def by_chance(cause: Cause, numbers: Sequence[Line], letters: Sequence[Line]) -> Cause:

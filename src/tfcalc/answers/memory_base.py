@@ -202,12 +202,15 @@ def of_text_alone(model: Model) -> Iterator[str]:
 
 
 def card_line(found: OnCard, units: str, tool: str = "nvidia-smi") -> str:
-    """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``."""
-    told = [_band(figure, units) for figure in found]
-    unit = told[-1].split(" ")[1]
-    short = (text.removesuffix(f" {unit}") for text in told)
+    """``On the card: allocated 73.9-81.4, reserved 75.4-92.0, nvidia-smi 75.6-93.3 GiB``.
+
+    The unit of the last band is that of the others, too; a band with another one, or with two, has its own.
+    """
+    *told, last = (_band(figure, units) for figure in found)
+    unit = f" {last.rpartition(' ')[2]}"
+    short = (text.removesuffix(unit) if text.count(" ") == 1 else text for text in told)
     names = (*FIGURES[:-1], tool)
-    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(names, short, strict=True))} {unit}"
+    return f"On the card: {', '.join(f'{called} {text}' for called, text in zip(names, (*short, last), strict=True))}"
 
 
 GRAPHS = "CUDA graphs"

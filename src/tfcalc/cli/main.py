@@ -17,6 +17,7 @@ from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
 INTERRUPTED = 130
+SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
 
 
@@ -50,6 +51,8 @@ def _run(asked: list[str]) -> int:
     if asked[:1] == ["help"]:
         asked = [*asked[1:2], "--help"]
     asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
+    if asked[:1] in (["--show-completion"], ["--install-completion"]) and asked[1:]:
+        return _completion_of(*asked[:2])
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()
@@ -58,6 +61,22 @@ def _run(asked: list[str]) -> int:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None
     return _typer(asked, None if completes else called)
+
+
+def _completion_of(option: str, shell: str) -> int:
+    """Print the completion of a shell that is named; typer's own option takes the one that it runs in."""
+    if shell not in SHELLS:
+        raise UsageError(f"{option} knows no shell {quoted(shell)}", f"name one of {', '.join(SHELLS)}, or none")
+    if option == "--install-completion":
+        raise UsageError(
+            f"{option} installs for the shell that it runs in, and {shell} was named",
+            f"leave it out, or save what tfcalc --show-completion {shell} prints",
+        )
+    os.environ["_TFCALC_COMPLETE"] = f"source_{shell}"
+    try:
+        return _typer([], None)
+    finally:
+        del os.environ["_TFCALC_COMPLETE"]
 
 
 def _overview(asked: list[str]) -> int:

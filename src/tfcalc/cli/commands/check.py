@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
+from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.formula import GENERAL, LETTERS, TARGET, aimed, letters_of, refuse_idle_on_part
+from tfcalc.cli.commands.meant import FORMULA as FORMULA_ALONE
 from tfcalc.cli.commands.meant import as_meant
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import FormulaCheck
@@ -31,7 +34,14 @@ APPROX = Option("approx", ("--approx",), "compare with the formula without biase
 def answer(settings: Settings) -> FormulaCheck:
     """Return whether a formula is right, and what differs."""
     settings = as_meant(aimed(settings))
-    if not settings.get("formula"):
+    target, text = settings.get("target"), settings.get("formula")
+    if FORMULA_ALONE.fullmatch(target) and (not text or is_known(text)):
+        named = f" {text}" * bool(text)
+        raise UsageError(
+            f"{quoted(target)} is a formula, and what it is of comes first",
+            f"write tfcalc check complete '{target}'{named}",
+        )
+    if not text:
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
     if settings.get("of") == "time":
         settings.refuse(("batch_size",), "on growth", {})

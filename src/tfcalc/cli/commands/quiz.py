@@ -8,7 +8,7 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.exercises import drawn, grade, quiz
+from tfcalc.exercises import LBHN, drawn, grade, quiz
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ ANSWERS = Option(
 
 def answer(settings: Settings) -> Quiz:
     """Exercises; or one of them, or a grade for an answer to it."""
+    found = _asked(settings)
+    found.notation = settings.get("notation", LBHN)
+    return found
+
+
+def _asked(settings: Settings) -> Quiz:
     seed, topic, place = settings.get("seed", 1), settings.get("topic", ""), settings.get("exercise")
     if place is None:
         found = quiz(seed, settings.get("number", 5), topic)
@@ -41,7 +47,7 @@ def answer(settings: Settings) -> Quiz:
         found.shown = settings.get("answers", False)
         return found
     settings.refuse(["answers"], "beside an answer", {})
-    return grade(seed, int(place[:9]), given, topic)
+    return grade(seed, int(place[:9]), given, topic, settings.get("notation", LBHN))
 
 
 def _code(answer: Answered) -> int:
