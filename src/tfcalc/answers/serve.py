@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -42,7 +42,7 @@ from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
-from tfcalc.timing.rates import price_of
+from tfcalc.timing.rates import NO_PRICES, price_of
 from tfcalc.timing.served import Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
@@ -923,6 +923,11 @@ def serve(
     ttft: float | None = None,
     tpot: float | None = None,
     price: float | None = None,
+    prices: Mapping[str, Price] = NO_PRICES,
+    rate: float = 0.0,
+    fewest: bool = False,
+    floor: bool = False,
+    curve: bool = False,
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -945,6 +950,11 @@ def serve(
         ttft: seconds that a first token may take.
         tpot: seconds that any other token may take.
         price: US dollars for a GPU and an hour; by default a dated list.
+        prices: the same by the names of GPUs, before the list.
+        rate: requests that come each second, in the place of ``concurrency``.
+        fewest: find the fewest GPUs that serve all requests at once, in the place of those of ``gpu``.
+        floor: the floor alone, and no estimate.
+        curve: further numbers of requests.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -984,9 +994,14 @@ def serve(
             gpus,
             sharing,
             Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
-            engine,
-            Limits(ttft, tpot),
-            price,
+            engine=engine,
+            limits=Limits(ttft, tpot),
+            price=price,
+            floor=floor,
+            curve=curve,
+            prices=prices,
+            fewest=fewest,
+            rate=rate,
         )
     )
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.serve import served
-from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits, ServeQuestion, sharing_of
+from tfcalc.answers.serve import serve
+from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
-from tfcalc.timing.served import Disaggregated, Draft, Load
+from tfcalc.timing.served import Disaggregated, Draft
 
 if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
@@ -83,41 +83,32 @@ def answer(settings: Settings) -> Serve:
         if count > 1:
             fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
             raise UsageError(fact, f"take --gpu {name}")
-    sharing, gpus = sharing_of(
-        count,
+    plan = settings.fill(Serving())
+    ttft, tpot = limits(settings.get("slo", ""))
+    return serve(
+        model,
+        f"{count}x{name}",
+        settings.get("input_tokens", INPUT),
+        settings.get("output_tokens", OUTPUT),
+        settings.get("concurrency", 1),
         tp=settings.get("tensor_parallel"),
         pp=settings.get("pipeline_parallel", 1),
         dp=settings.get("data_parallel", 1),
         ep=settings.get("expert_parallel", 1),
-        groups=1 if apart is None else apart.groups,
-    )
-    plan = settings.fill(Serving())
-    load = Load(
-        settings.get("input_tokens", INPUT),
-        settings.get("output_tokens", OUTPUT),
-        settings.get("concurrency", 1),
-        settings.get("prefix", 0),
-        bool(settings.get("static")),
-        draft(settings.get("speculate", "")),
-        apart,
-    )
-    return served(
-        ServeQuestion(
-            model,
-            Serving(weights=plan.weights, kv=plan.kv),
-            named(name)[0],
-            gpus,
-            sharing,
-            load,
-            settings.get("engine", ENGINE),
-            limits(settings.get("slo", "")),
-            settings.get("price"),
-            bool(settings.get("floor")),
-            bool(settings.get("curve")),
-            prices_of(settings),
-            bool(settings.get("fewest")),
-            rate,
-        )
+        plan=plan,
+        engine=settings.get("engine", ENGINE),
+        prefix=settings.get("prefix", 0),
+        static=bool(settings.get("static")),
+        disaggregated=apart,
+        draft=draft(settings.get("speculate", "")),
+        ttft=ttft,
+        tpot=tpot,
+        price=settings.get("price"),
+        prices=prices_of(settings),
+        rate=rate,
+        fewest=bool(settings.get("fewest")),
+        floor=bool(settings.get("floor")),
+        curve=bool(settings.get("curve")),
     )
 
 
