@@ -57,6 +57,8 @@ LINES = (
     "design --params 1B --like llama-3-8b --groups 4 --multiple-of 128",
     "design --flops-per-token 2e9 gpt2 --train --seq 1024",
     "explain mha --of time",
+    "explain 'what is the KV cache?' gpt2",
+    "explain 6nd gpt2 --seq 8",
     "explain attention gpt2 --of flops --train --steps",
     "explain complete gpt2 --of memory --dtype int4",
     "explain memory.peak_bytes gpt2 --train --seq 8",

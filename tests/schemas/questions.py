@@ -79,6 +79,7 @@ FURTHER = (
     "explain flops_per_token gpt2",
     "explain memory.peak_bytes gpt2 --train",
     "explain mha --of time",
+    "explain mfu gpt2",
     *(f"explain layer --of {quantity}" for quantity in COUNTS),
     "explain mha --model gpt2 --of trainable --lora 8",
     "explain pf_days gpt2 --train --tokens 1B",

@@ -116,7 +116,7 @@ class Derivation(Explained):
         said = f"{self.value:,}" if isinstance(self.value, int) else f"{self.value:,.6g}"
         name = "sum" if self.how == "sum" else self.path
         told = [self.formula] if self.formula and name != "sum" else []
-        return Sheet(
+        sheet = Sheet(
             title=f"{self.path}: {said}",
             subtitle=self.heading,
             columns=[Column("what", numeric=False), Column("value")],
@@ -129,6 +129,7 @@ class Derivation(Explained):
             ],
             legend=self.legend,
         )
+        return self.under_its_name(sheet)
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """The number itself follows from its terms again, which are called by their places."""

@@ -32,6 +32,7 @@ from tfcalc.report.sheet import Cell, Column, Factors, InNumbers, Order, Sheet, 
 from tfcalc.report.style import Style
 
 if TYPE_CHECKING:
+    from tfcalc.report.concepts import Concept
     from tfcalc.report.opening import Way
     from tfcalc.report.paths import Step
 
@@ -125,9 +126,16 @@ def _form(symbols: object) -> str:
     return write(symbols) if isinstance(symbols, Polynomial) else str(symbols)
 
 
+NAMED = When(lambda one: one.known_as is not None)
+WITH_CONCEPT = NAMED._replace(anchor="concept", mutual=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Explained(Answer):
-    """Answer of :func:`~tfcalc.explain`, with the keys that all of its forms have."""
+    """Answer of :func:`~tfcalc.explain`, with the keys that all of its forms have.
+
+    ``known_as`` is the concept that was asked for, which this number stands for.
+    """
 
     command, exclusive = "explain", True
     about = "One number: the matrices that it is the sum of, or the numbers that it follows from."
@@ -170,6 +178,28 @@ class Explained(Answer):
         lambda _: (),
         place=LAST,
     )
+    known_as: Concept | None = None
+    concept = text("concept that was asked for: KV cache, 6ND", lambda one: one.known_as.name, when=NAMED, place=HEAD)
+    meaning = text("what it is, in two sentences", lambda one: one.known_as.meaning, when=WITH_CONCEPT, place=HEAD)
+    course = text("section of the course that derives it", lambda one: one.known_as.link, when=WITH_CONCEPT, place=HEAD)
+
+    def has(self, needed: str) -> bool:
+        """Return whether a line is called so, or has this in its formula."""
+        lines: tuple[Line, ...] = getattr(self, "lines", ())
+        return any(needed in line.names or needed in write(line.formula) for line in lines)
+
+    def under_its_name(self, sheet: Sheet) -> Sheet:
+        """The sheet under the name of the concept that was asked for, if one was, with what that is."""
+        known = self.known_as
+        if known is None:
+            return sheet
+        _, _, number = sheet.title.partition(": ")
+        formula = [f"{known.name} = {known.formula}"] if known.formula else []
+        return sheet._replace(
+            title=f"{known.name}: {number}",
+            notes=[known.meaning, *formula, *sheet.notes, f"Derived in: {known.link}"],
+            see_also=(*sheet.see_also, *known.further),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +290,7 @@ class Explanation(Explained):
         if self.order is not None:
             return self._growth([*depths, 0])
         remarks = dict.fromkeys(f"{', '.join(line.names)}: {line.note}" for line in self.lines if line.note)
-        return Sheet(
+        sheet = Sheet(
             title=f"{self.target}: {self.answer:,} {self.quantity}",
             subtitle=f"{self.path} of {self.heading}",
             columns=[
@@ -276,6 +306,7 @@ class Explanation(Explained):
             legend=self.legend,
             depths=[*depths, 0],
         )
+        return self.under_its_name(sheet)
 
     def _growth(self, depths: list[int]) -> Sheet:
         """A row per step: how often it runs, and what that grows like; the sum keeps what nothing else outgrows."""

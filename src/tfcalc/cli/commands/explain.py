@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.quantities import OTHER_WORDS
+from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.explain import COUNTS, explain_part
 from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
+from tfcalc.catalog import is_known
+from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
-from tfcalc.cli.commands.meant import as_meant, better, is_peak
+from tfcalc.cli.commands.meant import as_meant, better, is_meant, is_peak
 from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
-from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
-from tfcalc.cli.settings import Settings
+from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
+from tfcalc.printable import quoted
+from tfcalc.report.concepts import concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
+    from tfcalc.report.concepts import Concept
+    from tfcalc.report.explanation import Explained
 
 
 def answer(settings: Settings) -> Answered:
@@ -70,18 +79,93 @@ def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answered:
 
 
 def by_words(words: Sequence[str]) -> Command:
-    """``explain`` itself; or what opens a number by the words of the command that has it."""
+    """``explain`` itself; or what opens a number by the words of the command that has it, or that of a concept."""
     path = path_among(words, COMMAND.options)
+    if path is None and (named := concept_among(words)) is not None:
+        return _of_concept(named)
     of_a_part = (
         path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
     )
     return COMMAND if path is None or of_a_part else of_answer(path, words)
 
 
+class NamedConcept(NamedTuple):
+    """A concept that a command line names, the number of its ``words``, and the model behind them; "" of none."""
+
+    concept: Concept
+    words: int
+    model: str
+
+
+def concept_among(words: Sequence[str]) -> NamedConcept | None:
+    """The concept that the words ask about; None where they name a part, or say a quantity of one.
+
+    >>> concept_among(["what", "is", "mfu", "of", "gpt2"])[1:], concept_among(["KV cache", "--context", "8k"])[1:]
+    ((5, 'gpt2'), (1, ''))
+    """
+    valued = {flag for option in COMMAND.options if not option.switch and not option.alone for flag in option.flags}
+    optional = {flag for option in COMMAND.options if option.alone for flag in option.flags}
+    found = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if not (word.startswith("-") or before in valued or (before in optional and word[:1].isdigit()))
+    ]
+    said = " ".join(found).split()
+    of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
+    if not 0 < len(said) <= MOST_WORDS or said[0] in PARTS or (of_a_part and is_meant(said[0])):
+        return None
+    if (concept := concept_of(" ".join(said))) is not None:
+        return NamedConcept(concept, len(found), "")
+    if len(said) > 1 and not is_known(said[-1]) and (names := near(" ".join(said), SURE)):
+        raise UsageError(f"{quoted(' '.join(said))} is not known", f"did you mean {', '.join(names)}?")
+    asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
+    concept = concept_of(" ".join(asked))
+    return None if concept is None else NamedConcept(concept, len(found), said[-1].removesuffix("?"))
+
+
+def _of_concept(named: NamedConcept) -> Command:
+    """The command that opens the number of a concept: that of its own words, which the typed options go before."""
+    concept, opened = named.concept, shlex.split(named.concept.opens)
+    shown = by_words(opened) if opened else COMMAND
+    spoken = tuple(Option(f"word{place}", (), "a concept, by its name", argument=True) for place in range(named.words))
+
+    def answer(settings: Settings) -> Answered:
+        """Open the number, of the model that was named or of the concept's own."""
+        own = settings_of(opened, shown.options) if opened else settings
+        typed = {key: given for key, given in settings.given.items() if not key.startswith("word")}
+        asked = {key: given for key, given in own.given.items() if given.source == FLAG} | {
+            key: given for key, given in typed.items() if given.source == FLAG
+        }
+        settings = Settings(typed | asked, settings.named)
+        sized = any(option.name in settings.given for option in MODEL_FIELDS)
+        if named.model or not (settings.model_name or sized):
+            settings = settings.with_values(model=named.model or concept.model)
+        model = f" {settings.model_name}" if settings.model_name else ""
+        if concept.refused:
+            raise UsageError(f"{concept.name}: {concept.refused}", concept.instead.format(model))
+        further = tuple(one.format(model) for one in concept.further)
+        found = cast("Explained", shown.answer(settings))
+        if concept.needs and not found.has(concept.needs):
+            alone = f"tfcalc explain '{concept.name}' takes {concept.model}"
+            raise UsageError(f"{settings.model_name or 'this model'} has no {concept.name}", alone)
+        return replace(found, known_as=concept._replace(further=further))
+
+    options = (*spoken, *(option for option in shown.options if not option.argument))
+    return COMMAND._replace(answer=answer, options=options)
+
+
+MOST_WORDS = 12
+SURE = 0.8
+"""How alike several words and the name of a concept are, so that it is meant, and no part of a model."""
+PARTS = frozenset(TARGETS) - {"moe"}
+"""Parts of a model go before concepts; of experts people ask what they are for."""
 OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
-    TARGET._replace(help=f"{TARGET.help}; or COMMAND.PATH of a number in JSON, followed by that command's words"),
+    TARGET._replace(
+        help=f"{TARGET.help}; a concept (KV cache, 6ND, MFU); or COMMAND.PATH of a number in JSON, followed by that "
+        "command's words"
+    ),
     MODEL_ARGUMENT,
     Option("of", ("--of",), "quantity [default: params]", tuple(COUNTS), spellings=OTHER_WORDS),
     Option("steps", ("--steps",), "of a training step's FLOPs: X W, dX and dW by themselves", switch=True),
@@ -109,6 +193,8 @@ COMMAND = Command(
     (
         "tfcalc explain attention --d-model 768 --heads 12",
         "tfcalc explain attention gpt2",
+        "tfcalc explain 'KV cache' llama-3-8b",
+        "tfcalc explain 6nd",
         "tfcalc explain encoder-layer --of flops --seq 1024",
         "tfcalc explain activations.transformer.h gpt2 --of memory --train",
         "tfcalc explain output --model transformer-base --of flops --format plain",

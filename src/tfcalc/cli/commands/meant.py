@@ -10,6 +10,7 @@ from tfcalc.analysis.why import given
 from tfcalc.cli.commands.plans import imply_mode
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
+from tfcalc.report.concepts import near
 
 if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
@@ -40,28 +41,18 @@ WHOLE = ("total", "whole", "wholemodel", "everything", "all")
 PEAK = ("peak", "peakmemory", "memorypeak", "peakbytes")
 
 IN_OTHERS = {
-    **dict.fromkeys(("6nd", "2nd", "nd", "ruleofthumb"), "tfcalc flops{} --train --compare-conventions"),
-    **dict.fromkeys(
-        ("mfu", "utilisation", "utilization", "modelflopsutilization", "hfu"),
-        "tfcalc flops{} --mfu --tokens-per-second 9500 --gpu h100",
-    ),
-    **dict.fromkeys(("softmax", "scores", "attentionscores", "scale"), "tfcalc explain sdpa{} --of flops --count all"),
-    **dict.fromkeys(("qkt", "qk", "pv", "attentionproducts"), "tfcalc explain sdpa{} --of flops"),
-    **dict.fromkeys(("rope", "rotary", "rotaryembedding"), "tfcalc explain attention{} --of flops --count all"),
-    **dict.fromkeys(("kvcachepertoken", "kvpertoken"), "tfcalc explain overview.kv_cache_bytes_per_token{}"),
     **dict.fromkeys(("params", "parameters"), "tfcalc explain complete{}"),
     **dict.fromkeys(("flops", "flop"), "tfcalc explain complete{} --of flops"),
     **dict.fromkeys(("memory", "bytes"), "tfcalc explain complete{} --of memory"),
-    **dict.fromkeys(("relu", "gelu", "silu", "activation"), "tfcalc explain ffn{} --of flops --count all"),
 }
-"""Commands that show what has no parameters, or is no part, in small letters without spaces; ``{}`` is the model."""
+"""Commands that open what is a quantity and no part, in small letters without spaces; ``{}`` is the model."""
 
 FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|.*[²³^*·+].*")
 """A formula, and no name of a part: it begins with a number, or has a power or a sign."""
 
 
 def is_meant(words: str) -> bool:
-    """Return True if these words are the name of a part, or of a term, or of what another command shows."""
+    """Return True if these words are the name of a part, of a term, or of a quantity."""
     called = letters(words)
     return called in TERMS or called in IN_OTHERS or called in OTHER_NAMES or called in PEAK
 
@@ -104,7 +95,9 @@ def better(error: UsageError, settings: Settings) -> UsageError:
         number = given.read(target).text
     except UsageError:
         if not FORMULA.fullmatch(target):
-            return error
+            names = near(target)
+            concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
+            return UsageError(error.message, concepts) if error.hint.startswith("known: ") else error
         what = f"{quoted(target)} is a formula, and no part of a model"
         return UsageError(what, f"tfcalc check complete '{target}'{model} says what it is of")
     return UsageError(

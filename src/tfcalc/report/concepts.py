@@ -1,0 +1,113 @@
+"""Concepts: words of the field that are no part of a model, each with the number that stands for it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+DATA = Path(__file__).with_name("concepts.toml")
+COURSE = "formulas.md"
+LONGEST = 80
+"""Characters of a question that is looked up."""
+AROUND = re.compile(
+    r"^(?:(?:what(?:'?s|\s+is|\s+are|\s+does)?|how\s+(?:big|large|much)(?:\s+is|\s+are)?|define|explain|the|an?|is)\s+)*"
+    r"|(?:\s+(?:works?|means?|costs?|formula|memory))?\s*[?!.]*$"
+)
+"""What stands around a concept in a question."""
+NEAREST = 3
+
+
+class Concept(NamedTuple):
+    """A concept: what ``opens`` its number of a model, and its ``meaning`` in two sentences.
+
+    Attributes:
+        name: as the field writes it.
+        also: other names.
+        opens: the words behind ``tfcalc explain``, without the model.
+        model: which is taken where none is named.
+        needs: a row, or a part of a formula, without which a model has nothing of it.
+        formula: of the number, where what is opened has none of its own.
+        meaning: two sentences.
+        course: the heading of formulas.md that derives it.
+        further: commands that show more; ``{}`` is the model.
+        refused: of what has no cost, why.
+        instead: then the command to ask.
+    """
+
+    name: str
+    also: tuple[str, ...] = ()
+    opens: str = ""
+    model: str = "llama-3-8b"
+    needs: str = ""
+    formula: str = ""
+    meaning: str = ""
+    course: str = ""
+    further: tuple[str, ...] = ()
+    refused: str = ""
+    instead: str = ""
+
+    @property
+    def link(self) -> str:
+        """Place in the course: the page, and the anchor of its heading.
+
+        >>> known()["6nd"].link
+        'formulas.md#training-runs-and-6nd'
+        """
+        return f"{COURSE}#{anchor(self.course)}"
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading, as GitHub and the site make it.
+
+    >>> anchor("8. The training step")
+    '8-the-training-step'
+    """
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def spelled(text: str) -> str:
+    """Return a name without case, spaces and marks.
+
+    >>> spelled("Q K^T"), spelled("kv_cache")
+    ('qkt', 'kvcache')
+    """
+    return "".join(character for character in text.lower() if character.isalnum())
+
+
+@cache
+def known() -> Mapping[str, Concept]:
+    """The concepts by each of their names, :func:`spelled`."""
+    found: dict[str, Concept] = {}
+    for name, entry in tomllib.loads(DATA.read_text(encoding="utf-8")).items():
+        lists = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+        concept = Concept(name, **(entry | lists))
+        for each in (name, *concept.also):
+            found.setdefault(spelled(each), concept)
+    return found
+
+
+def concept_of(text: str) -> Concept | None:
+    """The concept that a text names, or asks about; None where it is none.
+
+    >>> concept_of("What is MFU?").name, concept_of("flash-attention").name, concept_of("ffn")
+    ('MFU', 'flash attention', None)
+    """
+    if len(text) > LONGEST:
+        return None
+    asked = text.lower().strip()
+    for words in (asked, AROUND.sub("", asked)):
+        name = spelled(words)
+        if found := known().get(name) or known().get(name.removesuffix("s")):
+            return found
+    return None
+
+
+def near(text: str, alike: float = 0.6) -> list[str]:
+    """The names of the concepts that are spelled most like a text; ``alike`` is 1 for equal ones."""
+    close = get_close_matches(spelled(text[:LONGEST]), known(), n=NEAREST, cutoff=alike)
+    return list(dict.fromkeys(known()[name].name for name in close))
