@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
-from textwrap import wrap
 from typing import Annotated
 
 import typer
@@ -18,34 +17,6 @@ from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError
 
-ABOUT = """\b
-Examples:
-  tfcalc llama-3-8b
-  tfcalc compare llama-3-8b qwen3-8b
-  tfcalc params --d-model 512 --layers 6
-  tfcalc flops --seq 1024 --batch 8
-  tfcalc formula mha --latex
-
-What a transformer costs, exactly: parameters, FLOPs, memory.
-tfcalc MODEL [OPTIONS] shows a model at a glance.
-
-\b
-Exit codes:
-  0   success
-  1   a negative answer: it does not fit, it is over its limit,
-      verification differs
-  2   usage
-  3   a bad model or settings file
-  4   a reference that cannot be reached
-  70  a bug of tfcalc
-  130 interrupted
-
-\b
-A value comes from the option, else from the variable TFCALC_<OPTION>
-(TFCALC_D_MODEL=768), else from tfcalc.toml (d_model = 768), or from
-[tool.tfcalc] in pyproject.toml, in this folder or above; else the default.
-"""
-
 
 def application(called: str | None, meant: Command | None = None) -> typer.Typer:
     """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group.
@@ -56,11 +27,10 @@ def application(called: str | None, meant: Command | None = None) -> typer.Typer
         rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
     if called is None:
-        app.callback(help=ABOUT)(_about)
+        app.callback()(_about)
     for name in COMMANDS if called is None else [called]:
         asked = meant or command(name)
-        text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
-        app.command(name, help=text, short_help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+        app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
     return app
 
 
@@ -145,32 +115,8 @@ def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
     return found
 
 
-WIDTH = 78
-"""Columns of a line of help; longer lists of words stand in the option's text."""
-TEXT = 44
-"""Columns of that text; it is broken here, as click breaks words at their hyphens."""
-
-
 def _parameter(option: Option) -> object:
     """Return typer's declaration of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return typer.Argument(None, help=option.help, show_default=False)
-    words, text = "|".join(option.known), option.help
-    if option.known and len(f"  {', '.join(option.flags)} {words}") > WIDTH:
-        fact, bracket, default = text.partition(" [default")
-        text = f"{fact}: {', '.join(option.known)}{bracket}{default}"
-        words, text = "WORD", "\n".join(["\b", *wrap(text, TEXT, break_on_hyphens=False)])
-    metavar = (
-        None
-        if option.switch
-        else words
-        if option.known
-        else "N,N|N..N"
-        if option.spreads
-        else "N"
-        if option.number
-        else "X"
-        if option.amount
-        else "TEXT"
-    )
-    return typer.Option(None, *option.flags, help=text, metavar=metavar, show_default=False)
+        return typer.Argument(None)
+    return typer.Option(None, *option.flags, help=option.help)

@@ -7,16 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import cast
 
 from tfcalc import __version__
 from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
 from tfcalc.cli.messages import say, standard_output, tell
+from tfcalc.cli.other_names import here, hint
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
 INTERRUPTED = 130
+HELP = ("-h", "--help")
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
 
 
@@ -47,12 +49,15 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
-    if asked[:1] == ["help"]:
-        asked = [*asked[1:2], "--help"]
-    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     completes = "_TFCALC_COMPLETE" in os.environ
-    if not asked and not completes:
-        return _short_help()
+    if asked[:1] == ["help"]:
+        asked = [*asked[1:2], "-h", *asked[2:3]]
+    place = next((place for place, word in enumerate(takewhile("--".__ne__, asked)) if word in HELP), None)
+    if not completes and (not asked or place is not None):
+        from tfcalc.cli import help_text
+
+        return help_text.answer(asked[: place or 0], asked[(place or 0) + 1 :])
+    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     named = asked and asked[0] not in COMMANDS and (asked[0] == "-" or not asked[0].startswith("-"))
     if named and not completes:
         return _overview(asked)
@@ -92,23 +97,6 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
     return error
 
 
-def _short_help() -> int:
-    from shutil import get_terminal_size
-    from textwrap import wrap
-
-    width = max(map(len, COMMANDS)) + 4
-    room = max(get_terminal_size().columns, 2 * width)
-    lines = [
-        line
-        for name, help in COMMANDS.items()
-        for line in wrap(f"  {name:{width - 2}}{help}", room, subsequent_indent=" " * width, break_on_hyphens=False)
-    ]
-    usage = "usage: tfcalc MODEL [OPTIONS]          a model at a glance\n       tfcalc COMMAND [MODEL] [OPTIONS]\n"
-    for line in (*usage.split("\n"), *lines, "", "tfcalc COMMAND --help shows more"):
-        tell(line)
-    return UsageError.exit_code
-
-
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
@@ -133,8 +121,6 @@ def _usage(error: Exception, called: str | None) -> UsageError:
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        from tfcalc.cli.other_names import here, hint
-
         near = nearest(option, close) if close else "see --help"
         meant = here(option, called) or _elsewhere(option) or hint(option) or near
         return UsageError(f"option {option} is not known", meant)

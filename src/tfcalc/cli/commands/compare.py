@@ -20,7 +20,7 @@ MODELS = Option(
     argument=True,
     several=True,
 )
-ONLY = Option("only_differences", ("--only-differences",), "leave out what is the same in all", switch=True)
+ONLY = Option("only_differences", ("--only-differences",), "leave out what is the same in all", switch=True, front=True)
 
 
 def answer(settings: Settings) -> Comparison:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 TRAINING, SERVING = training(), serving()
-SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
+SERVE = Option(
+    "serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True, group="serving", front=True
+)
 IN_BOTH = {option.name for option in TRAINING} & {option.name for option in SERVING}
 PLANS = (*TRAINING, SERVE, *(option for option in SERVING if option.name not in IN_BOTH))
 
