@@ -4,7 +4,7 @@ See formulas.md for the effect of each alternative, and for who uses it.
 """
 
 from tfcalc.dimensions import Described, Shown, choice, described
-from tfcalc.number_formats import NUMBERS
+from tfcalc.number_formats import FLOATS_ELSEWHERE, NUMBERS
 
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "int4")
 """Number formats for all weights of a model."""
@@ -30,6 +30,7 @@ class Conventions(Described):
         "--dtype",
         default=AUTO,
         known=(AUTO, *DTYPES),
+        spellings=FLOATS_ELSEWHERE,
         shown=Shown("model"),
     )
     units: str = choice(

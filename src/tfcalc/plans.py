@@ -14,10 +14,10 @@ from tfcalc.core.traced import value_of
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.serving.caches import ALLOCATIONS, BLOCK, FORMATS, PAGED
+from tfcalc.serving.caches import ALLOCATIONS, BLOCK, CACHES_ELSEWHERE, FORMATS, PAGED
 from tfcalc.training.optimizers import OPTIMIZERS
 from tfcalc.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
-from tfcalc.training.precisions import PRECISIONS, SPELLINGS
+from tfcalc.training.precisions import OF_TRAINER, PRECISIONS, SPELLINGS
 from tfcalc.training.sharding import LAYOUTS, OFFLOADS
 from tfcalc.workload import AUTO, Workload
 
@@ -50,10 +50,11 @@ class Training(Described):
     )
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
-        "bf16-master keeps fp32 master weights; auto: the checkpoint's own, with LoRA under autocast",
+        "bf16-master keeps fp32 master weights, bf16-trainer is transformers' --bf16: autocast over weights as the "
+        "checkpoint has them; auto: the checkpoint's own, with LoRA under autocast",
         "--precision",
         default=AUTO,
-        known=(AUTO, *PRECISIONS),
+        known=(AUTO, *PRECISIONS, *OF_TRAINER),
         spellings=SPELLINGS,
         shown=FRONT,
     )
@@ -305,6 +306,7 @@ class Serving(Described):
         "--kv",
         default=AUTO,
         known=(AUTO, *FORMATS),
+        spellings=CACHES_ELSEWHERE,
         shown=FRONT,
     )
     cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)

@@ -12,6 +12,7 @@ import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import VERSUS, Option
+from tfcalc.cli.other_names import in_our_words
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
@@ -93,8 +94,12 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``.
 
-    The two words behind an option of a pair are one value: ``--why A B`` is ``--why 'A vs B'``.
+    The two words behind an option of a pair are one value: ``--why A B`` is ``--why 'A vs B'``. Flags of engines and
+    trainers are replaced by those that they stand for.
     """
+    flags = {part: option for option in options for flag in option.flags for part in flag.split("/")}
+    switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch}
+    words = list(in_our_words(words, flags, switches))
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}
     words, found = _paired(words, pairs) if pairs else words, list[str]()
@@ -103,6 +108,12 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
         if word in alone and not following[:1].isdigit():
             found.append(alone[word])
     return found
+
+
+def _opposite(flag: str, switch: Option) -> str:
+    """The flag that says the opposite of this one of a switch; empty where there is none."""
+    pair = next(one.split("/") for one in switch.flags if flag in one.split("/"))
+    return pair[1 - pair.index(flag)] if len(pair) == 2 else ""
 
 
 def _paired(words: Sequence[str], flags: set[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import cast
 from tfcalc import __version__
 from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
 from tfcalc.cli.messages import say, standard_output, tell
-from tfcalc.cli.other_names import here, hint
+from tfcalc.cli.other_names import here, hint, stands_for
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
@@ -122,10 +122,16 @@ def _usage(error: Exception, called: str | None) -> UsageError:
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
         near = nearest(option, close) if close else "see --help"
-        meant = here(option, called) or _elsewhere(option) or hint(option) or near
+        meant = here(option, called) or _elsewhere(option) or _of_others(option) or hint(option) or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
+
+
+def _of_others(flag: str) -> str:
+    """Say what a flag of another program stands for, and of which commands that is an option."""
+    option = stands_for(flag)
+    return f"it stands for {option}; {_elsewhere(option)}" if option else ""
 
 
 def _elsewhere(flag: str) -> str:
