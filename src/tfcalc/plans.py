@@ -46,7 +46,9 @@ class Training(Described):
     """
 
     preset: str = text(
-        "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
+        "a trainer's own options in the place of defaults, such as torchtune/full-single-device",
+        "--preset",
+        offers="presets",
     )
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
@@ -138,7 +140,9 @@ class Training(Described):
         known=(AUTO, "fp32", "bf16", "fp16"),
     )
     lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
-    base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
+    base_weights: str = text(
+        "format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights", offers="formats"
+    )
     quantize_head: bool = choice(
         "store the output head in the format of --base-weights, too, and all matrices by way of fp16, as LitGPT does; "
         "transformers leaves the head as it was",
@@ -300,7 +304,9 @@ class Serving(Described):
     ``weights`` "" is the checkpoint's own format, ``kv`` "auto" the format that is computed in.
     """
 
-    weights: str = text("format of the weights [default: the checkpoint's own]", "--weights", shown=FRONT)
+    weights: str = text(
+        "format of the weights [default: the checkpoint's own]", "--weights", shown=FRONT, offers="formats"
+    )
     kv: str = choice(
         "KV cache's format; auto: the format computed in",
         "--kv",

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
+from tfcalc.cli.completion import completer, is_asked, typed_command, with_shell
 from tfcalc.cli.options import VERSUS, Option
 from tfcalc.cli.other_names import in_our_words
 from tfcalc.cli.output import show
@@ -29,9 +30,13 @@ def application(called: str | None, meant: Command | None = None) -> typer.Typer
     )
     if called is None:
         app.callback()(_about)
+    typed = typed_command() if is_asked() else None
     for name in COMMANDS if called is None else [called]:
-        asked = meant or command(name)
-        app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+        if typed in (None, name):
+            asked = meant or command(name)
+            app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+        else:
+            app.command(name, help=COMMANDS[name])(_not_typed)
     return app
 
 
@@ -41,6 +46,10 @@ def run(command: Command, settings: Settings) -> int:
         found = command.answer(settings)
         (command.write or show)(found, settings)
     return command.code(found)
+
+
+def _not_typed() -> None:
+    """A command whose words are not completed: only its name is asked for."""
 
 
 def _about(
@@ -91,6 +100,11 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
     return found[0]
 
 
+def words_for(asked: Sequence[str], meant: Command | None) -> list[str]:
+    """The words for typer: those behind the command that is ``meant``, or those of the program where there is none."""
+    return with_values(asked[1:], meant.options) if meant else with_shell(asked)
+
+
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``.
 
@@ -129,5 +143,5 @@ def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
 def _parameter(option: Option) -> object:
     """Return typer's declaration of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return typer.Argument(None)
-    return typer.Option(None, *option.flags, help=option.help)
+        return typer.Argument(None, autocompletion=completer(option))
+    return typer.Option(None, *option.flags, help=option.help, autocompletion=completer(option))

@@ -100,13 +100,13 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application, with_values
+    from tfcalc.cli.app import application, words_for
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
         meant = command(called).meant(asked[1:]) if called else None
-        words = with_values(asked[1:], meant.options) if meant else asked
+        words = words_for(asked, meant)
         name = f"tfcalc {called}" if called else "tfcalc"
         code = application(called, meant)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:

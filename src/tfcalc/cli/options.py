@@ -134,7 +134,9 @@ NAMED = (
 MODEL_ARGUMENT = Option("model", (), NAMED, argument=True, offers="models")
 MODEL = Option("model_name", ("--model",), NAMED, group="model", offers="models")
 READ_AS = (
-    Option("treat_as", ("--as",), "read the config as this model_type, whatever it says", group="model"),
+    Option(
+        "treat_as", ("--as",), "read the config as this model_type, whatever it says", group="model", offers="types"
+    ),
     Option("offline", ("--offline",), "no network access, not even for a Hub id", switch=True, group="model"),
 )
 MODEL_FIELDS = tuple(of_fields(Transformer))

@@ -38,7 +38,11 @@ COMPARE = Option(
 )
 RATE = Option("rate", ("--tokens-per-second",), "measured training throughput, of all GPUs together", amount=True)
 GPU = Option(
-    "gpu", ("--gpu",), "accelerator whose dense peak is used, such as h100; with --tokens: hours on it", front=True
+    "gpu",
+    ("--gpu",),
+    "accelerator whose dense peak is used, such as h100; with --tokens: hours on it",
+    front=True,
+    offers="gpus",
 )
 MACHINES = (
     RATE,

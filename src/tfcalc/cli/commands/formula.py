@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
     from tfcalc.report.answer import Answered
 
-TARGET = Option("target", (), f"a part of the model, or a path of its tree: {', '.join(TARGETS)}", argument=True)
+TARGET = Option(
+    "target", (), f"a part of the model, or a path of its tree: {', '.join(TARGETS)}", argument=True, offers="targets"
+)
 OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS, front=True)
 LETTERS = Option(
     "letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n", front=True

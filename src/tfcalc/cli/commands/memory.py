@@ -35,6 +35,7 @@ BUDGET = (
         "the GPU, or several: h100, 8xh100, 24GB; does it fit, and if not, what would",
         group="gpus",
         front=True,
+        offers="gpus",
     ),
     Option(
         "margin",
@@ -58,6 +59,7 @@ ENGINE = (
         "engine",
         ("--engine",),
         "the engine whose rules hold: vllm, vllm@0.10, sglang",
+        offers="engines",
         group="serving",
         front=True,
     ),

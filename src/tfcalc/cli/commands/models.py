@@ -214,7 +214,7 @@ COMMAND = Command(
     answer,
     (
         WORD,
-        Option("family", ("--family",), "only those of this model_type", front=True),
+        Option("family", ("--family",), "only those of this model_type", front=True, offers="types"),
         Option("supported", ("--supported",), "list the supported model types of config.json", switch=True, front=True),
         Option("trainable", ("--trainable",), "list the model types with training memory", switch=True, front=True),
         Option(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True)
+GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True, offers="gpus")
 GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True, group="gpus", front=True)
 SHARES = (
     Option(

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
     from tfcalc.report.answer import Answered
 
-GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True)
+GPU = Option(
+    "gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True, offers="gpus"
+)
 LOAD = (
     Option(
         "input_tokens",
@@ -52,6 +54,7 @@ ENGINE_OPTION = Option(
     f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]",
     group="serving",
     front=True,
+    offers="engines",
 )
 ASKED = (
     Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms", front=True),

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 GPU = Option(
-    "gpu", ("--gpu",), "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]", group="gpus", front=True
+    "gpu",
+    ("--gpu",),
+    "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]",
+    group="gpus",
+    front=True,
+    offers="gpus",
 )
 TOKENS = Option("tokens", ("--tokens",), "tokens of the whole run, such as 100M", number=True, most=10**18, front=True)
 PACE = (
