@@ -64,7 +64,7 @@ def test_goldens(golden: Path) -> None:
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
 def test_help(command: str, tfcalc: Program) -> None:
-    assert not found(tfcalc(f"{command} --help").stdout)
+    assert not found(tfcalc(f"{command} --help all").stdout)
 
 
 def string_literals(source: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tfcalc import catalog, hardware
 from tfcalc.cli.commands import command
 from tfcalc.cli.options import Option
+from tfcalc.cli.other_names import TAKEN, Meaning
 from tfcalc.configs import config
 from tfcalc.configs.family import find
 from tfcalc.number_formats import MULTIPLIED
@@ -72,6 +73,23 @@ def _value(option: Option) -> str:
     return "whole number" if option.number else "amount" if option.amount else "text"
 
 
+def others() -> Iterator[str]:
+    """Flags of other programs, each with what it stands for here."""
+    yield "| of | flag | stands for |"
+    yield "| --- | --- | --- |"
+    for program, flags in TAKEN.items():
+        for flag, meaning in flags.items():
+            yield _row(program, f"`{flag}`", _meaning(meaning))
+
+
+def _meaning(meaning: Meaning) -> str:
+    value = f" {meaning.value}" if meaning.value else ""
+    words = "; ".join(f"{theirs} is {ours}" for theirs, ours in meaning.words.items())
+    found = " or ".join(f"`{option}{value}`" for option in meaning.options)
+    served = f", in serving and at rest `{meaning.served}{value}`" if meaning.served else ""
+    return found + served + (f" ({words})" if words else "")
+
+
 def json_keys(of: str) -> Iterator[str]:
     """The keys of an answer's JSON, from its schema; of what many answers share, that it is there."""
     yield from _key_rows(key for key in keys(schema(of)) if not key.path.startswith(ELSEWHERE.get(of, SHARED)))
@@ -99,6 +117,7 @@ TABLES: dict[str, Callable[..., Iterator[str]]] = {
     "model-types": model_types,
     "cards": cards,
     "options": options,
+    "others": others,
     "json": json_keys,
     "json-shared": shared_keys,
 }

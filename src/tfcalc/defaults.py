@@ -17,10 +17,10 @@ from tfcalc.dimensions import check_sizes
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import shortened
 from tfcalc.number_formats import BF16, COMPUTED, FP16, FP32
-from tfcalc.serving.caches import PAGED
+from tfcalc.serving.caches import CACHES_ELSEWHERE, PAGED
 from tfcalc.serving.quantization_config import stated_dtype, stated_format
 from tfcalc.training.adapters import drops
-from tfcalc.training.precisions import precision
+from tfcalc.training.precisions import OF_TRAINER, of_trainer, precision
 from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
@@ -109,6 +109,11 @@ def resolve_plan(model: Model, plan: Training) -> Training:
             dtype = FP16.name
         tuned = plan.lora is not None and dtype != FP32.name and not _in_one_format(plan)
         plan = plan.replaced(precision=f"{dtype}-autocast" if tuned else dtype)
+    if plan.precision in OF_TRAINER:
+        if plan.megatron:
+            fact = f"precision {plan.precision} with backend {plan.backend}"
+            raise InvalidModel(fact, "Megatron-LM's --bf16 is bf16-master-fp32-grads")
+        plan = plan.replaced(precision=of_trainer(plan.precision, compute_dtype(model)))
     plan = plan.replaced(optimizer=optimizer(plan.optimizer).name)
     if plan.lora is not None and plan.lora_dtype == AUTO:
         by = precision(plan.precision)
@@ -188,6 +193,7 @@ def resolve_serving(model: Model, workload: Workload, plan: Serving, dtype: str 
     ``dtype`` is the number format that was asked for. Raises InvalidModel for a plan with a field that cannot be.
     """
     check_sizes(plan)
+    plan = plan.replaced(kv=CACHES_ELSEWHERE.get(plan.kv, plan.kv))
     if plan.context is None:
         plan = plan.replaced(context=serving_context(model, workload))
     engine = not plan.weights and dtype == AUTO and plan.cache == PAGED

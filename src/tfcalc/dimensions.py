@@ -25,11 +25,24 @@ LARGEST = 10**12
 NO_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 
 
+class Shown(NamedTuple):
+    """Place of an option in the help: its ``group``, if not that of its class, and whether it is in ``front``.
+
+    What is in front is on the first screen of a command's help.
+    """
+
+    group: str = ""
+    front: bool = False
+
+
+NOT_IN_FRONT, FRONT = Shown(), Shown(front=True)
+
+
 class Dimension(NamedTuple):
     """A size: its ``symbol`` in formulas, its ``meaning`` in a few words, and its flags.
 
     ``flags`` are the option's names, including the config.json name. ``follows`` is the formula of its default
-    (``4h``), if it depends on other sizes. In a ``length`` of tokens, k is 1,024.
+    (``4h``), if it depends on other sizes. In a ``length`` of tokens, k is 1,024. ``shown`` is its place in the help.
     """
 
     symbol: str
@@ -37,6 +50,7 @@ class Dimension(NamedTuple):
     flags: tuple[str, ...]
     follows: str = ""
     length: bool = False
+    shown: "Shown" = NOT_IN_FRONT
 
 
 class Choice(NamedTuple):
@@ -49,16 +63,19 @@ class Choice(NamedTuple):
     flags: tuple[str, ...]
     known: tuple[str, ...] = ()
     spellings: Mapping[str, str] = NO_SPELLINGS
+    shown: Shown = NOT_IN_FRONT
 
 
 class Text(NamedTuple):
     """A text that is parsed elsewhere: a number format, suffixes of modules' names.
 
-    Without flags it is no option: it follows from others.
+    Without flags it is no option: it follows from others. A shell completes it from what it ``offers``.
     """
 
     meaning: str
     flags: tuple[str, ...]
+    shown: Shown = NOT_IN_FRONT
+    offers: str = ""
 
 
 class Parameters:
@@ -86,6 +103,8 @@ class Described:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     __signature__ = Parameters()
+    help_group: ClassVar[str] = ""
+    """Group of its options in the help, but for those that name another one."""
 
     def __init__(self, *values: object, **named: object) -> None:
         known = self.__dataclass_fields__
@@ -183,10 +202,16 @@ def _in_words(item: Field[object]) -> str:
 
 
 def dimension(
-    symbol: str, meaning: str, *flags: str, default: object = None, follows: str = "", length: bool = False
+    symbol: str,
+    meaning: str,
+    *flags: str,
+    default: object = None,
+    follows: str = "",
+    length: bool = False,
+    shown: Shown = NOT_IN_FRONT,
 ) -> Any:
     """Return a dataclass field for a size."""
-    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length)})
+    return field(default=default, metadata={"facet": Dimension(symbol, meaning, flags, follows, length, shown)})
 
 
 def choice(
@@ -195,14 +220,15 @@ def choice(
     default: object,
     known: tuple[str, ...] = (),
     spellings: Mapping[str, str] = NO_SPELLINGS,
+    shown: Shown = NOT_IN_FRONT,
 ) -> Any:
     """Return a dataclass field for a structural alternative."""
-    return field(default=default, metadata={"facet": Choice(meaning, flags, known, spellings)})
+    return field(default=default, metadata={"facet": Choice(meaning, flags, known, spellings, shown)})
 
 
-def text(meaning: str, *flags: str, default: str = "") -> Any:
+def text(meaning: str, *flags: str, default: str = "", shown: Shown = NOT_IN_FRONT, offers: str = "") -> Any:
     """Return a dataclass field for a text."""
-    return field(default=default, metadata={"facet": Text(meaning, flags)})
+    return field(default=default, metadata={"facet": Text(meaning, flags, shown, offers)})
 
 
 def facet(item: Field[object]) -> Dimension | Choice | Text | None:

@@ -202,6 +202,11 @@ def _accelerator(row: dict[str, str]) -> Accelerator:
     )
 
 
+def names() -> list[str]:
+    """Names of all accelerators, as they are typed."""
+    return [card.name.lower() for card in accelerators()]
+
+
 def parse_gpu(text: str) -> tuple[int, str]:
     """Split a count and a name: ``8xh100``, ``8 x H100`` and ``8×h100`` are eight, ``h100`` is one.
 

@@ -62,6 +62,9 @@ WIDTHS = {number_format.torch: number_format.bits // 8 for number_format in FORM
 COMPUTED = (FP32.name, BF16.name, FP16.name)
 """Formats that layers compute in, and save for backward."""
 
+FLOATS_ELSEWHERE = {name: one.name for one in (FP32, BF16, FP16) for name in (one.torch, *one.spellings)}
+"""Names of these formats in PyTorch and in engines: bfloat16, half."""
+
 MULTIPLIED = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4", "int4")
 """Precisions of accelerators' matrix products: tf32 is no storage format, fp8 is either of the two."""
 

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tfcalc import backends
 from tfcalc.core.number import Num, divide
 from tfcalc.core.traced import value_of
-from tfcalc.dimensions import Described, choice, described, dimension, facet, text
+from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, facet, text
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.serving.caches import ALLOCATIONS, BLOCK, FORMATS, PAGED
+from tfcalc.serving.caches import ALLOCATIONS, BLOCK, CACHES_ELSEWHERE, FORMATS, PAGED
 from tfcalc.training.optimizers import OPTIMIZERS
 from tfcalc.training.optimizers import SPELLINGS as NAMES_OF_OTHERS
-from tfcalc.training.precisions import PRECISIONS, SPELLINGS
+from tfcalc.training.precisions import OF_TRAINER, PRECISIONS, SPELLINGS
 from tfcalc.training.sharding import LAYOUTS, OFFLOADS
 from tfcalc.workload import AUTO, Workload
 
 BACKENDS = ("auto", *backends.BACKENDS)
+USUAL = ("adamw-fused", "adamw-8bit", "adafactor", "sgd", "muon", "lion")
+"""Optimizers that are named first."""
 LOSSES = ("auto", "logits", "chunked", "linear", "checkpointed", "fused", "litgpt")
 STAGES = ("0", "1", "2", "3")
 SFT, DPO, GRPO, PPO = METHODS = ("sft", "dpo", "grpo", "ppo")
@@ -44,18 +46,27 @@ class Training(Described):
     """
 
     preset: str = text(
-        "a trainer's own options in the place of defaults, such as torchtune/full-single-device", "--preset"
+        "a trainer's own options in the place of defaults, such as torchtune/full-single-device",
+        "--preset",
+        offers="presets",
     )
     precision: str = choice(
         "number formats of training: bf16-mixed is autocast over fp32 weights, bf16-autocast over bf16 ones, "
-        "bf16-master keeps fp32 master weights; auto: the checkpoint's own, with LoRA under autocast",
+        "bf16-master keeps fp32 master weights, bf16-trainer is transformers' --bf16: autocast over weights as the "
+        "checkpoint has them; auto: the checkpoint's own, with LoRA under autocast",
         "--precision",
         default=AUTO,
-        known=(AUTO, *PRECISIONS),
+        known=(AUTO, *PRECISIONS, *OF_TRAINER),
         spellings=SPELLINGS,
+        shown=FRONT,
     )
     optimizer: str = choice(
-        "optimizer", "--optimizer", default="adamw-fused", known=tuple(OPTIMIZERS), spellings=NAMES_OF_OTHERS
+        "optimizer",
+        "--optimizer",
+        default="adamw-fused",
+        known=(*USUAL, *(name for name in OPTIMIZERS if name not in USUAL)),
+        spellings=NAMES_OF_OTHERS,
+        shown=FRONT,
     )
     optimizer_in_backward: bool = choice(
         "step each parameter in backward as soon as its gradient is complete, and free the gradient",
@@ -93,6 +104,7 @@ class Training(Described):
         "--device",
         default="cuda",
         known=("cuda", "recorded"),
+        shown=Shown("gpus"),
     )
     capability: str = text(
         "compute capability of the GPU that it runs on, as in 9.0, which sizes cuBLAS's workspaces; mps of Apple's"
@@ -111,11 +123,12 @@ class Training(Described):
         default=DEFAULT,
         known=(DEFAULT, EXPANDABLE),
         spellings={"expandable_segments:true": EXPANDABLE},
+        shown=Shown("gpus"),
     )
     grad_accum: Num = dimension(
-        "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1
+        "m", "gradient accumulation: micro-batches per optimizer step", "--grad-accum", default=1, shown=FRONT
     )
-    lora: Num | None = dimension("r", "train LoRA adapters of this rank instead of the weights", "--lora")
+    lora: Num | None = dimension("r", "train LoRA adapters of this rank instead of the weights", "--lora", shown=FRONT)
     lora_targets: str = text(
         "modules to adapt, as comma-separated name suffixes", "--lora-targets", default="all-linear"
     )
@@ -127,7 +140,9 @@ class Training(Described):
         known=(AUTO, "fp32", "bf16", "fp16"),
     )
     lora_dropout: str = text("probability of dropout before the adapters; any above 0 costs the same", "--lora-dropout")
-    base_weights: str = text("format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights")
+    base_weights: str = text(
+        "format of the frozen weights under LoRA (nf4, int8, bf16, ...)", "--base-weights", offers="formats"
+    )
     quantize_head: bool = choice(
         "store the output head in the format of --base-weights, too, and all matrices by way of fp16, as LitGPT does; "
         "transformers leaves the head as it was",
@@ -148,6 +163,7 @@ class Training(Described):
         "--zero",
         default=AUTO,
         known=(AUTO, *STAGES),
+        shown=Shown("gpus", front=True),
     )
     gpus: Num | None = dimension(
         "N",
@@ -155,30 +171,37 @@ class Training(Described):
         "which --zero shards the model states",
         "--gpus",
         follows="tp",
+        shown=Shown("gpus", front=True),
     )
     layout: str = choice(
         "how tensors are split over GPUs: one flat buffer, or as DeepSpeed (zero) or FSDP splits them",
         "--layout",
         default="flat",
         known=LAYOUTS,
+        shown=Shown("gpus"),
     )
     gradient_as_bucket_view: bool = choice(
         "DDP's gradients are views of its buckets, rather than tensors beside them",
         "--gradient-as-bucket-view/--no-gradient-as-bucket-view",
         default=False,
+        shown=Shown("gpus"),
     )
-    offload: str = choice("model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS)
+    offload: str = choice(
+        "model states offloaded to CPU memory", "--offload", default="none", known=OFFLOADS, shown=Shown("gpus")
+    )
     tensor_parallel: Num = dimension(
         "t",
         "tensor parallelism: GPUs over which each layer is split (megatron; or --fsdp)",
         "--tp",
         "--tensor-parallel",
         default=1,
+        shown=Shown("gpus", front=True),
     )
     sequence_parallel: bool = choice(
         "sequence parallelism: norms and dropout sharded as well (with --tp)",
         "--sequence-parallel/--no-sequence-parallel",
         default=False,
+        shown=Shown("gpus"),
     )
     method: str = choice(
         "method of training: on the next token (sft), on pairs of a chosen and a rejected text (dpo), or on the "
@@ -228,11 +251,23 @@ class Training(Described):
     beside: str = text("what is trained beside the model by the same plan: PPO's critic, of which nobody asks alone")
     card_memory: str = text("bytes of the GPU that it runs on, of which vLLM takes a fraction")
     pipeline_parallel: Num = dimension(
-        "p", "pipeline parallelism: stages of the pipeline (megatron)", "--pp", "--pipeline-parallel", default=1
+        "p",
+        "pipeline parallelism: stages of the pipeline (megatron)",
+        "--pp",
+        "--pipeline-parallel",
+        default=1,
+        shown=Shown("gpus", front=True),
     )
     virtual_pipeline: Num = dimension(
-        "v", "virtual pipeline: chunks of layers in each stage (megatron)", "--vpp", "--virtual-pipeline", default=1
+        "v",
+        "virtual pipeline: chunks of layers in each stage (megatron)",
+        "--vpp",
+        "--virtual-pipeline",
+        default=1,
+        shown=Shown("gpus"),
     )
+
+    help_group: ClassVar[str] = "training"
 
     @property
     def megatron(self) -> bool:
@@ -269,9 +304,16 @@ class Serving(Described):
     ``weights`` "" is the checkpoint's own format, ``kv`` "auto" the format that is computed in.
     """
 
-    weights: str = text("format of the weights [default: the checkpoint's own]", "--weights")
+    weights: str = text(
+        "format of the weights [default: the checkpoint's own]", "--weights", shown=FRONT, offers="formats"
+    )
     kv: str = choice(
-        "format of the KV cache; auto: the format computed in", "--kv", default=AUTO, known=(AUTO, *FORMATS)
+        "KV cache's format; auto: the format computed in",
+        "--kv",
+        default=AUTO,
+        known=(AUTO, *FORMATS),
+        spellings=CACHES_ELSEWHERE,
+        shown=FRONT,
     )
     cache: str = choice("how the KV cache is stored", "--cache", default=PAGED, known=ALLOCATIONS)
     context: Num | None = dimension(
@@ -280,8 +322,9 @@ class Serving(Described):
         "--context",
         "--max-model-len",
         length=True,
+        shown=FRONT,
     )
-    concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1)
+    concurrency: Num = dimension("b", "concurrent requests", "--concurrency", default=1, shown=FRONT)
     block: Num = dimension("t_b", "tokens per block of a paged cache", "--block-size", default=BLOCK)
     batched: Num = dimension(
         "m",
@@ -290,21 +333,36 @@ class Serving(Described):
         default=8192,
         length=True,
     )
-    gpus: Num | None = dimension("N", "GPUs in all: those of --tp, --pp and --dp", "--gpus", follows="t·p·d_p")
+    gpus: Num | None = dimension(
+        "N", "GPUs in all: those of --tp, --pp and --dp", "--gpus", follows="t·p·d_p", shown=Shown("gpus", front=True)
+    )
     tensor_parallel: Num | None = dimension(
-        "t", "tensor parallelism: GPUs over which each layer is split", "--tp", "--tensor-parallel"
+        "t",
+        "tensor parallelism: GPUs over which each layer is split",
+        "--tp",
+        "--tensor-parallel",
+        shown=Shown("gpus", front=True),
     )
     pipeline_parallel: Num | None = dimension(
-        "p", "pipeline parallelism: stages of the pipeline", "--pp", "--pipeline-parallel"
+        "p",
+        "pipeline parallelism: stages of the pipeline",
+        "--pp",
+        "--pipeline-parallel",
+        shown=Shown("gpus", front=True),
     )
     data_parallel: Num | None = dimension(
         "d_p",
         "data parallelism: groups of GPUs with requests of their own, which share experts",
         "--dp",
         "--data-parallel",
+        shown=Shown("gpus"),
     )
     expert_parallel: Num | None = dimension(
-        "e_p", "expert parallelism: groups of GPUs that share the experts [default: 1]", "--ep", "--expert-parallel"
+        "e_p",
+        "expert parallelism: groups of GPUs that share the experts [default: 1]",
+        "--ep",
+        "--expert-parallel",
+        shown=Shown("gpus"),
     )
 
     gpu_layers: Num | None = dimension(
@@ -312,7 +370,10 @@ class Serving(Described):
         "layers on the card, the last ones, and the head as one more; the others are in RAM (llama.cpp) [default: all]",
         "--ngl",
         "--n-gpu-layers",
+        shown=Shown("gpus"),
     )
+
+    help_group: ClassVar[str] = "serving"
 
     @property
     def asked_layout(self) -> dict[str, Num]:

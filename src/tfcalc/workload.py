@@ -1,9 +1,9 @@
 """Workloads: the sequences that a model runs on, and the conventions for counting its operations."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
-from tfcalc.dimensions import Described, choice, described, dimension
+from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension
 from tfcalc.errors import InvalidModel
 
 if TYPE_CHECKING:
@@ -58,15 +58,19 @@ class Workload(Described):
     of tokens in the cache when one is decoded, the new one included; it defaults to ``seq_len``.
     """
 
-    batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1)
-    seq_len: Num = dimension("l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH, length=True)
+    batch_size: Num = dimension("b", "batch size", "--batch", "--batch-size", default=1, shown=FRONT)
+    seq_len: Num = dimension(
+        "l", "sequence length", "--seq", "--seq-len", default=DEFAULT_LENGTH, length=True, shown=FRONT
+    )
     source_len: Num | None = dimension("s", "source length", "--source-seq", "--source-len", follows="l", length=True)
     cached: Num | None = dimension(
-        "c", "tokens in the cache, the new one included", "--cached", follows="l", length=True
+        "c", "tokens in the cache, the new one included", "--cached", follows="l", length=True, shown=FRONT
     )
-    phase: str = choice("what is run", "--phase", default="forward", known=PHASES)
+    phase: str = choice("what is run", "--phase", default="forward", known=PHASES, shown=FRONT)
     logits: str = choice("positions that the output head reads", "--logits", default="all", known=POSITIONS_WITH_LOGITS)
-    attention: str = choice("query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS)
+    attention: str = choice(
+        "query-key pairs counted in causal attention", "--attention", default="full", known=PAIRS, shown=FRONT
+    )
     kernel: str = choice(
         "attention kernel; efficient and flash recompute the scores in backward; auto: of memory the one that sdpa "
         "picks on CUDA, of FLOPs math",
@@ -81,15 +85,22 @@ class Workload(Described):
         "--recompute",
         default=AUTO,
         known=RECOMPUTED,
+        shown=Shown("training", front=True),
     )
     early_stop: bool = choice(
         "recomputation stops once all saved tensors are rebuilt (PyTorch, use_reentrant=False)",
         "--early-stop/--no-early-stop",
         default=False,
+        shown=Shown("training"),
     )
-    dropout: bool = choice("dropout in training, where the model has it", "--dropout/--no-dropout", default=True)
+    dropout: bool = choice(
+        "dropout in training, where the model has it", "--dropout/--no-dropout", default=True, shown=Shown("training")
+    )
     input_gradient: bool = choice(
-        "gradients of the input data as well", "--input-gradient/--no-input-gradient", default=False
+        "gradients of the input data as well",
+        "--input-gradient/--no-input-gradient",
+        default=False,
+        shown=Shown("training"),
     )
     latent: str = choice(
         "latent attention: keys and values expanded for each head, or absorbed into queries and output",
@@ -110,6 +121,7 @@ class Workload(Described):
         default="run",
         known=CONVOLUTIONS,
     )
+    help_group: ClassVar[str] = "workload"
 
     @property
     def of_flops(self) -> "Workload":

@@ -17,6 +17,7 @@ from tfcalc.cli.main import main
 
 ANSWERS = {
     "the version": (["--version"], 0),
+    "no arguments": ([], 0),
     "all help": (["--help"], 0),
     "help of a command": (["params", "--help"], 0),
     "help in words": (["help", "solve"], 0),
@@ -38,7 +39,6 @@ REFUSALS = {
     "an unknown model, as JSON": (["params", "nope", "--json"], 3),
     "a place without a model": (["params", "./nope.json"], 3),
     "no commit": (["params", "HEAD:nope.json"], 4),
-    "no arguments": ([], 2),
 }
 
 
@@ -151,7 +151,8 @@ def run(words: list[str], **streams: int) -> int:
         (["--help"], "stdout", 2),
         (["--show-completion", "bash"], "stdout", 2),
         (["params", "nope"], "stderr", 3),
-        ([], "stderr", 2),
+        ([], "stdout", 2),
+        (["parms"], "stderr", 2),
     ],
 )
 def test_a_full_disk(words: list[str], stream: str, code: int) -> None:

@@ -6,45 +6,18 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import zip_longest
-from textwrap import wrap
 from typing import Annotated
 
 import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
+from tfcalc.cli.completion import completer, is_asked, typed_command, with_shell
 from tfcalc.cli.options import VERSUS, Option
+from tfcalc.cli.other_names import in_our_words
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError
-
-ABOUT = """\b
-Examples:
-  tfcalc llama-3-8b
-  tfcalc compare llama-3-8b qwen3-8b
-  tfcalc params --d-model 512 --layers 6
-  tfcalc flops --seq 1024 --batch 8
-  tfcalc formula mha --latex
-
-What a transformer costs, exactly: parameters, FLOPs, memory.
-tfcalc MODEL [OPTIONS] shows a model at a glance.
-
-\b
-Exit codes:
-  0   success
-  1   a negative answer: it does not fit, it is over its limit,
-      verification differs
-  2   usage
-  3   a bad model or settings file
-  4   a reference that cannot be reached
-  70  a bug of tfcalc
-  130 interrupted
-
-\b
-A value comes from the option, else from the variable TFCALC_<OPTION>
-(TFCALC_D_MODEL=768), else from tfcalc.toml (d_model = 768), or from
-[tool.tfcalc] in pyproject.toml, in this folder or above; else the default.
-"""
 
 
 def application(called: str | None, meant: Command | None = None) -> typer.Typer:
@@ -56,11 +29,14 @@ def application(called: str | None, meant: Command | None = None) -> typer.Typer
         rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
     if called is None:
-        app.callback(help=ABOUT)(_about)
+        app.callback()(_about)
+    typed = typed_command() if is_asked() else None
     for name in COMMANDS if called is None else [called]:
-        asked = meant or command(name)
-        text = "\n".join(["\b", "Examples:", *(f"  {line}" for line in asked.examples), "", COMMANDS[name]])
-        app.command(name, help=text, short_help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+        if typed in (None, name):
+            asked = meant or command(name)
+            app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+        else:
+            app.command(name, help=COMMANDS[name])(_not_typed)
     return app
 
 
@@ -70,6 +46,10 @@ def run(command: Command, settings: Settings) -> int:
         found = command.answer(settings)
         (command.write or show)(found, settings)
     return command.code(found)
+
+
+def _not_typed() -> None:
+    """A command whose words are not completed: only its name is asked for."""
 
 
 def _about(
@@ -120,11 +100,20 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
     return found[0]
 
 
+def words_for(asked: Sequence[str], meant: Command | None) -> list[str]:
+    """The words for typer: those behind the command that is ``meant``, or those of the program where there is none."""
+    return with_values(asked[1:], meant.options) if meant else with_shell(asked)
+
+
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """The words with a value behind each option that is alone and has one for that: ``--lora`` is ``--lora 16``.
 
-    The two words behind an option of a pair are one value: ``--why A B`` is ``--why 'A vs B'``.
+    The two words behind an option of a pair are one value: ``--why A B`` is ``--why 'A vs B'``. Flags of engines and
+    trainers are replaced by those that they stand for.
     """
+    flags = {part: option for option in options for flag in option.flags for part in flag.split("/")}
+    switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch}
+    words = list(in_our_words(words, flags, switches))
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}
     words, found = _paired(words, pairs) if pairs else words, list[str]()
@@ -133,6 +122,12 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
         if word in alone and not following[:1].isdigit():
             found.append(alone[word])
     return found
+
+
+def _opposite(flag: str, switch: Option) -> str:
+    """The flag that says the opposite of this one of a switch; empty where there is none."""
+    pair = next(one.split("/") for one in switch.flags if flag in one.split("/"))
+    return pair[1 - pair.index(flag)] if len(pair) == 2 else ""
 
 
 def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
@@ -145,32 +140,8 @@ def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
     return found
 
 
-WIDTH = 78
-"""Columns of a line of help; longer lists of words stand in the option's text."""
-TEXT = 44
-"""Columns of that text; it is broken here, as click breaks words at their hyphens."""
-
-
 def _parameter(option: Option) -> object:
     """Return typer's declaration of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return typer.Argument(None, help=option.help, show_default=False)
-    words, text = "|".join(option.known), option.help
-    if option.known and len(f"  {', '.join(option.flags)} {words}") > WIDTH:
-        fact, bracket, default = text.partition(" [default")
-        text = f"{fact}: {', '.join(option.known)}{bracket}{default}"
-        words, text = "WORD", "\n".join(["\b", *wrap(text, TEXT, break_on_hyphens=False)])
-    metavar = (
-        None
-        if option.switch
-        else words
-        if option.known
-        else "N,N|N..N"
-        if option.spreads
-        else "N"
-        if option.number
-        else "X"
-        if option.amount
-        else "TEXT"
-    )
-    return typer.Option(None, *option.flags, help=text, metavar=metavar, show_default=False)
+        return typer.Argument(None, autocompletion=completer(option))
+    return typer.Option(None, *option.flags, help=option.help, autocompletion=completer(option))

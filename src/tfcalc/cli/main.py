@@ -7,17 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import cast
 
 from tfcalc import __version__
 from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
 from tfcalc.cli.messages import say, standard_output, tell
+from tfcalc.cli.other_names import here, hint, stands_for
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
 INTERRUPTED = 130
-SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
+HELP = ("-h", "--help")
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
 
 
@@ -48,35 +49,20 @@ def _version() -> int:
 def _run(asked: list[str]) -> int:
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
-    if asked[:1] == ["help"]:
-        asked = [*asked[1:2], "--help"]
-    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
-    if asked[:1] in (["--show-completion"], ["--install-completion"]) and asked[1:]:
-        return _completion_of(*asked[:2])
     completes = "_TFCALC_COMPLETE" in os.environ
-    if not asked and not completes:
-        return _short_help()
+    if asked[:1] == ["help"]:
+        asked = [*asked[1:2], "-h", *asked[2:3]]
+    place = next((place for place, word in enumerate(takewhile("--".__ne__, asked)) if word in HELP), None)
+    if not completes and (not asked or place is not None):
+        from tfcalc.cli import help_text
+
+        return help_text.answer(asked[: place or 0], asked[(place or 0) + 1 :])
+    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     named = asked and asked[0] not in COMMANDS and (asked[0] == "-" or not asked[0].startswith("-"))
     if named and not completes:
         return _overview(asked)
     called = asked[0] if asked and asked[0] in COMMANDS else None
     return _typer(asked, None if completes else called)
-
-
-def _completion_of(option: str, shell: str) -> int:
-    """Print the completion of a shell that is named; typer's own option takes the one that it runs in."""
-    if shell not in SHELLS:
-        raise UsageError(f"{option} knows no shell {quoted(shell)}", f"name one of {', '.join(SHELLS)}, or none")
-    if option == "--install-completion":
-        raise UsageError(
-            f"{option} installs for the shell that it runs in, and {shell} was named",
-            f"leave it out, or save what tfcalc --show-completion {shell} prints",
-        )
-    os.environ["_TFCALC_COMPLETE"] = f"source_{shell}"
-    try:
-        return _typer([], None)
-    finally:
-        del os.environ["_TFCALC_COMPLETE"]
 
 
 def _overview(asked: list[str]) -> int:
@@ -111,33 +97,16 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
     return error
 
 
-def _short_help() -> int:
-    from shutil import get_terminal_size
-    from textwrap import wrap
-
-    width = max(map(len, COMMANDS)) + 4
-    room = max(get_terminal_size().columns, 2 * width)
-    lines = [
-        line
-        for name, help in COMMANDS.items()
-        for line in wrap(f"  {name:{width - 2}}{help}", room, subsequent_indent=" " * width, break_on_hyphens=False)
-    ]
-    usage = "usage: tfcalc MODEL [OPTIONS]          a model at a glance\n       tfcalc COMMAND [MODEL] [OPTIONS]\n"
-    for line in (*usage.split("\n"), *lines, "", "tfcalc COMMAND --help shows more"):
-        tell(line)
-    return UsageError.exit_code
-
-
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application, with_values
+    from tfcalc.cli.app import application, words_for
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
     try:
         meant = command(called).meant(asked[1:]) if called else None
-        words = with_values(asked[1:], meant.options) if meant else asked
+        words = words_for(asked, meant)
         name = f"tfcalc {called}" if called else "tfcalc"
         code = application(called, meant)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
@@ -152,13 +121,17 @@ def _usage(error: Exception, called: str | None) -> UsageError:
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
-        from tfcalc.cli.other_names import here, hint
-
         near = nearest(option, close) if close else "see --help"
-        meant = here(option, called) or _elsewhere(option) or hint(option) or near
+        meant = here(option, called) or _elsewhere(option) or _of_others(option) or hint(option) or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
+
+
+def _of_others(flag: str) -> str:
+    """Say what a flag of another program stands for, and of which commands that is an option."""
+    option = stands_for(flag)
+    return f"it stands for {option}; {_elsewhere(option)}" if option else ""
 
 
 def _elsewhere(flag: str) -> str:

@@ -80,6 +80,15 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def fitting(text: str, encoding: str) -> str:
+    """The text, in ASCII where the encoding has no more."""
+    if text == text.encode(encoding, "ignore").decode(encoding):
+        return text
+    from tfcalc.report.style import in_ascii
+
+    return in_ascii(text)
+
+
 def tell(line: str, *, ascii_only: bool = False) -> None:
     """Write one line to the standard error, in ASCII where it has no more or no more is wanted.
 
@@ -87,10 +96,7 @@ def tell(line: str, *, ascii_only: bool = False) -> None:
     """
     if sys.stderr is None:
         return
-    line, encoding = inert(printable(line)), sys.stderr.encoding or "utf-8"
-    if ascii_only or line != line.encode(encoding, "ignore").decode(encoding):
-        from tfcalc.report.style import in_ascii
-
-        line, encoding = in_ascii(line), "ascii" if ascii_only else encoding
+    encoding = "ascii" if ascii_only else sys.stderr.encoding or "utf-8"
+    line = fitting(inert(printable(line)), encoding)
     with suppress(OSError, ValueError):
         print(line.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)

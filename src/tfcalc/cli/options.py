@@ -5,12 +5,25 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tfcalc.conventions import Conventions
-from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Text, facet
+from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Described, Text, facet
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
 VERSUS = " vs "
 """What stands between the two texts of an option of a pair."""
+
+
+QUESTION = "question"
+GROUPS = {
+    QUESTION: "What is asked",
+    "workload": "Workload",
+    "training": "Training",
+    "serving": "Serving",
+    "gpus": "GPUs",
+    "model": "Sizes of the model",
+    "output": "Output",
+}
+"""Groups of options in the help, in their order, each with its heading."""
 
 
 class Option(NamedTuple):
@@ -25,6 +38,9 @@ class Option(NamedTuple):
     What decides on what is written, replaced or run is not taken from a settings file: that is found, and anyone may
     have written it. Of such an option ``typed`` says how it is typed, ``-o FILE``. One that runs the user's code is
     not taken from a ``variable`` either. One whose flag is another's key ``answers_to`` its name alone.
+
+    The help lists it in its ``group``, and on the first screen if it is in ``front``. A shell completes its value
+    from its ``known`` words, or from what it ``offers``, a name of :data:`tfcalc.cli.completion.OFFERED`.
     """
 
     name: str
@@ -48,6 +64,9 @@ class Option(NamedTuple):
     replaces_file: bool = False
     pair: bool = False
     answers_to: str = ""
+    group: str = QUESTION
+    front: bool = False
+    offers: str = ""
 
     @property
     def keys(self) -> list[str]:
@@ -58,15 +77,16 @@ class Option(NamedTuple):
         return list(dict.fromkeys([*(flag.replace("-", "_") for flag in flags), self.name]))
 
 
-def of_fields(described: type, *names: str) -> Iterator[Option]:
+def of_fields(described: type[Described], *names: str) -> Iterator[Option]:
     """The options that a dataclass declares by its fields: all of them, or those named."""
     for item in fields(described):
         known = facet(item)
         if known is None or not known.flags or (names and item.name not in names):
             continue
+        group, front = known.shown.group or described.help_group, known.shown.front
         if isinstance(known, Text):
             default = f" [default: {item.default}]" if item.default else ""
-            yield Option(item.name, known.flags, known.meaning + default)
+            yield Option(item.name, known.flags, known.meaning + default, group=group, front=front, offers=known.offers)
         elif isinstance(known, Choice):
             default = "" if isinstance(item.default, bool) else f" [default: {item.default}]"
             yield Option(
@@ -76,12 +96,20 @@ def of_fields(described: type, *names: str) -> Iterator[Option]:
                 known.known,
                 switch=not known.known,
                 spellings=known.spellings,
+                group=group,
+                front=front,
             )
         else:
             value = item.default if known.follows == "" else known.follows
             default = "" if value is None else f" [default: {value}]"
             yield Option(
-                item.name, known.flags, f"{known.symbol}: {known.meaning}{default}", number=True, length=known.length
+                item.name,
+                known.flags,
+                f"{known.symbol}: {known.meaning}{default}",
+                number=True,
+                length=known.length,
+                group=group,
+                front=front,
             )
 
 
@@ -100,29 +128,45 @@ COLORS = ("auto", "always", "never")
 NOTATIONS = ("lbhn", "bsld", "names")
 
 NAMED = (
-    "a model's name, a config.json or a folder with one (REF:PATH: at a git revision), - (standard input), or a Hub id;"
+    "a model's name, a Hub id, a config.json or its folder (REF:PATH: at a git revision), - for standard input;"
     " options override its sizes"
 )
-MODEL_ARGUMENT = Option("model", (), NAMED, argument=True)
-MODEL = Option("model_name", ("--model",), NAMED)
+MODEL_ARGUMENT = Option("model", (), NAMED, argument=True, offers="models")
+MODEL = Option("model_name", ("--model",), NAMED, group="model", offers="models")
 READ_AS = (
-    Option("treat_as", ("--as",), "read the config as this model_type, whatever it says"),
-    Option("offline", ("--offline",), "no network access, not even for a Hub id", switch=True),
+    Option(
+        "treat_as", ("--as",), "read the config as this model_type, whatever it says", group="model", offers="types"
+    ),
+    Option("offline", ("--offline",), "no network access, not even for a Hub id", switch=True, group="model"),
 )
 MODEL_FIELDS = tuple(of_fields(Transformer))
 MODEL_OPTIONS = (MODEL, *READ_AS, *MODEL_FIELDS)
 DEPTH = Option(
-    "depth", ("--depth",), "levels of the breakdown shown [default: down to the layers]", number=True, least=0
+    "depth",
+    ("--depth",),
+    "levels of the breakdown shown [default: down to the layers]",
+    number=True,
+    least=0,
+    group="output",
 )
 RUN = (
+    Option(
+        "train",
+        ("--train",),
+        "short for --phase train",
+        switch=True,
+        short_for=(("phase", "train"),),
+        group="training",
+        front=True,
+    ),
     *of_fields(Workload),
-    Option("train", ("--train",), "short for --phase train", switch=True, short_for=(("phase", "train"),)),
     Option(
         "gradient_checkpointing",
         ("--gradient-checkpointing",),
         "short for --checkpointing full",
         switch=True,
         short_for=(("recompute", "full"),),
+        group="training",
     ),
 )
 COUNT = tuple(of_fields(Conventions, "count"))
@@ -130,16 +174,46 @@ DTYPE = tuple(of_fields(Conventions, "dtype"))
 UNITS = tuple(of_fields(Conventions, "units"))
 CONVENTIONS = (*COUNT, *DTYPE, *UNITS)
 SHOW = (
-    Option("format", ("--format",), "output format [default: table]", FORMATS),
-    Option("json", ("--json",), "short for --format json", switch=True, short_for=(("format", "json"),)),
-    Option("quiet", ("--quiet", "-q"), "print only the answer, on one line", switch=True),
-    Option("output", ("--output", "-o"), "write to this file instead; - is the standard output", typed="-o FILE"),
-    Option("notation", ("--notation",), "letters of the formulas (JSON always has lbhn) [default: lbhn]", NOTATIONS),
-    Option("formulas", ("--formulas",), "show the formula column and its legend", switch=True),
-    Option("assumptions", ("--assumptions",), "print every assumption and definition", switch=True),
-    Option("ascii", ("--ascii",), "ASCII only", switch=True),
-    Option("color", ("--color",), "colour in tables [default: auto]", COLORS),
-    Option("debug", ("--debug",), "show the traceback of an internal error", switch=True),
+    Option("format", ("--format",), "output format [default: table]", FORMATS, group="output", front=True),
+    Option(
+        "json",
+        ("--json",),
+        "short for --format json",
+        switch=True,
+        short_for=(("format", "json"),),
+        group="output",
+        front=True,
+    ),
+    Option("quiet", ("--quiet", "-q"), "print only the answer, on one line", switch=True, group="output", front=True),
+    Option(
+        "output",
+        ("--output", "-o"),
+        "write to this file instead; - is the standard output",
+        typed="-o FILE",
+        group="output",
+        front=True,
+    ),
+    Option(
+        "notation",
+        ("--notation",),
+        "letters of the formulas (JSON always has lbhn) [default: lbhn]",
+        NOTATIONS,
+        group="output",
+    ),
+    Option(
+        "formulas", ("--formulas",), "show the formula column and its legend", switch=True, group="output", front=True
+    ),
+    Option(
+        "assumptions",
+        ("--assumptions",),
+        "print every assumption and definition",
+        switch=True,
+        group="output",
+        front=True,
+    ),
+    Option("ascii", ("--ascii",), "ASCII only", switch=True, group="output"),
+    Option("color", ("--color",), "colour in tables [default: auto]", COLORS, group="output"),
+    Option("debug", ("--debug",), "show the traceback of an internal error", switch=True, group="output"),
 )
 
 
@@ -152,19 +226,25 @@ TUNING = (
         "r: train LoRA adapters of this rank instead of the weights",
         number=True,
         alone=RANK,
+        group="training",
+        front=True,
     ),
     Option(
         "lora_targets",
         ("--lora-targets",),
         "modules to adapt, as comma-separated name suffixes [default: all-linear]",
+        group="training",
     ),
-    Option("dora", ("--dora/--no-dora",), "DoRA: LoRA with a trained magnitude per output", switch=True),
+    Option(
+        "dora", ("--dora/--no-dora",), "DoRA: LoRA with a trained magnitude per output", switch=True, group="training"
+    ),
     Option(
         "lora_dropout",
         ("--lora-dropout",),
         "probability of dropout before the adapters; any above 0 costs the same",
+        group="training",
     ),
-    Option("freeze", ("--freeze",), "modules not to train, as comma-separated names or patterns"),
+    Option("freeze", ("--freeze",), "modules not to train, as comma-separated names or patterns", group="training"),
 )
 """What is trained of a model: those fields of a plan of training that decide on parameters and FLOPs, too."""
 
@@ -196,6 +276,8 @@ QLORA = Option(
     number=True,
     alone=RANK,
     short_for=(("lora", None), ("base_weights", "nf4-dq")),
+    group="training",
+    front=True,
 )
 FSDP = Option(
     "fsdp",
@@ -203,4 +285,6 @@ FSDP = Option(
     "fully sharded: --zero 3 --layout fsdp2",
     switch=True,
     short_for=(("zero", "3"), ("layout", "fsdp2")),
+    group="gpus",
+    front=True,
 )

@@ -1,61 +1,158 @@
-"""Names of our options in other programs, for the hint of an error: nothing here is accepted, all of it is answered."""
+"""Flags of engines and trainers, and what each stands for here: ``--tensor-parallel-size 8`` is ``--tp 8``.
+
+A flag that means the same is taken, with hyphens or underscores. One that does not is refused with what to type.
+"""
 
 from __future__ import annotations
 
-OTHER_NAMES = {
-    # Hugging Face Trainer, TRL, Axolotl
-    "--per-device-train-batch-size": "--batch",
-    "--micro-batch-size": "--batch",
-    "--gradient-accumulation-steps": "--grad-accum",
-    "--activation-checkpointing": "--checkpointing full",
-    "--max-seq-length": "--seq",
-    "--max-length": "--seq",
-    "--sequence-length": "--seq",
-    "--optim": "--optimizer",
-    "--bf16": "--precision bf16-mixed",
-    "--fp16": "--precision fp16-mixed",
-    "--load-in-4bit": "--base-weights nf4 (training), --weights nf4 (serving)",
-    "--load-in-8bit": "--base-weights int8 (training), --weights int8 (serving)",
-    "--lora-r": "--lora",
-    "--lora-rank": "--lora",
-    "--deepspeed": "--zero 0, 1, 2 or 3",
-    "--zero-stage": "--zero",
-    # Megatron-LM and vLLM
-    "--tensor-model-parallel-size": "--tp",
-    "--tensor-parallel-size": "--tp",
-    "--pipeline-model-parallel-size": "--pp",
-    "--pipeline-parallel-size": "--pp",
-    "--quantization": "--weights",
-    "--kv-cache-dtype": "--kv",
-    "--kv-cache": "--kv",
-    "--kv-dtype": "--kv",
-    "--users": "--concurrency",
-    "--requests": "--concurrency",
-    "--max-num-seqs": "--concurrency",
-    "--num-gpus": "--gpus",
-    "--vram": "--budget",
-    # tfcalc 0.1
-    "--recipe": "--precision",
-    "--accumulate": "--grad-accum",
-    "--devices": "--gpus",
-    "--implementation": "--backend",
-    "--frozen-weights": "--base-weights",
-    "--pipeline": "--pp",
-    "--interleave": "--vpp",
-    "--batched": "--max-num-batched-tokens",
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    """The options that a flag of another program may stand for: the first one that a command has.
+
+    ``value`` is what it sets where it is a switch there, and ``words`` are that program's values in ours. At rest and
+    in serving it stands for ``served``, if that is another one.
+    """
+
+    options: tuple[str, ...]
+    value: str = ""
+    words: Mapping[str, str] = {}
+    served: str = ""
+
+
+NO_OTHER = Meaning(())
+WEIGHTS = {"bitsandbytes": "nf4", "bitsandbytes-nf4": "nf4", "bitsandbytes-fp4": "fp4", "eetq": "int8"}
+WEIGHTS |= {"awq_marlin": "awq", "gptq_marlin": "gptq"}
+KERNELS = {"sdpa": "auto", "eager": "eager"}
+KERNELS |= dict.fromkeys(("flash_attention_2", "flash_attention_3", "kernels-community/flash-attn2"), "flash")
+
+
+def _as(option: str, *flags: str) -> dict[str, Meaning]:
+    """These flags, which take the values of this option."""
+    return {flag: Meaning((option,)) for flag in flags}
+
+
+TAKEN: dict[str, dict[str, Meaning]] = {
+    "vLLM": {
+        **_as("--tp", "--tensor-parallel-size", "-tp"),
+        **_as("--pp", "--pipeline-parallel-size", "-pp"),
+        **_as("--dp", "--data-parallel-size", "-dp"),
+        **_as("--concurrency", "--max-num-seqs"),
+        **_as("--kv", "--kv-cache-dtype"),
+        "--quantization": Meaning(("--weights",), words=WEIGHTS),
+    },
+    "SGLang": {
+        **_as("--tp", "--tp-size"),
+        **_as("--pp", "--pp-size"),
+        **_as("--dp", "--dp-size"),
+        **_as("--ep", "--ep-size", "--expert-parallel-size"),
+        **_as("--context", "--context-length"),
+        **_as("--concurrency", "--max-running-requests"),
+        **_as("--max-num-batched-tokens", "--chunked-prefill-size"),
+        **_as("--block-size", "--page-size"),
+    },
+    "TensorRT-LLM and TGI": {
+        **_as("--concurrency", "--max-batch-size", "--max-concurrent-requests"),
+        **_as("--max-num-batched-tokens", "--max-num-tokens", "--max-batch-prefill-tokens"),
+        **_as("--context", "--max-total-tokens"),
+        **_as("--tp", "--num-shard"),
+        "--quantize": Meaning(("--weights",), words=WEIGHTS),
+    },
+    "llama.cpp": {
+        **_as("--context", "--ctx-size", "-c"),
+        **_as("--ngl", "--gpu-layers", "-ngl"),
+    },
+    "transformers, TRL, peft": {
+        **_as("--batch", "--per-device-train-batch-size", "--train-batch-size"),
+        **_as("--grad-accum", "--gradient-accumulation-steps"),
+        **_as("--seq", "--max-seq-length", "--max-length", "--model-max-length"),
+        **_as("--optimizer", "--optim"),
+        **_as("--lora", "--lora-r", "--lora-rank"),
+        **_as("--lora-targets", "--lora-target-modules"),
+        "--use-dora": Meaning(("--dora",)),
+        "--torch-compile": Meaning(("--compile",)),
+        "--bf16": Meaning(("--precision",), "bf16-trainer"),
+        "--fp16": Meaning(("--precision",), "fp16-trainer"),
+        "--attn-implementation": Meaning(("--attention-kernel",), words=KERNELS),
+        "--load-in-4bit": Meaning(("--base-weights",), "nf4", served="--weights"),
+        "--load-in-8bit": Meaning(("--base-weights",), "int8", served="--weights"),
+        **dict.fromkeys(
+            ("--use-liger-kernel", "--use-liger", "--liger", "--liger-kernel"), Meaning(("--backend",), "fused")
+        ),
+    },
+    "Axolotl, LLaMA-Factory": {
+        **_as("--seq", "--sequence-len", "--cutoff-len"),
+        **_as("--lora-targets", "--lora-target"),
+        "--micro-batch-size": Meaning(("--micro-batch", "--batch")),
+    },
+    "Megatron-LM": {
+        **_as("--tp", "--tensor-model-parallel-size"),
+        **_as("--pp", "--pipeline-model-parallel-size"),
+        **_as("--cp", "--context-parallel-size"),
+        **_as("--ep", "--expert-model-parallel-size"),
+        **_as("--etp", "--expert-tensor-parallel-size"),
+        **_as("--seq", "--seq-length"),
+        **_as("--layers", "--num-layers"),
+        **_as("--d-ff", "--ffn-hidden-size"),
+        **_as("--kv-heads", "--num-query-groups"),
+        **_as("--head-dim", "--kv-channels"),
+        **_as("--gpus", "--world-size"),
+        "--recompute-granularity": Meaning(("--checkpointing",)),
+        "--recompute-activations": Meaning(("--checkpointing",), "selective"),
+        "--use-distributed-optimizer": Meaning(("--zero",), "1"),
+    },
+    "other programs": {
+        **_as("--seq", "--sequence-length"),
+        **_as("--gpus", "--num-gpus", "--n-gpus"),
+        **_as("--concurrency", "--users", "--requests"),
+        **_as("--context", "--context-len"),
+        **_as("--kv", "--kv-cache", "--kv-dtype"),
+        **_as("--budget", "--vram"),
+        **_as("--zero", "--zero-stage"),
+        "--activation-checkpointing": Meaning(("--checkpointing",), "full"),
+    },
+    "tfcalc 0.1": {
+        **_as("--precision", "--recipe"),
+        **_as("--grad-accum", "--accumulate"),
+        **_as("--gpus", "--devices"),
+        **_as("--backend", "--implementation"),
+        **_as("--base-weights", "--frozen-weights"),
+        **_as("--pp", "--pipeline"),
+        **_as("--vpp", "--interleave"),
+        **_as("--max-num-batched-tokens", "--batched"),
+    },
 }
-"""The option that does the same here."""
+"""Flags that are taken, by whose they are."""
+BY_FLAG = {flag: meaning for flags in TAKEN.values() for flag, meaning in flags.items()}
 
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
     "--price": "train MODEL --tokens N --gpu NAME tells hours and money",
     "--cost": "train MODEL --tokens N --gpu NAME tells hours and money",
-    "--days": "tfcalc does not tell time; flops --tokens N --train counts the FLOPs of a run",
-    "--cp": "context parallelism is not supported",
-    "--ep": "expert parallelism is not supported",
+    "--days": "train MODEL --tokens N --gpu NAME tells the hours of a run",
+    "--cp": "context parallelism is of plan and ranks",
+    "--ep": "expert parallelism is of serving, plan and ranks",
     "--dp": "data parallelism is --gpus N, with --zero 1, 2 or 3 to share the model states",
+    "--deepspeed": "its stage is --zero 0, 1, 2 or 3",
+    "--packing": "every sequence is counted as full, as packing makes it: leave it out",
+    "--max-seq-len": "type --seq of training, or --context of serving",
+    "--enable-expert-parallel": "type --ep N, the GPUs that share the experts: tp x dp",
+    "--mem-fraction-static": "type --gpu-memory-utilization with --engine sglang, for all that the engine takes",
+    "--kv-cache-free-gpu-memory-fraction": "type --gpu-memory-utilization, for all that the engine takes",
+    "--cache-type-k": "type --kv, for keys and values alike",
+    "--cache-type-v": "type --kv, for keys and values alike",
+    "--parallel": "type --concurrency N, each with --context tokens: its share of --ctx-size",
+    "--torch-dtype": "type --dtype at rest, --precision in training, --weights in serving",
+    "--num-layers-per-virtual-pipeline-stage": "type --vpp N, the chunks of a stage: layers / (pp x layers of a chunk)",
+    "--lora-alpha": "it scales the adapters, and costs nothing: leave it out",
+    "--use-peft": "type --lora 16",
+    "--cpu-offload-gb": "weights in the host's memory are not modelled for vLLM; --ngl is llama.cpp's",
 }
-"""What to do where no option does the same."""
+"""What to do where no option means the same."""
 
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
@@ -63,6 +160,68 @@ OF_COMMAND = {
     "flops": {"--budget": "--max"},
 }
 """What an option of other commands is called in one: a limit on memory is a budget."""
+
+IN_TRAINING = {"--train", "--lora", "--lora-r", "--lora-rank", "--qlora", "--optimizer", "--optim"}
+"""Flags of training alone; ``--phase train`` says it, too."""
+ON, OFF = ("true", "True"), ("false", "False")
+"""Values that a trainer's switches take."""
+
+
+def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping[str, str]) -> Iterator[str]:
+    """The words of a command line with these ``flags``: others' flags replaced by what they stand for.
+
+    Of ``switches`` the opposite is known, or empty; as a trainer's they may have a value.
+
+    >>> list(in_our_words(["x", "--quantization=awq_marlin", "-tp", "2"], ("--weights", "--tp"), {}))
+    ['x', '--weights', 'awq', '--tp', '2']
+    >>> list(in_our_words(["--load_in_4bit", "True", "--use_dora", "False"], ("--weights", "--dora"), {"--dora": ""}))
+    ['--weights', 'nf4']
+    """
+    trains = _trains(words)
+    left = deque(words)
+    while left:
+        word = left.popleft()
+        if word == "--":
+            yield from (word, *left)
+            return
+        name, equals, value = word.partition("=")
+        flag = name if name in flags else _hyphened(name)
+        meaning = NO_OTHER if flag in flags else BY_FLAG.get(flag, NO_OTHER)
+        option = flag if flag in flags else _option(meaning, flags, trains=trains)
+        if not option:
+            yield word
+        elif meaning.value or option in switches:
+            said = value if equals else left[0] if left and left[0] in (*ON, *OFF) else ""
+            if said and not equals:
+                left.popleft()
+            if said in OFF:
+                yield from filter(None, (switches.get(option),))
+            else:
+                yield option if said in ("", *ON) else f"{option}={said}"
+                yield from filter(None, (meaning.value,))
+        elif not equals and not left:
+            yield option
+        elif meaning is NO_OTHER:
+            yield option + equals + value
+        else:
+            value = value if equals else left.popleft()
+            yield from (option, meaning.words.get(value, value))
+
+
+def _trains(words: Sequence[str]) -> bool:
+    """Return whether these words say that a model is trained."""
+    flags = {_hyphened(word.partition("=")[0]) for word in words}
+    return bool(flags & IN_TRAINING) or "--phase=train" in words or ("--phase", "train") in pairwise(words)
+
+
+def _option(meaning: Meaning, flags: Collection[str], *, trains: bool) -> str:
+    """The option that is meant among these ``flags``; empty where there is none."""
+    options = meaning.options if trains or not meaning.served else (meaning.served, *meaning.options)
+    return next((one for one in (*options, meaning.served) if one in flags), "")
+
+
+def _hyphened(word: str) -> str:
+    return word.replace("_", "-") if word.startswith("--") else word
 
 
 def here(flag: str, command: str | None) -> str:
@@ -75,11 +234,20 @@ def here(flag: str, command: str | None) -> str:
     return f"did you mean {name}?" if name else ""
 
 
-def hint(flag: str) -> str:
-    """Suggest our option for a flag of another program; empty where nobody is known to have it.
+def stands_for(flag: str) -> str:
+    """Our option that a flag of another program stands for; empty where there is none.
 
-    >>> hint("--lora-r"), hint("--tensor_parallel_size")
-    ('did you mean --lora?', 'did you mean --tp?')
+    >>> stands_for("--lora_r"), stands_for("--tensor_parallel_size"), stands_for("--packing")
+    ('--lora', '--tp', '')
     """
-    name = flag.replace("_", "-")
-    return INSTEAD.get(name, "") or (f"did you mean {OTHER_NAMES[name]}?" if name in OTHER_NAMES else "")
+    meaning = BY_FLAG.get(_hyphened(flag))
+    return meaning.options[0] if meaning else ""
+
+
+def hint(flag: str) -> str:
+    """What to do instead of typing a flag of another program; empty where nobody is known to have it.
+
+    >>> hint("--use_peft")
+    'type --lora 16'
+    """
+    return INSTEAD.get(_hyphened(flag), "")

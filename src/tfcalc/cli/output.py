@@ -133,7 +133,9 @@ MOST = 10**30
 
 def at_most(what: str, example: str) -> Option:
     """The option that limits an answer, which counts ``what``."""
-    return Option("max", ("--max",), f"exit code 1 if there are more {what}: {example}", number=True, most=MOST)
+    return Option(
+        "max", ("--max",), f"exit code 1 if there are more {what}: {example}", number=True, most=MOST, front=True
+    )
 
 
 def within(answer: Report, settings: Settings) -> Report:

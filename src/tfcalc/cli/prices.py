@@ -17,6 +17,7 @@ PRICE = Option(
     ("--price",),
     "US dollars for a GPU and an hour [default: [prices] of tfcalc.toml, a dated list]",
     amount=True,
+    front=True,
 )
 
 

@@ -11,7 +11,7 @@ from tfcalc.core.measure import bytes_held
 from tfcalc.core.number import Num, ceil_div, floor_div, minimum, total
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.number_formats import BF16, FP4, FP8, FP16, FP32, INT8, NVFP4
+from tfcalc.number_formats import BF16, FLOATS_ELSEWHERE, FP4, FP8, FP16, FP32, INT8, NVFP4
 from tfcalc.ops.work import CONVOLUTION, INDEX, LATENT, ROTATED
 
 UNQUANTIZED = 16
@@ -56,6 +56,8 @@ class CacheFormat(NamedTuple):
         return dict(self.others).get(name, self.each)
 
 
+CACHES_ELSEWHERE = {**FLOATS_ELSEWHERE, "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}
+"""Engines' names of formats: vLLM's and SGLang's --kv-cache-dtype."""
 FORMATS: dict[str, CacheFormat] = {
     one.name: one
     for one in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfcalc.errors import InvalidModel, nearest
-from tfcalc.number_formats import FP32, NUMBERS
+from tfcalc.number_formats import FLOATS_ELSEWHERE, FP32, NUMBERS
 from tfcalc.printable import quoted
 
 
@@ -100,7 +100,11 @@ PRECISIONS = {
 }
 """Named precisions; with AdamW: 4+4+8, 2+2+4, 4+4+8, 2+2+4, 2+2+12 and 2+4+12 bytes per parameter."""
 
+OF_TRAINER = {"bf16-trainer": "bf16", "fp16-trainer": "fp16"}
+"""transformers' --bf16 and --fp16: autocast over weights in the format that the checkpoint has."""
+
 SPELLINGS = {
+    **FLOATS_ELSEWHERE,
     # torch.amp and transformers' Trainer (--bf16, --fp16)
     "amp": "bf16-mixed",
     "amp-fp16": "fp16-mixed",
@@ -115,6 +119,15 @@ SPELLINGS = {
     "mixed-fp32-grads": "bf16-master-fp32-grads",
 }
 """Names that other libraries have for some of them."""
+
+
+def of_trainer(name: str, stored: str) -> str:
+    """Precision by a trainer's switch, for a checkpoint that is stored in this format.
+
+    >>> of_trainer("bf16-trainer", "bf16"), of_trainer("bf16-trainer", "fp32")
+    ('bf16-autocast', 'bf16-mixed')
+    """
+    return f"{OF_TRAINER[name]}-{'mixed' if stored == FP32.name else 'autocast'}"
 
 
 def precision(name: str) -> Precision:

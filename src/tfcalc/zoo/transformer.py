@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tfcalc.core.component import Component
 from tfcalc.core.number import Num, divide
-from tfcalc.dimensions import Described, check_sizes, choice, described, dimension
+from tfcalc.dimensions import FRONT, Described, check_sizes, choice, described, dimension
 from tfcalc.errors import InvalidModel
 from tfcalc.ops.work import ACTIVATIONS, NORMS
 from tfcalc.workload import DEFAULT_LENGTH, Workload, check_phase
@@ -49,18 +49,22 @@ class Transformer(Described):
     44140544
     """
 
-    d_model: Num = dimension("h", "hidden size", "--d-model", "--hidden-size", default=512)
-    n_heads: Num = dimension("a", "attention heads", "--heads", "--n-heads", "--num-attention-heads", default=8)
-    n_kv_heads: Num | None = dimension(
-        "g", "key and value heads", "--kv-heads", "--n-kv-heads", "--num-key-value-heads", follows="a"
+    d_model: Num = dimension("h", "hidden size", "--d-model", "--hidden-size", default=512, shown=FRONT)
+    n_heads: Num = dimension(
+        "a", "attention heads", "--heads", "--n-heads", "--num-attention-heads", default=8, shown=FRONT
     )
-    n_layers: Num = dimension("n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6)
+    n_kv_heads: Num | None = dimension(
+        "g", "key and value heads", "--kv-heads", "--n-kv-heads", "--num-key-value-heads", follows="a", shown=FRONT
+    )
+    n_layers: Num = dimension(
+        "n", "layers of each stack", "--layers", "--n-layers", "--num-hidden-layers", default=6, shown=FRONT
+    )
     encoder_layers: Num | None = dimension("n_e", "encoder layers", "--encoder-layers", follows="n")
     decoder_layers: Num | None = dimension("n_d", "decoder layers", "--decoder-layers", follows="n")
-    d_ff: Num | None = dimension("f", "feed-forward size", "--d-ff", "--intermediate-size", follows="4h")
+    d_ff: Num | None = dimension("f", "feed-forward size", "--d-ff", "--intermediate-size", follows="4h", shown=FRONT)
     head_dim: Num | None = dimension("d", "query and key width of a head", "--head-dim", "--d-k", follows="h/a")
     value_dim: Num | None = dimension("d_v", "value width of a head", "--value-dim", "--d-v", follows="d")
-    vocab_size: Num | None = dimension("V", "vocabulary", "--vocab-size")
+    vocab_size: Num | None = dimension("V", "vocabulary", "--vocab-size", shown=FRONT)
     target_vocab_size: Num | None = dimension(
         "V_t", "target vocabulary, if it differs from the source's", "--target-vocab-size"
     )
@@ -101,6 +105,7 @@ class Transformer(Described):
     activation: str = choice("activation", "--activation", default="relu", known=tuple(ACTIVATIONS))
 
     root: ClassVar[str] = "transformer"
+    help_group: ClassVar[str] = "model"
 
     @property
     def longest(self) -> Num | None:

@@ -13,34 +13,48 @@ if TYPE_CHECKING:
 
 OVERVIEW = "overview"
 """The command that answers where a model stands in the place of one."""
-COMMANDS = {
-    OVERVIEW: "Show a model at a glance, as tfcalc MODEL does.",
-    "params": "Count parameters, component by component, with formulas.",
-    "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
-    "memory": "Memory of the weights, of a training step, or of serving, term by term.",
-    "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
-    "serve": "A served model: fits (exit 0; not, or late: 1), the floor of a token, an estimate with a band, cost.",
-    "plan": "Layouts of training over GPUs: the fastest that fits (exit 0; none: 1), seconds, days, money.",
-    "calibrate": "Fit the rates of train and plan to logs of your own runs (disagree: exit 1).",
-    "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
-    "compare": "Models, configs or option sets side by side, and how they differ.",
-    "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
-    "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3). Also: check-budget.",
-    "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
-    "formula": "Print the closed form of a quantity, with its legend.",
-    "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
-    "design": "Shapes for a budget of parameters, FLOPs or memory, best first; the best size for a training.",
-    "explain": "Show how one number is computed, matrix by matrix.",
-    "solve": "The size at which a condition on parameters, FLOPs or memory holds; none does: exit 1.",
-    "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
-    "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
-    "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
-    "plot": "Draw how parts grow with a size, and where one passes another.",
-    "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), not comparable (4).",
-    "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
-    "models": "List the presets and the supported model types.",
-    "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
+_BY_SECTION = {
+    "Count": {
+        OVERVIEW: "Show a model at a glance, as tfcalc MODEL does.",
+        "params": "Count parameters, component by component, with formulas.",
+        "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
+        "memory": "Memory of the weights, of a training step, or of serving, term by term.",
+    },
+    "Train and serve": {
+        "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
+        "serve": "A served model: fits (exit 0; not, or late: 1), the floor of a token, an estimate with a band, cost.",
+        "plan": "Layouts of training over GPUs: the fastest that fits (exit 0; none: 1), seconds, days, money.",
+        "calibrate": "Fit the rates of train and plan to logs of your own runs (disagree: exit 1).",
+        "ranks": "What one GPU of each pipeline stage stores, computes and sends in training.",
+    },
+    "Compare and guard": {
+        "compare": "Models, configs or option sets side by side, and how they differ.",
+        "diff": "What changed in a config, and what each change moves: parameters, FLOPs, memory.",
+        "budget": "Hold the limits of tfcalc.toml: within (exit 0), over (1), not comparable (3). Also: check-budget.",
+        "init": "Write a first tfcalc.toml with budgets, from the configs below this folder.",
+    },
+    "Explain and solve": {
+        "formula": "Print the closed form of a quantity, with its legend.",
+        "check": "Check a formula: right (exit 0), or what it lacks and why (1).",
+        "design": "Shapes for a budget of parameters, FLOPs or memory, best first; the best size for a training.",
+        "explain": "Show how one number is computed, matrix by matrix.",
+        "solve": "The size at which a condition on parameters, FLOPs or memory holds; none does: exit 1.",
+        "why": "Name the conventions that give a number: found (exit 0), or none does (1).",
+        "shapes": "List what a part makes on the way: each result with its axes, sizes and FLOPs.",
+        "sweep": "One quantity at many sizes at once: a table, CSV, Parquet, or a chart.",
+        "plot": "Draw how parts grow with a size, and where one passes another.",
+    },
+    "Verify, learn, look up": {
+        "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), out of reach (4).",
+        "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
+        "models": "List the presets and the supported model types.",
+        "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
+    },
 }
+SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items()}
+"""Names of the commands in each section of the help."""
+COMMANDS = {name: text for commands in _BY_SECTION.values() for name, text in commands.items()}
+"""What each command does, in a line."""
 ALIASES = {"check-budget": "budget"}
 """Other names of commands."""
 

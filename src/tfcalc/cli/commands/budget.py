@@ -49,17 +49,20 @@ OWN = (
         ("--file", "-f"),
         "the file with the budgets [default: the nearest tfcalc.toml or pyproject.toml]",
         typed="--file FILE",
+        front=True,
     ),
-    Option("base", ("--base",), "compare with this git revision: origin/main, HEAD~1", typed="--base REF"),
+    Option("base", ("--base",), "compare with this git revision: origin/main, HEAD~1", typed="--base REF", front=True),
     Option(
         "baseline",
         ("--baseline",),
         "file of recorded values [default: tfcalc.lock.json beside the file]",
         typed="--baseline FILE",
     ),
-    Option("update", ("--update",), "record the values of today in that file", switch=True, typed="--update"),
-    Option("reason", ("--reason",), "with --update: why recorded values rise", typed="--reason TEXT"),
-    Option("only", ("--model",), "only models of this name or pattern: chat*"),
+    Option(
+        "update", ("--update",), "record the values of today in that file", switch=True, typed="--update", front=True
+    ),
+    Option("reason", ("--reason",), "with --update: why recorded values rise", typed="--reason TEXT", front=True),
+    Option("only", ("--model",), "only models of this name or pattern: chat*", front=True),
     Option("today", ("--today",), "the day for budgets that expire, as 2027-01-31 [default: the clock's]"),
 )
 SHOWN = tuple(

@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 
 MOST_FILES = 100
 FILES = Option("logs", (), "logs of trainers, or files with a row of JSON for each run", argument=True, several=True)
-OUTPUT = Option("output", ("--output", "-o"), "write the rates to this file [default: to none]", typed="-o FILE")
+OUTPUT = Option(
+    "output",
+    ("--output", "-o"),
+    "write the rates to this file [default: to none]",
+    typed="-o FILE",
+    group="output",
+    front=True,
+)
 ROW_KEYS = {
     "gpus": "n_gpus",
     "tensor_parallel": "tp",

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tfcalc.cli.settings import Settings
     from tfcalc.report.chart import Chart
 
-CHART = Option("chart", ("--chart",), "a chart in the terminal; -o FILE.svg, .png or .vl.json draws one", switch=True)
+CHART = Option(
+    "chart", ("--chart",), "a chart in the terminal; -o FILE.svg, .png or .vl.json draws one", switch=True, front=True
+)
 
 
 def deliver_chart(chart: Callable[[], Chart], settings: Settings, *, always: bool = False) -> bool:

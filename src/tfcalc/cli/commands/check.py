@@ -27,8 +27,8 @@ NEGATIVE = 1
 FORMULA = Option(
     "formula", (), "the formula or the number to check, in quotes: '4h^2 + 4h', 44.14M, 6ND", argument=True
 )
-OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
-APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True)
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS, front=True)
+APPROX = Option("approx", ("--approx",), "compare with the formula without biases and norms", switch=True, front=True)
 
 
 def answer(settings: Settings) -> FormulaCheck:

@@ -19,8 +19,9 @@ MODELS = Option(
     "models to compare: names, config.json, REF:PATH, Hub ids; with options in quotes",
     argument=True,
     several=True,
+    offers="models",
 )
-ONLY = Option("only_differences", ("--only-differences",), "leave out what is the same in all", switch=True)
+ONLY = Option("only_differences", ("--only-differences",), "leave out what is the same in all", switch=True, front=True)
 
 
 def answer(settings: Settings) -> Comparison:

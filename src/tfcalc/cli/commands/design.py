@@ -32,8 +32,15 @@ MOST_WITHIN = 50
 LEAST_MULTIPLE = 8
 """Widths are tried in steps of it."""
 BUDGETS = (
-    Option("of_params", ("--params",), "budget: parameters, such as 125M or 7B", number=True),
-    Option("of_flops", ("--flops",), "budget: FLOPs of the workload, such as 1e12", number=True, most=MOST_FLOPS),
+    Option("of_params", ("--params",), "budget: parameters, such as 125M or 7B", number=True, front=True),
+    Option(
+        "of_flops",
+        ("--flops",),
+        "budget: FLOPs of the workload, such as 1e12",
+        number=True,
+        most=MOST_FLOPS,
+        front=True,
+    ),
     Option(
         "of_flops_per_token",
         ("--flops-per-token",),
@@ -41,15 +48,25 @@ BUDGETS = (
         number=True,
         most=MOST_FLOPS,
     ),
-    Option("of_memory", ("--memory",), "budget: memory at most, such as 24GiB; with --train or --serve, of that"),
+    Option(
+        "of_memory",
+        ("--memory",),
+        "budget: memory at most, such as 24GiB; with --train or --serve, of that",
+        front=True,
+    ),
     Option(
         "of_compute",
         ("--compute",),
         "FLOPs of a whole training: the best size and tokens, by published fits",
         amount=True,
+        front=True,
     ),
     Option(
-        "of_usd", ("--budget-usd",), "US dollars of a whole training on --gpu: the best size and tokens", amount=True
+        "of_usd",
+        ("--budget-usd",),
+        "US dollars of a whole training on --gpu: the best size and tokens",
+        amount=True,
+        front=True,
     ),
     Option("of_gpu_hours", ("--budget-gpu-hours",), "or GPU hours of it, of all GPUs together", amount=True),
 )

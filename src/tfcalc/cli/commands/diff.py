@@ -29,6 +29,7 @@ MODELS = Option(
     "two models: names, config.json, REF:PATH, Hub ids; with options in quotes; or one REF:PATH: then and now",
     argument=True,
     several=True,
+    offers="models",
 )
 REVISIONS = ("HEAD", "origin/")
 """How git's revisions begin that people type."""

@@ -21,18 +21,29 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
     from tfcalc.workload import Workload
 
-TOKENS = Option("tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18)
+TOKENS = Option(
+    "tokens", ("--tokens",), "a whole training run on this many tokens", number=True, most=10**18, front=True
+)
 MFU = Option(
     "mfu",
     ("--mfu",),
     "utilisation of the peak, from --tokens-per-second and --gpu or --peak",
     switch=True,
     short_for=(("phase", "train"),),
+    front=True,
 )
 MAX = at_most("FLOPs", "2T, 1e23")
-COMPARE = Option("compare", ("--compare-conventions",), "the same workload counted by every convention", switch=True)
+COMPARE = Option(
+    "compare", ("--compare-conventions",), "the same workload counted by every convention", switch=True, front=True
+)
 RATE = Option("rate", ("--tokens-per-second",), "measured training throughput, of all GPUs together", amount=True)
-GPU = Option("gpu", ("--gpu",), "accelerator whose dense peak is used, such as h100; with --tokens: hours on it")
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "accelerator whose dense peak is used, such as h100; with --tokens: hours on it",
+    front=True,
+    offers="gpus",
+)
 MACHINES = (
     RATE,
     Option("per_gpu", ("--per-gpu",), "--tokens-per-second is per GPU", switch=True),
@@ -175,11 +186,11 @@ COMMAND = Command(
     answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TUNING, MAX, TOKENS, MFU, *MACHINES, COMPARE, *COUNT, DEPTH, *SHOW),
     (
-        "tfcalc flops --seq 1024 --batch 8",
-        "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
-        "tfcalc flops transformer-base --seq 20 --source-seq 10 --batch 32 --json",
+        "tfcalc flops gpt2 --seq 1024 --batch 8",
         "tfcalc flops gpt-3 --train --tokens 300B --seq 2048",
         "tfcalc flops llama-3-8b --train --tokens 100M --gpu h100",
+        "tfcalc flops --train --seq 1024 --batch 8 --attention causal",
+        "tfcalc flops transformer-base --seq 20 --source-seq 10 --batch 32 --json",
         "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8192",
         "tfcalc flops gpt2 --train --compare-conventions",
         "tfcalc flops llama-3-8b --train --seq 4k --lora 16",

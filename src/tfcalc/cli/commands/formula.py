@@ -30,22 +30,31 @@ if TYPE_CHECKING:
     from tfcalc.analysis.formulas import Formulas
     from tfcalc.report.answer import Answered
 
-TARGET = Option("target", (), f"{', '.join(TARGETS)}, or a path of the tree", argument=True)
-OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS)
-LETTERS = Option("letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n")
+TARGET = Option(
+    "target", (), f"a part of the model, or a path of its tree: {', '.join(TARGETS)}", argument=True, offers="targets"
+)
+OF = Option("of", ("--of",), "quantity [default: params]", tuple(QUANTITIES), spellings=OTHER_WORDS, front=True)
+LETTERS = Option(
+    "letters", ("--letters",), "your letters for some sizes, by letter (of --notation) or name: h=d,l=n", front=True
+)
 WITH_BATCH = Option(
     "with_batch", ("--with-batch",), "growth of the whole batch, with b, not of one sequence", switch=True
 )
 GENERAL = Option("general", ("--general",), "a symbol for every size, even where one follows from others", switch=True)
-BIG_O = Option("big_o", ("--big-o",), "asymptotic growth only", switch=True)
+BIG_O = Option("big_o", ("--big-o",), "asymptotic growth only", switch=True, front=True)
 FORMS = (
-    Option("approx", ("--approx",), "drop biases and norms", switch=True),
+    Option("approx", ("--approx",), "drop biases and norms", switch=True, front=True),
     BIG_O,
     WITH_BATCH,
     GENERAL,
     Option("by_matrix", ("--by-matrix",), "each matrix a term of its own: h(ad) + 2h(gd) + (ad)h", switch=True),
-    Option("substitute", ("--substitute",), "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6"),
-    Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True),
+    Option(
+        "substitute",
+        ("--substitute",),
+        "numbers for symbols, by letter (of --notation) or name: h=512,n_layers=6",
+        front=True,
+    ),
+    Option("latex", ("--latex",), "the formula alone, in LaTeX", switch=True, front=True),
     Option("sympy", ("--sympy",), "the formula alone, as sympy prints it", switch=True),
 )
 

@@ -29,9 +29,16 @@ if TYPE_CHECKING:
 EXAMPLE = "gpt2"
 """The preset that the file is about where no config was found."""
 OUTPUT = Option(
-    "output", ("--output", "-o"), "write this file [default: tfcalc.toml]; - is the standard output", typed="-o FILE"
+    "output",
+    ("--output", "-o"),
+    "write this file [default: tfcalc.toml]; - is the standard output",
+    typed="-o FILE",
+    group="output",
+    front=True,
 )
-FORCE = Option("force", ("--force",), "replace the file if it exists", switch=True, typed="--force", replaces_file=True)
+FORCE = Option(
+    "force", ("--force",), "replace the file if it exists", switch=True, typed="--force", replaces_file=True, front=True
+)
 
 
 class NewFile(Answer):

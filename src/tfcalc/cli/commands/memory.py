@@ -21,29 +21,53 @@ if TYPE_CHECKING:
     from tfcalc.serving.engine_rules import Profile
 
 TIMELINE = Option(
-    "timeline", ("--timeline",), "the phases of a training step, each at its peak, and a chart", switch=True
+    "timeline",
+    ("--timeline",),
+    "the phases of a training step at their peaks, and a chart",
+    switch=True,
+    front=True,
 )
 BUDGET = (
-    Option("budget", ("--budget",), "does it fit in this much memory, in one line: 80GB, 79.2GiB"),
-    Option("gpu", ("--gpu",), "does it fit on this GPU, or on several, and what would: h100, 8xh100, 24GB"),
+    Option("budget", ("--budget",), "does it fit in this much memory: 80GB, 79.2GiB; in one line", front=True),
+    Option(
+        "gpu",
+        ("--gpu",),
+        "the GPU, or several: h100, 8xh100, 24GB; does it fit, and if not, what would",
+        group="gpus",
+        front=True,
+        offers="gpus",
+    ),
     Option(
         "margin",
         ("--margin",),
         "per cent of the memory to leave free; less is reported as tight [default: 5]",
         number=True,
         least=0,
+        group="gpus",
     ),
-    Option("strict", ("--strict",), "exit with 1 where it fits tightly, too", switch=True),
+    Option("strict", ("--strict",), "exit with 1 where it fits tightly, too", switch=True, group="gpus"),
+)
+ENGINE = (
     Option(
         "utilization",
         ("--gpu-memory-utilization",),
         "fraction of a GPU's memory used for serving [default: 0.9 with a paged cache, or the engine's]",
         amount=True,
+        group="gpus",
     ),
-    Option("engine", ("--engine",), "serving engine whose rules hold, perhaps at a version: vllm, vllm@0.10, sglang"),
-    Option("profiled", ("--profiled",), "peak of the engine's profile run, as its log says it: 1.26GiB"),
-    Option("nontorch", ("--nontorch",), "memory outside PyTorch, as the engine's log says it: 0.9GiB"),
-    Option("graphs", ("--graphs",), "CUDA graphs, as the engine's log estimates them [default: 0]"),
+    Option(
+        "engine",
+        ("--engine",),
+        "the engine whose rules hold: vllm, vllm@0.10, sglang",
+        offers="engines",
+        group="serving",
+        front=True,
+    ),
+    Option(
+        "profiled", ("--profiled",), "peak of the engine's profile run, as its log says it: 1.26GiB", group="serving"
+    ),
+    Option("nontorch", ("--nontorch",), "memory outside PyTorch, as the engine's log says it: 0.9GiB", group="serving"),
+    Option("graphs", ("--graphs",), "CUDA graphs, as the engine's log estimates them [default: 0]", group="serving"),
 )
 OF_ENGINE = ("utilization", "engine", "profiled", "nontorch", "graphs")
 
@@ -146,16 +170,16 @@ def _code(answer: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *PLANS, TIMELINE, *BUDGET, *DTYPE, *UNITS, DEPTH, *SHOW),
+    (MODEL_ARGUMENT, *BUDGET, TIMELINE, *MODEL_OPTIONS, *RUN, *PLANS, *ENGINE, *DTYPE, *UNITS, DEPTH, *SHOW),
     (
-        "tfcalc memory --d-model 512 --layers 6",
-        "tfcalc memory transformer-big --dtype bf16 --units si",
         "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --checkpointing full",
+        "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
+        "tfcalc memory llama-3-8b --weights nf4",
         "tfcalc memory gpt2 --train --batch 8 --seq 1024 --timeline",
         "tfcalc memory llama-3-8b --serve --context 32k --weights int4 --kv fp8",
-        "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",
         "tfcalc memory llama-3-8b --serve --context 8k --budget 24GB",
-        "tfcalc memory llama-3-8b --weights nf4",
+        "tfcalc memory --d-model 512 --layers 6",
+        "tfcalc memory transformer-big --dtype bf16 --units si",
         "tfcalc memory --dtype int4 --json",
     ),
     _code,

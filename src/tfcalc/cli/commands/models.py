@@ -214,10 +214,16 @@ COMMAND = Command(
     answer,
     (
         WORD,
-        Option("family", ("--family",), "only those of this model_type"),
-        Option("supported", ("--supported",), "list the supported model types of config.json", switch=True),
-        Option("trainable", ("--trainable",), "list the model types with training memory", switch=True),
-        Option("sources", ("--sources",), "each preset's repository and the sources of its figures", switch=True),
+        Option("family", ("--family",), "only those of this model_type", front=True, offers="types"),
+        Option("supported", ("--supported",), "list the supported model types of config.json", switch=True, front=True),
+        Option("trainable", ("--trainable",), "list the model types with training memory", switch=True, front=True),
+        Option(
+            "sources",
+            ("--sources",),
+            "each preset's repository and the sources of its figures",
+            switch=True,
+            front=True,
+        ),
         *SHOW,
     ),
     (

@@ -22,7 +22,7 @@ from tfcalc.workload import Workload
 if TYPE_CHECKING:
     from tfcalc.answers.compared import Row
 
-TRAIN = Option("train", ("--train",), "the memory of a training step, too", switch=True)
+TRAIN = Option("train", ("--train",), "the memory of a training step, too", switch=True, group="training", front=True)
 SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len"))
 IN_TRAINING = (
     *of_fields(Workload, "kernel", "recompute", "dropout"),

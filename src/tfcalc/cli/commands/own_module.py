@@ -24,19 +24,24 @@ MODULE = Option(
     "your own class, file.py:Class: its file is run, in a process of its own",
     typed="--module FILE.py:CLASS",
     variable=False,
+    front=True,
 )
-ARGS = Option("args", ("--args",), "arguments of the class: 512,8 or d_model=512,heads=8", typed="--args 512,8")
+ARGS = Option(
+    "args", ("--args",), "arguments of the class: 512,8 or d_model=512,heads=8", typed="--args 512,8", front=True
+)
 INPUTS = Option(
     "inputs",
     ("--inputs",),
     "arguments of forward: 2x5x512 (vectors), 2x5:ids, 5x5:mask, none",
     typed="--inputs 2x5x512",
+    front=True,
 )
 AGAINST = Option(
     "against",
     ("--against",),
     f"what it should be: {', '.join(TARGETS)}, a path, or a model's name",
     typed="--against TARGET",
+    front=True,
 )
 OPTIONS = (MODULE, ARGS, AGAINST, INPUTS)
 BATCH, SEQ = 2, 5

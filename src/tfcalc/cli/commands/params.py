@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 MAX = at_most("parameters", "1.4B")
-APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True)
+APPROX = Option("approx", ("--approx",), "also without biases and norms", switch=True, front=True)
 VIA = Option(
     "via",
     ("--via",),
     "torch: count with transformers, for a model type that tfcalc does not support",
     ("torch",),
     typed="--via torch",
+    front=True,
 )
 
 
@@ -51,8 +52,8 @@ COMMAND = Command(
     answer,
     (MODEL_ARGUMENT, *MODEL_OPTIONS, *TUNING, MAX, DEPTH, APPROX, VIA, *SHOW),
     (
-        "tfcalc params --d-model 512 --layers 6",
         "tfcalc params llama-3-8b",
+        "tfcalc params --d-model 512 --layers 6",
         "tfcalc params deepseek-v3 --json",
         "tfcalc params llama-3-8b --layers 16 -q",
         "tfcalc params llama-3-8b --lora 16 --lora-targets q_proj,v_proj",

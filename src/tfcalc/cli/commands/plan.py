@@ -26,58 +26,121 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 PRECISIONS = ("bf16", "fp8", "mxfp8", "nvfp4")
-GPU = Option("gpu", ("--gpu",), "the GPU, such as h100")
-GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True)
+GPU = Option("gpu", ("--gpu",), "the GPU, such as h100", group="gpus", front=True, offers="gpus")
+GPUS = Option("gpus", ("--gpus",), "GPUs in all", number=True, group="gpus", front=True)
 SHARES = (
-    Option("tensor_parallel", ("--tp",), "tensor parallelism [default: all are tried]", number=True),
-    Option("pipeline_parallel", ("--pp",), "pipeline stages [default: all are tried]", number=True),
-    Option("virtual_pipeline", ("--vpp",), "chunks of a stage, interleaved [default: all are tried]", number=True),
-    Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True),
-    Option("expert_parallel", ("--ep",), "expert parallelism [default: all are tried]", number=True),
-    Option("expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True),
-    Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True),
+    Option(
+        "tensor_parallel",
+        ("--tp",),
+        "tensor parallelism [default: all are tried]",
+        number=True,
+        group="gpus",
+        front=True,
+    ),
+    Option(
+        "pipeline_parallel",
+        ("--pp",),
+        "pipeline stages [default: all are tried]",
+        number=True,
+        group="gpus",
+        front=True,
+    ),
+    Option(
+        "virtual_pipeline",
+        ("--vpp",),
+        "chunks of a stage, interleaved [default: all are tried]",
+        number=True,
+        group="gpus",
+    ),
+    Option("context_parallel", ("--cp",), "context parallelism [default: all are tried]", number=True, group="gpus"),
+    Option(
+        "expert_parallel",
+        ("--ep",),
+        "expert parallelism [default: all are tried]",
+        number=True,
+        group="gpus",
+        front=True,
+    ),
+    Option(
+        "expert_tensor_parallel", ("--etp",), "tensor parallelism of experts [default: 1]", number=True, group="gpus"
+    ),
+    Option("micro_batch", ("--micro-batch",), "sequences at once [default: all are tried]", number=True, group="gpus"),
 )
 REPLICAS = Option(
     "replicas",
     ("--replicas",),
     "replicas of whole shards, HSDP [default: 1; with --stack fsdp all are tried]",
     number=True,
+    group="gpus",
 )
 DEGREES = spreading((*SHARES, REPLICAS))
-ZERO = Option("zero", ("--zero",), "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]", ("0", "1", "2", "3"))
-BATCH = (
-    Option("global_batch_size", ("--global-batch-size",), "sequences of a step, of all GPUs", number=True),
-    Option("global_batch", ("--global-batch",), "tokens of a step, of all GPUs, such as 16.8M", amount=True),
+ZERO = Option(
+    "zero",
+    ("--zero",),
+    "stage of ZeRO; 3 is FSDP [default: 1 and 3 are tried]",
+    ("0", "1", "2", "3"),
+    group="gpus",
+    front=True,
 )
-STACK = Option("stack", ("--stack",), "whose code runs [default: megatron]", STACKS)
-PRECISION = Option("precision", ("--precision",), "number format of the matrix products [default: bf16]", PRECISIONS)
+BATCH = (
+    Option("global_batch_size", ("--global-batch-size",), "sequences of a step, of all GPUs", number=True, front=True),
+    Option(
+        "global_batch", ("--global-batch",), "tokens of a step, of all GPUs, such as 16.8M", amount=True, front=True
+    ),
+)
+STACK = Option("stack", ("--stack",), "whose code runs [default: megatron]", STACKS, group="training", front=True)
+PRECISION = Option(
+    "precision",
+    ("--precision",),
+    "number format of the matrix products [default: bf16]",
+    PRECISIONS,
+    group="training",
+    front=True,
+)
 CHECKPOINTING = Option(
     "recompute",
     ("--checkpointing",),
     "gradient checkpointing [default: none and full are tried]",
     ("none", "full", "selective"),
+    group="training",
+    front=True,
 )
 MACHINE = (
-    Option("gpus_per_node", ("--gpus-per-node",), "GPUs with fast links among them [default: the GPU's]", number=True),
     Option(
-        "nic", ("--nic",), "bytes per second of a GPU to other nodes, such as 25G [default: the GPU's]", amount=True
+        "gpus_per_node",
+        ("--gpus-per-node",),
+        "GPUs with fast links among them [default: the GPU's]",
+        number=True,
+        group="gpus",
+    ),
+    Option(
+        "nic",
+        ("--nic",),
+        "bytes per second of a GPU to other nodes, such as 25G [default: the GPU's]",
+        amount=True,
+        group="gpus",
     ),
 )
 RUN = (
-    Option("tokens", ("--tokens",), "tokens of the whole run: days, GPU hours, cost", number=True, most=10**18),
+    Option(
+        "tokens", ("--tokens",), "tokens of the whole run: days, GPU hours, cost", number=True, most=10**18, front=True
+    ),
     PRICE,
     Option("measured", ("--measured",), "a measured run that scales the estimate: 'tp=4 pp=8: 1633 tok/s'"),
     Option("top", ("--top",), "layouts that are listed [default: 5]", number=True, most=100),
     Option("pareto", ("--pareto",), "list the layouts of which none is both faster and smaller", switch=True),
     Option(
-        "budget_days",
-        ("--budget-days",),
-        "find how many GPUs end the run within these days",
-        amount=True,
+        "budget_days", ("--budget-days",), "find how many GPUs end the run within these days", amount=True, front=True
     ),
 )
 WHY = (
-    Option("why_layouts", ("--why",), "compare two layouts part by part: --why 'tp=8 pp=4' 'tp=4 pp=8'", pair=True),
+    Option(
+        "why_layouts",
+        ("--why",),
+        "compare two layouts part by part: --why 'tp=8 pp=4' 'tp=4 pp=8'",
+        pair=True,
+        front=True,
+    ),
     Option("why_not", ("--why-not",), "say what rules a layout out, or by how much it loses: 'tp=8 pp=4 vpp=5'"),
 )
 ENDINGS = (".parquet", ".csv")
@@ -293,9 +356,9 @@ COMMAND = Command(
         *SHOW,
     ),
     (
-        "tfcalc plan llama-3-70b --gpus 1024 --gpu h100 --global-batch 16.8M --seq 8k",
-        "tfcalc plan llama-3-8b --gpus 64 --gpu h100 --global-batch-size 256 --tokens 1T",
-        "tfcalc plan llama-3-8b --gpu h100 --global-batch 4M --tokens 1T --budget-days 30",
+        "tfcalc plan llama-3-70b --gpu 1024xh100 --global-batch 16.8M --seq 8k",
+        "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --tokens 1T",
+        "tfcalc plan gpt2 --gpu h100 --global-batch 1M --tokens 1T --budget-days 9",
         "tfcalc plan mixtral-8x7b --gpu 128xh100 --global-batch-size 512 --tp 2 --ep 4,8",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why 'tp=2' 'tp=4 pp=2'",
         "tfcalc plan llama-3-8b --gpu 64xh100 --global-batch-size 256 --why-not 'tp=8 pp=4'",

@@ -10,6 +10,7 @@ from tfcalc.cli.options import COUNT, DTYPE, RUN, TUNING, Option, serving, train
 from tfcalc.cli.settings import FLAG
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import default_run
+from tfcalc.number_formats import COMPUTED
 from tfcalc.plans import GRPO, PPO, Serving, Training
 from tfcalc.workload import Workload
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from tfcalc.model import Model
 
 TRAINING, SERVING = training(), serving()
-SERVE = Option("serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True)
+SERVE = Option(
+    "serve", ("--serve",), "serving: weights, KV cache, and temporary buffers", switch=True, group="serving", front=True
+)
 IN_BOTH = {option.name for option in TRAINING} & {option.name for option in SERVING}
 PLANS = (*TRAINING, SERVE, *(option for option in SERVING if option.name not in IN_BOTH))
 
@@ -106,6 +109,7 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
         settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
+        _take_for_precision(settings)
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
         if settings.get("method") in (GRPO, PPO):
             lengths = "give --max-prompt-length and --max-completion-length"
@@ -119,6 +123,13 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     settings.refuse((o.name for o in SERVING if o.name not in SHARED_OPTIONS), "without --serve", {}, "add --serve")
     settings.refuse((option.name for option in RUN), "on a model at rest", {}, "add --train or --serve")
     return Plans()
+
+
+def _take_for_precision(settings: Settings) -> None:
+    """Take ``--dtype bf16`` for ``--precision bf16`` where that is not given: the same word at rest and in training."""
+    dtype = settings.given.get("dtype")
+    if dtype and dtype.source == FLAG and dtype.value in COMPUTED and "precision" not in settings.given:
+        settings.given["precision"] = settings.given.pop("dtype")
 
 
 def plans_for(

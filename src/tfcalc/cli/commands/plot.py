@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from tfcalc.answers.plot import PartsOverSize
     from tfcalc.cli.settings import Settings
 
-OF = Option("of", ("--of",), "quantity; memory is that of the model at rest [default: flops]", tuple(QUANTITIES))
+OF = Option(
+    "of", ("--of",), "quantity; memory is that of the model at rest [default: flops]", tuple(QUANTITIES), front=True
+)
 
 
 def write(answer: PartsOverSize, settings: Settings) -> None:

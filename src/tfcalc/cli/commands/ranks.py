@@ -30,31 +30,64 @@ OF_TRAINING = (
 OF_RUN = ("batch_size", "seq_len", "attention")
 PARALLEL = (
     Option(
-        "context_parallel", ("--cp", "--context-parallel"), "GPUs that share each sequence [default: 1]", number=True
+        "context_parallel",
+        ("--cp", "--context-parallel"),
+        "GPUs that share each sequence [default: 1]",
+        number=True,
+        group="gpus",
     ),
-    Option("expert_parallel", ("--ep", "--expert-parallel"), "groups of GPUs that share the experts", number=True),
+    Option(
+        "expert_parallel",
+        ("--ep", "--expert-parallel"),
+        "groups of GPUs that share the experts",
+        number=True,
+        group="gpus",
+        front=True,
+    ),
     Option(
         "expert_tensor_parallel",
         ("--etp", "--expert-tensor-parallel"),
         "GPUs that share each expert [default: --tp]",
         number=True,
+        group="gpus",
     ),
-    Option("data_parallel", ("--dp", "--data-parallel"), "GPUs with the same weights [default: 1]", number=True),
-    Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0),
-    Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0),
-    Option("counts_embedding", ("--embedding-as-layer",), "count the embedding as one of the layers", switch=True),
-    Option("counts_loss", ("--loss-as-layer",), "count the head and its loss as one of the layers", switch=True),
+    Option(
+        "data_parallel",
+        ("--dp", "--data-parallel"),
+        "GPUs with the same weights [default: 1]",
+        number=True,
+        group="gpus",
+        front=True,
+    ),
+    Option("first_layers", ("--first-stage-layers",), "layers on the first stage", number=True, least=0, group="gpus"),
+    Option("last_layers", ("--last-stage-layers",), "layers on the last stage", number=True, least=0, group="gpus"),
+    Option(
+        "counts_embedding",
+        ("--embedding-as-layer",),
+        "count the embedding as one of the layers",
+        switch=True,
+        group="gpus",
+    ),
+    Option(
+        "counts_loss",
+        ("--loss-as-layer",),
+        "count the head and its loss as one of the layers",
+        switch=True,
+        group="gpus",
+    ),
     Option(
         "shares_latents",
         ("--shared-latents",),
         "maps down to latent vectors are shared, as by Megatron-core's local spec, and not whole",
         switch=True,
+        group="gpus",
     ),
     Option(
         "schedule",
         ("--schedule",),
         "order of the pipeline's work [default: 1f1b, with --vpp interleaved]",
         tuple(name for name, each in SCHEDULES.items() if each.in_order),
+        front=True,
     ),
 )
 
@@ -111,6 +144,8 @@ COMMAND = Command(
     ),
     (
         "tfcalc ranks llama-3-8b --tp 2 --pp 4 --grad-accum 16",
+        "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64",
+        "tfcalc ranks mixtral-8x7b --tp 2 --ep 4 --etp 1 --dp 4 --zero 1",
         "tfcalc ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
         "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64 --json",
     ),

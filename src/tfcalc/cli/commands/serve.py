@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
     from tfcalc.report.answer import Answered
 
-GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]")
+GPU = Option(
+    "gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True, offers="gpus"
+)
 LOAD = (
     Option(
         "input_tokens",
@@ -29,6 +31,7 @@ LOAD = (
         f"tokens of a prompt [default: {INPUT:,}]",
         number=True,
         length=True,
+        front=True,
     ),
     Option(
         "output_tokens",
@@ -36,22 +39,31 @@ LOAD = (
         f"tokens of an answer [default: {OUTPUT}]",
         number=True,
         length=True,
+        front=True,
         answers_to="output_tokens",  # output is the file that an answer is written to
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
-    Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s"),
+    Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s", front=True),
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )
-ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
+ENGINE_OPTION = Option(
+    "engine",
+    ("--engine",),
+    f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]",
+    group="serving",
+    front=True,
+    offers="engines",
+)
 ASKED = (
-    Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms"),
+    Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms", front=True),
     Option(
         "fewest",
         ("--for",),
         "what to find: gpus, the fewest that serve all requests at once",
         known=("gpus",),
+        front=True,
         answers_to="fewest",  # for is what solve looks for
     ),
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
@@ -192,7 +204,9 @@ COMMAND = Command(
         *_SHOW,
     ),
     (
-        "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64",
+        "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --concurrency 64",
+        "tfcalc serve llama-3.1-8b --gpu h100 --output 500 --slo ttft=500ms,tpot=50ms",
+        "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --price 4",
         "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64 --floor",
         "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --slo ttft=500ms,tpot=50ms --curve",
         "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --concurrency 32 --price 4 --json",

@@ -29,20 +29,17 @@ CONDITION = Option(
     "two formulas that are compared by =, <=, >=, < or >, of params, flops, memory, their parts and sizes",
     argument=True,
 )
-FOR = Option(
-    "sought",
-    ("--for",),
-    "the size to solve for: seq, batch, d_model, layers, tokens, gpus …",
-)
+FOR = Option("sought", ("--for",), "the size to solve for: seq, batch, d_model, layers, tokens, gpus …", front=True)
 OF = Option(
     "of",
     ("--of",),
     "quantity of parts that name none [default: flops where a workload's size is solved for, else params]",
     ("params", "flops", "memory"),
+    front=True,
 )
 INSTEAD = BY_OF | {"trainable": "compare trainable_params, or leave it out"}
 """How to ask for what an option has an effect on."""
-SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True)
+SYMBOLIC = Option("symbolic", ("--symbolic",), "the closed form, step by step", switch=True, front=True)
 
 
 def answer(settings: Settings) -> Solved:

@@ -55,18 +55,23 @@ OF = Option(
     ("--of",),
     "quantity; memory with --train or --serve is that [default: params; flops where a length or the batch is swept]",
     tuple(QUANTITIES),
+    front=True,
 )
 OVER = Option(
     "over",
     ("--over",),
     "the size that grows, and its values: seq=1k..128k:x2, d_model=256,512,1024; the same as --seq 1k..128k:x2",
+    front=True,
 )
 PARTS = Option(
     "parts",
     ("--parts",),
     f"comma-separated parts: {', '.join(TARGETS)}, or paths of the tree [default: attention and ffn or moe]",
+    front=True,
 )
-SHARES = Option("shares", ("--shares",), "the shares of the whole: in the chart, the table and JSON", switch=True)
+SHARES = Option(
+    "shares", ("--shares",), "the shares of the whole: in the chart, the table and JSON", switch=True, front=True
+)
 SIZES = (*MODEL_OPTIONS, *RUN, *PLANS)
 PARQUET = ".parquet"
 LONG = 50_000

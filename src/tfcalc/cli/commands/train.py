@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from tfcalc.answers.train import Train
     from tfcalc.report.answer import Answered
 
-GPU = Option("gpu", ("--gpu",), "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]")
-TOKENS = Option("tokens", ("--tokens",), "tokens of the whole run, such as 100M", number=True, most=10**18)
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]",
+    group="gpus",
+    front=True,
+    offers="gpus",
+)
+TOKENS = Option("tokens", ("--tokens",), "tokens of the whole run, such as 100M", number=True, most=10**18, front=True)
 PACE = (
-    Option("mfu", ("--mfu",), "share of the peak that it is said to reach, such as 40%"),
-    Option("rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True),
+    Option("mfu", ("--mfu",), "share of the peak that it is said to reach, such as 40%", front=True),
+    Option(
+        "rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True, front=True
+    ),
     Option("step_time", ("--step-time",), "measured seconds of a step", amount=True),
 )
 RATES = Option(
@@ -92,12 +101,12 @@ def _code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *TRAINING, GPU, TOKENS, *PACE, PRICE, RATES, *SHOW),
+    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *RUN, *TRAINING, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
-        "tfcalc train gpt2 --tokens 10B --gpu a100 --batch 8 --seq 1k --checkpointing none",
         "tfcalc train qwen3-8b --qlora 16 --tokens 50M",
+        "tfcalc train gpt2 --tokens 10B --gpu a100 --batch 8 --seq 1k --checkpointing none",
     ),
     _code,
 )

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 CHECKPOINT = Option(
-    "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf"
+    "checkpoint", ("--checkpoint",), "compare with this file's header: .safetensors, its index, or .gguf", front=True
 )
 
-OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", "flops", "memory"))
+OF = Option("of", ("--of",), "quantity to verify [default: params]", ("params", "flops", "memory"), front=True)
 
 
 def answer(settings: Settings) -> Answered:
@@ -62,9 +62,9 @@ COMMAND = Command(
     (MODEL_ARGUMENT, *MODEL_OPTIONS, OF, *RUN, *TRAINING, CHECKPOINT, *own_module.OPTIONS, *SHOW),
     (
         "tfcalc verify --d-model 512 --layers 6",
-        "tfcalc verify transformer-base --json",
         "tfcalc verify --of flops --train --seq 128 --batch 2",
         "tfcalc verify --module attention.py:Attention --args 512,8 --against mha",
+        "tfcalc verify transformer-base --json",
         "tfcalc verify --kind decoder --norm rmsnorm --kv-heads 2 --no-attention-bias",
     ),
     code,

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 NUMBER = Option(
     "number", (), "a number as it was written: 117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23", argument=True
 )
-OF = Option("of", ("--of",), "what the number is of [default: what its unit says, or what gives it]", QUANTITIES)
+OF = Option(
+    "of", ("--of",), "what the number is of [default: what its unit says, or what gives it]", QUANTITIES, front=True
+)
 SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len", "phase"))
 TRAIN = tuple(option for option in RUN if option.name == "train")
 OF_WORK = (*SIZES, *TRAIN, TOKENS)
