@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.compared import Operand
     from tfcalc.answers.diff import Diff, diff
     from tfcalc.answers.explain import explain
+    from tfcalc.answers.fit import fit
     from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
     from tfcalc.answers.formula import formula
@@ -62,6 +63,7 @@ _HOME = {
     "HFModel": "configs.published",
     "Serving": "plans",
     "Training": "plans",
+    "fit": "answers.fit",
     "fits": "answers.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
@@ -129,6 +131,7 @@ __all__ = [
     "design",
     "diff",
     "explain",
+    "fit",
     "fits",
     "flops",
     "formula",

@@ -42,6 +42,7 @@ DECLARED = {
         "answers.plan_why:WhyNot",
         "answers.plan_why:CannotBe",
     ),
+    "fit": ("answers.fit:FitTable",),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
     "serve": ("answers.serve:Serve",),

@@ -18,6 +18,7 @@ COMMANDS = {
     "params": "Count parameters, component by component, with formulas.",
     "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
     "memory": "Memory of the weights, of a training step, or of serving, term by term.",
+    "fit": "Which GPUs a model fits on, trained or served, and with which change (on none: exit 1).",
     "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
     "serve": "A served model: fits (exit 0; not, or late: 1), the floor of a token, an estimate with a band, cost.",
     "plan": "Layouts of training over GPUs: the fastest that fits (exit 0; none: 1), seconds, days, money.",
