@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
     from tfcalc.answers.formula import formula
+    from tfcalc.answers.gpus import gpus
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
@@ -81,6 +82,7 @@ _HOME = {
     "formula": "answers.formula",
     "formulas": "analysis.formulas",
     "from_config": "catalog",
+    "gpus": "answers.gpus",
     "kernels": "analysis.kernels",
     "load": "catalog",
     "memory": "answers.memory",
@@ -137,6 +139,7 @@ __all__ = [
     "formula",
     "formulas",
     "from_config",
+    "gpus",
     "kernels",
     "load",
     "memory",

@@ -80,6 +80,7 @@ LINES = (
     "plan llama-3-70b --gpu 8xh100 --global-batch-size 8 --seq 64 --why-not 'tp=2 pp=2'",
     "plan llama-3-70b --gpu 2xh100 --global-batch-size 2 --seq 64",
     "fit gpt2 --lora 4 --seq 64",
+    "gpus h100",
     "fit llama-3-8b --serve --context 1k",
     "train gpt2 --tokens 1M --gpu 2xh100 --seq 64 --zero 2",
     "train gpt2 --tokens 1M --seq 64 --precision bf16",

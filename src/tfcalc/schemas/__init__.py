@@ -43,6 +43,7 @@ DECLARED = {
         "answers.plan_why:CannotBe",
     ),
     "fit": ("answers.fit:FitTable",),
+    "gpus": ("answers.gpus:ListOfGpus",),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
     "serve": ("answers.serve:Serve",),

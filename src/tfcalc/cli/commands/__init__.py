@@ -40,6 +40,7 @@ COMMANDS = {
     "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), not comparable (4).",
     "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
     "models": "List the presets and the supported model types.",
+    "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
 ALIASES = {"check-budget": "budget"}
