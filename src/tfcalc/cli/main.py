@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
+from tfcalc.cli.commands import COMMANDS, OVERVIEW, command
+from tfcalc.cli.first_words import ALIASES, compared, meant
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -45,11 +46,11 @@ def _version() -> int:
 
 
 def _run(asked: list[str]) -> int:
+    asked = meant(asked)
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
     if asked[:1] == ["help"]:
-        asked = [*asked[1:2], "--help"]
-    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
+        asked = [*meant(asked[1:2]), "--help"]
     completes = "_TFCALC_COMPLETE" in os.environ
     if not asked and not completes:
         return _short_help()
@@ -62,28 +63,37 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
-    if asked[1:2] and asked[1] in COMMANDS:
+    several = compared(asked)
+    last = several[2] if several else ""
+    if last in COMMANDS or last.lower() in ALIASES:
         raise UsageError(
-            f"{quoted(asked[1])} follows {quoted(asked[0])}",
-            f"the command comes first: tfcalc {asked[1]} {asked[0]}",
+            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
+    if several and is_model(asked[0]):
+        return _typer(several, several[0])
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
 
 
+def is_model(word: str) -> bool:
+    """Return whether a word is a model's: a preset in any spelling, a file, or an id of the Hub."""
+    from tfcalc import catalog
+
+    return catalog.is_known(word)
+
+
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
     """Return the error of a first word that is neither a command nor a model; the ``error`` itself where it is one."""
-    from tfcalc.catalog import is_path, preset
-    from tfcalc.hub import is_id
+    from tfcalc import catalog
 
-    if is_path(word) or is_id(word):
+    if catalog.is_elsewhere(word):
         return error
     try:
-        preset(word)
+        catalog.preset(word)
     except UnknownModel as unknown:
-        command = nearest(word.lower(), COMMANDS)
+        command = nearest(word.lower(), [*COMMANDS, *ALIASES])
         meant = command.startswith("did you mean")
         if unknown.near and not meant:
             return unknown

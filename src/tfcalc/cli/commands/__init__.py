@@ -43,9 +43,6 @@ COMMANDS = {
     "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
     "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
 }
-ALIASES = {"check-budget": "budget"}
-"""Other names of commands."""
-
 
 MOST_UNITS = 430_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no

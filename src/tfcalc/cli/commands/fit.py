@@ -55,7 +55,8 @@ def _imply(settings: Settings) -> None:
         settings.given.setdefault("phase", Given("train", FLAG, "fit", "fit"))
 
 
-def _code(found: Answered) -> int:
+def code(found: Answered) -> int:
+    """0 where it fits, on one GPU of a table at least; 1 where it does not."""
     judged = getattr(found, "judge", None)
     holds = getattr(found, "succeeded", True) if judged is None else judged.holds
     return 0 if holds else 1
@@ -70,6 +71,6 @@ COMMAND = Command(
         "tfcalc fit llama-3-8b --lora --gpu rtx-4090",
         "tfcalc fit llama-3-8b --serve --context 32k",
     ),
-    _code,
+    code,
     entries=entries,
 )
