@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from tfcalc.answers.compared import Operand
     from tfcalc.answers.diff import Diff, diff
     from tfcalc.answers.explain import explain
+    from tfcalc.answers.fit import fit
     from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
     from tfcalc.answers.formula import formula
+    from tfcalc.answers.gpus import gpus
     from tfcalc.answers.memory import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
@@ -62,6 +64,7 @@ _HOME = {
     "HFModel": "configs.published",
     "Serving": "plans",
     "Training": "plans",
+    "fit": "answers.fit",
     "fits": "answers.fits",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
@@ -79,6 +82,7 @@ _HOME = {
     "formula": "answers.formula",
     "formulas": "analysis.formulas",
     "from_config": "catalog",
+    "gpus": "answers.gpus",
     "kernels": "analysis.kernels",
     "load": "catalog",
     "memory": "answers.memory",
@@ -129,11 +133,13 @@ __all__ = [
     "design",
     "diff",
     "explain",
+    "fit",
     "fits",
     "flops",
     "formula",
     "formulas",
     "from_config",
+    "gpus",
     "kernels",
     "load",
     "memory",

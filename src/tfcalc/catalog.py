@@ -174,8 +174,9 @@ def _sizes(name: str) -> str:
 
 
 def _covers(asked: NameParts, its: NameParts) -> bool:
+    words = {*asked.words} - {asked.version} - SAME_SIZES
     same_version = not asked.version or its.version == asked.version or its.version.startswith(f"{asked.version}.")
-    return same_version and {*asked.words} - {asked.version} - SAME_SIZES <= {*its.words}
+    return same_version and bool(words) and words <= {*its.words}
 
 
 _Score = tuple[float, float, float, float]
@@ -399,10 +400,15 @@ def from_config(config: Mapping[str, object], *, name: str = "", treat_as: str =
 
 def is_known(name: str) -> bool:
     """Return whether ``name`` looks like a model's for :func:`load`: a preset, a path, or an id of the Hub."""
+    name = _named_by_url(name)
+    return _preset_of(name) is not None or is_elsewhere(name)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Return whether ``name`` is a path, or an id of the Hub."""
     from tfcalc.hub import is_id
 
-    name = _named_by_url(name)
-    return _preset_of(name) is not None or is_path(name) or is_id(name)
+    return is_path(name) or is_id(name)
 
 
 URL = r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(.+)"

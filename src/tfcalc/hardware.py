@@ -47,6 +47,9 @@ MOST_PRICE = 10**4
 SAME_MEMORY = 0.1
 """Relative difference below which two amounts of memory may be one card's: 192 GB are printed as 180 GB, too."""
 
+AMOUNT = r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*"
+"""Amount of memory as people write it."""
+
 SPARSITY = 2
 ROUNDING = 0.005
 """Relative difference below which two printed figures are the same one, rounded."""
@@ -233,7 +236,7 @@ def named(name: str, instead: str = "") -> list[Accelerator]:
     >>> [gpu.name for gpu in named("4060 ti")], [gpu.name for gpu in named("m3 pro")]
     (['RTX-4060-Ti-8', 'RTX-4060-Ti-16'], ['M3-Pro-18', 'M3-Pro-36'])
     """
-    if re.fullmatch(r"\s*[\d.,]+\s*[GMTgmt]i?[Bb]\s*", name, re.ASCII):
+    if re.fullmatch(AMOUNT, name, re.ASCII):
         return [Accelerator("a card", {}, short_memory(name))]
     known = accelerators()
     of_memory = re.sub(r"[-_ ](\d+)$", r" \1GB", name)  # a100-40
@@ -246,6 +249,42 @@ def named(name: str, instead: str = "") -> list[Accelerator]:
     hint = nearest(name.upper(), list(dict.fromkeys(_base_name(gpu) for gpu in known)))
     other = f"; or give {instead}" if instead else ""
     raise UsageError(f"accelerator {quoted(name)} is not known", f"{hint}{other}".replace("?;", "?"))
+
+
+def matching(word: str) -> list[Accelerator]:
+    """Return the accelerators that a word may mean, in the order of the table: all of them for none.
+
+    It is a name as :func:`named` reads it, a maker, an amount of memory, or a part of names. Raises UsageError with the
+    nearest name.
+
+    >>> [gpu.name for gpu in matching("h200")], len(matching("apple")) > 9, [gpu.name for gpu in matching("94GB")]
+    (['H200-SXM'], True, ['H100-NVL'])
+    """
+    known, asked = list(accelerators()), "".join(word.lower().split())
+    if not asked or asked == "all":
+        return known
+    if re.fullmatch(AMOUNT, word, re.ASCII):
+        memory = short_memory(word)
+        found = [gpu for gpu in known if gpu.memory == memory]
+        if found:
+            return found
+        sizes = sorted({gpu.memory for gpu in known}, key=lambda size: float(size.split()[0]))
+        raise UsageError(f"no accelerator with {memory} is known", f"there are: {', '.join(sizes)}")
+    found = [gpu for gpu in known if gpu.vendor.lower() == asked]
+    plain = re.sub(r"[^a-z0-9]", "", asked)
+    found = found or [gpu for gpu in known if plain and plain in re.sub(r"[^a-z0-9]", "", gpu.name.lower())]
+    if found and not re.search(r"\d", asked):
+        return found
+    try:
+        meant = {gpu.name for gpu in named(word)}
+    except UsageError:
+        if found:
+            return found
+        raise
+    numbers = set(map(float, re.findall(r"\d+", word)))
+    return [gpu for gpu in known if gpu.name in meant and _memory(gpu) in numbers] or [
+        gpu for gpu in known if gpu.name in meant
+    ]
 
 
 def short_memory(amount: str) -> str:

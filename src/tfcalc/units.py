@@ -34,14 +34,17 @@ def parse_count(text: str | int) -> int:
 
     Raises UsageError, with the text, if it is no whole number.
 
-    >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki")
-    (1400000000000, 4096, 131072)
+    ``3b`` is 3B, as nobody counts in thousandths.
+
+    >>> parse_count("1.4T"), parse_count("4_096"), parse_count("128Ki"), parse_count("3b")
+    (1400000000000, 4096, 131072, 3000000000)
     """
     if isinstance(text, int):
         return text
     if len(text) <= _PLAIN and text.isascii() and text.isdigit():
         return int(text)
-    value = exact(text, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
+    large = text.upper() if text[-1:] in ("b", "m", "t") and text[-2:-1].isdigit() else text
+    value = exact(large, "write 512, 4_096, 128k, 128Ki, 7B or 1e12")
     if value.denominator != 1:
         below = value.numerator // value.denominator
         raise UsageError(f"{text!r} is not a whole number", f"the nearest are {below} and {below + 1}")

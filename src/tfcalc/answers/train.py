@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tfcalc.answers.fits import NO, SAID, Fit, memory_within
+from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, name_of
+from tfcalc.answers.fits import NO, SAID, memory_within
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.core.traced import value_of
-from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator, named
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
-from tfcalc.report.declared import Answer, Record, When, integer, number, record, records, text, texts
+from tfcalc.report.declared import Answer, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
 from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
@@ -33,7 +34,6 @@ from tfcalc.workload import AUTO, Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
-    from tfcalc.search.remedies import Remedy
 
 PASSES = {
     DPO: "the floor has the reference model's pass, where it is in the run",
@@ -83,47 +83,16 @@ class TrainQuestion(NamedTuple):
     prices: Mapping[str, Price] = NO_PRICES
 
 
-class RunOnCard:
+class RunOnCard(VerdictOnCard):
     """The run on GPUs of one kind, as asked or with the cheapest change that makes it fit."""
 
     def __init__(
         self, question: TrainQuestion, card: Capacity, accelerator: Accelerator, peaks: Peaks, *, grows: bool = True
     ) -> None:
-        self.question, self.card, self.accelerator, self.peaks = question, card, accelerator, peaks
-        self.grows = grows
-        """Whether more GPUs than were asked for are a change."""
-
-    @cached_property
-    def judge(self) -> Fit:
-        """The verdict of ``memory --train --gpu``."""
-        question = self.question
+        self.question, self.peaks = question, peaks
         asked = question.workload, question.plan
-        found = memory_within(question.model, self.card, asked[0], training=asked[1], peaks=self.peaks)
-        assert isinstance(found.judge, Fit)
-        return found.judge
-
-    @property
-    def status(self) -> str:
-        """State of the verdict as asked."""
-        return self.judge.status
-
-    @cached_property
-    def remedy(self) -> Remedy | None:
-        """The cheapest change that makes it fit, where it does not as asked."""
-        if self.judge.fits:
-            return None
-        fitting = (one for one in self.judge.remedies if one.fits)
-        return next((one for one in fitting if self.grows or "gpus" not in one.change.values), None)
-
-    @property
-    def possible(self) -> bool:
-        """Return whether it fits, as asked or changed."""
-        return self.judge.fits or self.remedy is not None
-
-    @property
-    def flags(self) -> str:
-        """Return what to add so that it fits."""
-        return "" if self.remedy is None else " ".join(self.judge.case.flags(self.remedy.change))
+        within = lambda card: memory_within(question.model, card, asked[0], training=asked[1], peaks=peaks)  # noqa: E731
+        super().__init__(card, accelerator, within, grows=grows)
 
     @cached_property
     def ran(self) -> tuple[Workload, Training]:
@@ -142,11 +111,6 @@ class RunOnCard:
     def plan(self) -> Training:
         """The plan, with all that was left open decided."""
         return self.resolved[1]
-
-    @property
-    def peak(self) -> int:
-        """Bytes of the peak of what runs."""
-        return self.judge.report.answer if self.remedy is None else self.remedy.total
 
     @property
     def gpus(self) -> int:
@@ -375,14 +339,9 @@ UTILISED = When(lambda one: one.step_seconds is not None and one.floor, "mfu")
 PRICED = When(lambda one: one.step_seconds is not None and one.price is not None, "cost", mutual=True)
 
 
-class RunKeys(Record):
+class RunKeys(VerdictKeys):
     """A run on GPUs of one kind."""
 
-    gpu = text("the GPU", lambda one: one.accelerator.name)
-    gpus = integer("GPUs in all", lambda one: one.gpus, found("as asked, or as many as the change takes"))
-    status = text("the verdict as asked: fits, tight, risky, no", lambda one: one.status)
-    change = text("the cheapest change that makes it fit; empty where it fits", lambda one: one.flags)
-    peak_bytes = integer("bytes of the peak of what runs", lambda one: one.peak, found("a step on the tape"))
     tokens_per_step = integer(
         "tokens of an optimizer's step", lambda one: one.tokens_per_step, found("batch, length, accumulation, copies")
     )
@@ -459,7 +418,7 @@ class Train(Answer):
         """The run on each common GPU on which it fits, the cheapest first, then the fastest."""
         peaks = Peaks(self.question.model)
         found = [RunOnCard(self.question, of_accelerator(card), card, peaks, grows=False) for card in common()]
-        kept = [one for one in found if _answers(one) and one.possible]
+        kept = [one for one in found if one.answers and one.possible]
         return sorted(kept, key=_order)
 
     @property
@@ -557,9 +516,9 @@ class Train(Answer):
         seconds = first.step_seconds
         if seconds is None:
             bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ""
-            return self._sheet(f"{tokens}{bound}, on {_name(first)}", rows)
+            return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows)
         told = f": {duration(first.hours(seconds))}{self._money(first)}"
-        return self._sheet(f"{tokens}, cheapest on {_name(first)}{told}", rows)
+        return self._sheet(f"{tokens}, cheapest on {name_of(first)}{told}", rows)
 
     def _sheet(self, title: str, rows: list[list[Cell]], *notes: str) -> Sheet:
         return Sheet(
@@ -587,23 +546,11 @@ def _row(one: RunOnCard) -> list[Cell]:
     seconds = one.step_seconds
     if seconds is None:
         floor = f"> {one.hours(one.floor):,.3g}" if one.floor else None
-        return [_name(one), one.flags, InUnit(one.peak, "GiB"), None, floor, None]
+        return [name_of(one), one.flags, InUnit(one.peak, "GiB"), None, floor, None]
     hours = one.hours(seconds)
     money = f"{hours * one.gpus * one.price.typical:,.3g}" if one.price else None
     rate = f"{one.tokens_per_step / seconds:,.0f}"
-    return [_name(one), one.flags, InUnit(one.peak, "GiB"), rate, f"{hours:,.3g}", money]
-
-
-def _name(one: RunOnCard) -> str:
-    return f"{one.gpus} x {one.accelerator.name}" if one.gpus > 1 else one.accelerator.name
-
-
-def _answers(one: RunOnCard) -> bool:
-    """Return whether there is a verdict on this card: some formats are not computed on it."""
-    try:
-        return bool(one.judge.status)
-    except TfcalcError:
-        return False
+    return [name_of(one), one.flags, InUnit(one.peak, "GiB"), rate, f"{hours:,.3g}", money]
 
 
 def _order(one: RunOnCard) -> tuple[bool, float, float]:

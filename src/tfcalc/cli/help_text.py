@@ -8,7 +8,8 @@ from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
 
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, SECTIONS, command
+from tfcalc.cli.commands import COMMANDS, OVERVIEW, SECTIONS, command
+from tfcalc.cli.first_words import meant
 from tfcalc.cli.messages import fitting, say
 from tfcalc.cli.options import GROUPS, Option
 from tfcalc.errors import UsageError, nearest
@@ -73,12 +74,17 @@ def answer(before: Sequence[str], after: Sequence[str]) -> int:
     Raises UsageError for a group that there is not.
     """
     called, topic = (next((word for word in words[:1] if not word.startswith("-")), "") for words in (before, after))
-    called = ALIASES.get(called, called)
-    if not called and ALIASES.get(topic, topic) in COMMANDS:
-        called, topic = ALIASES.get(topic, topic), ""
+    called = _command_of(called)
+    if not called and _command_of(topic) in COMMANDS:
+        called, topic = _command_of(topic), ""
     lines = _of_command(called, topic) if called else _of_all(topic)
     say(fitting("\n".join(lines) + "\n", (sys.stdout and sys.stdout.encoding) or "utf-8"))
     return 0
+
+
+def _command_of(word: str) -> str:
+    """The command that a first word stands for."""
+    return meant([word])[0] if word else ""
 
 
 def _width() -> int:

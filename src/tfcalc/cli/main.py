@@ -11,7 +11,8 @@ from itertools import pairwise, takewhile
 from typing import cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command
+from tfcalc.cli.commands import COMMANDS, OVERVIEW, command
+from tfcalc.cli.first_words import ALIASES, compared, meant
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.cli.other_names import here, hint, stands_for
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
@@ -47,17 +48,17 @@ def _version() -> int:
 
 
 def _run(asked: list[str]) -> int:
+    asked = meant(asked)
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
     completes = "_TFCALC_COMPLETE" in os.environ
     if asked[:1] == ["help"]:
-        asked = [*asked[1:2], "-h", *asked[2:3]]
+        asked = [*meant(asked[1:2])[:1], "-h", *asked[2:3]]
     place = next((place for place, word in enumerate(takewhile("--".__ne__, asked)) if word in HELP), None)
     if not completes and (not asked or place is not None):
         from tfcalc.cli import help_text
 
         return help_text.answer(asked[: place or 0], asked[(place or 0) + 1 :])
-    asked = [*(ALIASES.get(word, word) for word in asked[:1]), *asked[1:]]
     named = asked and asked[0] not in COMMANDS and (asked[0] == "-" or not asked[0].startswith("-"))
     if named and not completes:
         return _overview(asked)
@@ -67,28 +68,37 @@ def _run(asked: list[str]) -> int:
 
 def _overview(asked: list[str]) -> int:
     """``tfcalc MODEL``: what is no command is a model, or a slip of either."""
-    if asked[1:2] and asked[1] in COMMANDS:
+    several = compared(asked)
+    last = several[2] if several else ""
+    if last in COMMANDS or last.lower() in ALIASES:
         raise UsageError(
-            f"{quoted(asked[1])} follows {quoted(asked[0])}",
-            f"the command comes first: tfcalc {asked[1]} {asked[0]}",
+            f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
+    if several and is_model(asked[0]):
+        return _typer(several, several[0])
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
 
 
+def is_model(word: str) -> bool:
+    """Return whether a word is a model's: a preset in any spelling, a file, or an id of the Hub."""
+    from tfcalc import catalog
+
+    return catalog.is_known(word)
+
+
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
     """Return the error of a first word that is neither a command nor a model; the ``error`` itself where it is one."""
-    from tfcalc.catalog import is_path, preset
-    from tfcalc.hub import is_id
+    from tfcalc import catalog
 
-    if is_path(word) or is_id(word):
+    if catalog.is_elsewhere(word):
         return error
     try:
-        preset(word)
+        catalog.preset(word)
     except UnknownModel as unknown:
-        command = nearest(word.lower(), COMMANDS)
+        command = nearest(word.lower(), [*COMMANDS, *ALIASES])
         meant = command.startswith("did you mean")
         if unknown.near and not meant:
             return unknown

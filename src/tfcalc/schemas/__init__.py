@@ -42,6 +42,8 @@ DECLARED = {
         "answers.plan_why:WhyNot",
         "answers.plan_why:CannotBe",
     ),
+    "fit": ("answers.fit:FitTable",),
+    "gpus": ("answers.gpus:ListOfGpus",),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
     "serve": ("answers.serve:Serve",),

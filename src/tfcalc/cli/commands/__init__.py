@@ -19,6 +19,7 @@ _BY_SECTION = {
         "params": "Count parameters, component by component, with formulas.",
         "flops": "Count FLOPs: a forward pass, a training step or run, one decoded token.",
         "memory": "Memory of the weights, of a training step, or of serving, term by term.",
+        "fit": "Which GPUs a model fits on, trained or served, and with which change (on none: exit 1).",
     },
     "Train and serve": {
         "train": "A training run: fits or with which change (exit 0, 1), hours with a band, money; on which GPU.",
@@ -48,6 +49,7 @@ _BY_SECTION = {
         "verify": "Compare with PyTorch, a checkpoint, your own class: agrees (exit 0), differs (1), out of reach (4).",
         "quiz": "Exercises by a seed, and grades for your answers: right (exit 0), wrong (1).",
         "models": "List the presets and the supported model types.",
+        "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
         "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
     },
 }
@@ -55,9 +57,6 @@ SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items(
 """Names of the commands in each section of the help."""
 COMMANDS = {name: text for commands in _BY_SECTION.values() for name, text in commands.items()}
 """What each command does, in a line."""
-ALIASES = {"check-budget": "budget"}
-"""Other names of commands."""
-
 
 MOST_UNITS = 430_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no

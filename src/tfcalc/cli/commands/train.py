@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfcalc.cli.commands import Command
+from tfcalc.cli.commands import Command, fit
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.prices import PRICE, prices_of
@@ -16,7 +16,6 @@ from tfcalc.timing.estimate import Pace
 from tfcalc.timing.rates_file import RatesFile, read_rates
 
 if TYPE_CHECKING:
-    from tfcalc.answers.train import Train
     from tfcalc.report.answer import Answered
 
 GPU = Option(
@@ -27,7 +26,14 @@ GPU = Option(
     front=True,
     offers="gpus",
 )
-TOKENS = Option("tokens", ("--tokens",), "tokens of the whole run, such as 100M", number=True, most=10**18, front=True)
+TOKENS = Option(
+    "tokens",
+    ("--tokens",),
+    "tokens of the whole run, such as 100M [default: only whether it fits]",
+    number=True,
+    most=10**18,
+    front=True,
+)
 PACE = (
     Option("mfu", ("--mfu",), "share of the peak that it is said to reach, such as 40%", front=True),
     Option(
@@ -43,13 +49,18 @@ RATES = Option(
 )
 
 
-def answer(settings: Settings) -> Train:
-    """The run on the GPUs that were named, or on each common one."""
+OF_RUN = ("mfu", "rate", "step_time", "price", "rates")
+"""What is told of a run of so many tokens alone."""
+
+
+def answer(settings: Settings) -> Answered:
+    """The run on the GPUs that were named, or on each common one; without its tokens, whether it fits there."""
     from tfcalc.answers.train import TrainQuestion, trained
 
     tokens = settings.get("tokens")
     if tokens is None:
-        raise UsageError("a run has a number of tokens", "add --tokens 100M")
+        settings.refuse(OF_RUN, "without the tokens of a run", {}, "add --tokens 100M")
+        return fit.answer(settings)
     settings.given.setdefault("phase", Given("train", FLAG, "train", "train"))
     model = settings.model()
     plans = memory_plans(settings, model, settings.workload(model))
@@ -95,10 +106,6 @@ def share(text: str) -> float:
         raise UsageError(f"--mfu {quoted(text)} is no share", "write 40% or 0.4") from None
 
 
-def _code(found: Answered) -> int:
-    return 0 if getattr(found, "succeeded", True) else 1
-
-
 COMMAND = Command(
     answer,
     (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *RUN, *TRAINING, *SHOW),
@@ -107,6 +114,7 @@ COMMAND = Command(
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",
         "tfcalc train qwen3-8b --qlora 16 --tokens 50M",
         "tfcalc train gpt2 --tokens 10B --gpu a100 --batch 8 --seq 1k --checkpointing none",
+        "tfcalc train gpt2 --lora 8 --gpu t4",
     ),
-    _code,
+    fit.code,
 )

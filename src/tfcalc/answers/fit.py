@@ -1,0 +1,302 @@
+"""GPUs that a model fits on, trained or served, and with which change: a line for each common one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from tfcalc.answers.fits import SAID, Fit, memory_within
+from tfcalc.conventions import Conventions
+from tfcalc.core.traced import value_of
+from tfcalc.defaults import served_dtype
+from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.hardware import Accelerator
+from tfcalc.model import default_run
+from tfcalc.plans import Training
+from tfcalc.report.declared import Answer, Record, integer, records, text, texts
+from tfcalc.report.opening import count, found, given, total
+from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
+from tfcalc.search.gpus import Capacity, common, of_accelerator
+from tfcalc.training.peaks import Peaks
+
+if TYPE_CHECKING:
+    from tfcalc.answers.memory_base import Memory
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving
+    from tfcalc.search.remedies import Remedy
+    from tfcalc.workload import Workload
+
+
+class VerdictOnCard:
+    """A verdict on GPUs of one kind: as asked, or with the cheapest change that makes it fit."""
+
+    def __init__(
+        self, card: Capacity, accelerator: Accelerator, within: Callable[[Capacity], Memory], *, grows: bool = True
+    ) -> None:
+        self.card, self.accelerator, self._within = card, accelerator, within
+        self.grows = grows
+        """Whether more GPUs than were asked for are a change."""
+
+    @cached_property
+    def judge(self) -> Fit:
+        """The verdict of ``memory --gpu``."""
+        judge = self._within(self.card).judge
+        assert isinstance(judge, Fit)
+        return judge
+
+    @property
+    def status(self) -> str:
+        """State of the verdict as asked."""
+        return self.judge.status
+
+    @cached_property
+    def remedy(self) -> Remedy | None:
+        """The cheapest change that makes it fit, where it does not as asked."""
+        if self.judge.fits:
+            return None
+        fitting = (one for one in self.judge.remedies if one.fits)
+        return next((one for one in fitting if self.grows or "gpus" not in one.change.values), None)
+
+    @property
+    def answers(self) -> bool:
+        """Return whether there is a verdict on this card: some formats are not computed on it."""
+        try:
+            return bool(self.status)
+        except TfcalcError:
+            return False
+
+    @property
+    def possible(self) -> bool:
+        """Return whether it fits, as asked or changed."""
+        return self.judge.fits or self.remedy is not None
+
+    @property
+    def flags(self) -> str:
+        """Return what to add so that it fits."""
+        return "" if self.remedy is None else " ".join(self.judge.case.flags(self.remedy.change))
+
+    @property
+    def peak(self) -> int:
+        """Bytes of the peak of what runs."""
+        return self.judge.report.answer if self.remedy is None else self.remedy.total
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return value_of(self.judge.case.plan.gpus or self.card.gpus)
+
+    @property
+    def usable(self) -> int:
+        """Bytes that a process can use of the GPU, in serving those that an engine takes."""
+        return self.judge.budget.bytes
+
+
+class VerdictKeys(Record):
+    """Verdict on GPUs of one kind."""
+
+    gpu = text("the GPU", lambda one: one.accelerator.name)
+    gpus = integer("GPUs in all", lambda one: one.gpus, found("as asked, or as many as the change takes"))
+    status = text("the verdict as asked: fits, tight, risky, no", lambda one: one.status)
+    change = text("the cheapest change that makes it fit; empty where it fits", lambda one: one.flags)
+    peak_bytes = integer(
+        "bytes of the peak of what runs",
+        lambda one: one.peak,
+        found("memory of what is asked, or changed"),
+    )
+
+
+class CardKeys(VerdictKeys):
+    """Verdict on one of the common GPUs, and what it has."""
+
+    memory = text("its memory, as its maker states it", lambda one: one.accelerator.memory)
+    usable_bytes = integer(
+        "bytes that a process can use of it, in serving those that an engine takes",
+        lambda one: one.usable,
+        given("given by hardware.csv, less what the driver's context takes"),
+    )
+    free_bytes = integer("bytes that are left", total(".usable_bytes", less=".peak_bytes"))
+
+
+class FitQuestion(NamedTuple):
+    """Question of which GPUs hold a model: trained by a plan of training, or served by one of serving.
+
+    Attributes:
+        model: the model.
+        workload: batch and length of a step.
+        training: how it is trained; None where it is served.
+        serving: how it is served; None where it is trained.
+        units: of what is printed.
+    """
+
+    model: Model
+    workload: Workload | None = None
+    training: Training | None = None
+    serving: Serving | None = None
+    units: str = "iec"
+
+
+class FitTable(Answer):
+    """The common GPUs on which a model fits, the smallest first, as asked or with the cheapest change."""
+
+    command: ClassVar[str] = "fit"
+    about: ClassVar[str] = "Which common GPUs a model fits on, trained or served, and with which change."
+
+    cards = records(CardKeys, "the GPUs on which it fits, the smallest first", lambda answer: answer.fitting)
+    fitting_count = integer(
+        "how many of the common GPUs it fits on, as asked or changed",
+        lambda answer: len(answer.fitting),
+        count("the GPUs that are listed"),
+    )
+    too_small = texts("common GPUs on which nothing that was tried makes it fit", lambda answer: answer.small)
+    not_computed = texts("common GPUs that do not compute in its format", lambda answer: answer.other)
+
+    def __init__(self, question: FitQuestion) -> None:
+        self.question = question
+
+    @cached_property
+    def _asked(self) -> tuple[list[VerdictOnCard], list[VerdictOnCard]]:
+        """The common GPUs that have a verdict, and those that have none."""
+        with_verdict: list[VerdictOnCard] = []
+        without: list[VerdictOnCard] = []
+        for one in on_cards(self._within):
+            answered = _computed_on(self.question, one.accelerator) and one.answers
+            (with_verdict if answered else without).append(one)
+        if not with_verdict:
+            assert without[0].status  # why there is none is raised here
+        return with_verdict, without
+
+    @cached_property
+    def _peaks(self) -> Peaks:
+        return Peaks(self.question.model)
+
+    def _within(self, card: Capacity) -> Memory:
+        question = self.question
+        return memory_within(
+            question.model,
+            card,
+            question.workload,
+            Conventions(units=question.units),
+            training=question.training,
+            serving=question.serving,
+            peaks=self._peaks,
+        )
+
+    @cached_property
+    def fitting(self) -> list[VerdictOnCard]:
+        """The common GPUs on which it fits, the smallest first."""
+        return [one for one in self._asked[0] if one.possible]
+
+    @property
+    def small(self) -> list[str]:
+        """Names of those on which it does not, whatever is changed."""
+        return [one.accelerator.name for one in self._asked[0] if not one.possible]
+
+    @property
+    def other(self) -> list[str]:
+        """Names of those that do not compute in its format."""
+        return [one.accelerator.name for one in self._asked[1]]
+
+    @property
+    def succeeded(self) -> bool:
+        """Return whether it can fit on one of them."""
+        return bool(self.fitting)
+
+    @property
+    def heading(self) -> str:
+        """The model, and how it is trained or served."""
+        judged = self._asked[0]
+        return judged[0].judge.subtitle if judged else self.question.model.summary
+
+    def sheet(self) -> Sheet:
+        """A row for each GPU."""
+        return Sheet(
+            title=self._title(),
+            subtitle=self.heading,
+            columns=[
+                Column("GPU", numeric=False),
+                Column("as asked", numeric=False, spare=1),
+                Column("change", numeric=False, folds=True),
+                Column("peak GiB"),
+                Column("usable"),
+                Column("free", spare=2),
+            ],
+            rows=[_row(one) for one in self.fitting],
+            quiet="\n".join(one.accelerator.name for one in self.fitting),
+            notes=tuple(self._notes()),
+            see_also=("--gpu NAME (what else would fit)", "tfcalc gpus", "--json"),
+        )
+
+    def _title(self) -> str:
+        """``Fits on A100-SXM-80 (80 GB) and larger; with --qlora 16 on RTX-3060 (12 GB)``."""
+        asked = next((one for one in self.fitting if one.judge.fits), None)
+        changed = next((one for one in self.fitting if not one.judge.fits), None)
+        if asked is None and changed is None:
+            return "Fits on no common GPU, whatever is changed"
+        first = f"Fits on {_named(asked)} and larger" if asked else "Fits on no common GPU as asked"
+        return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
+
+    def _notes(self) -> Iterator[str]:
+        if self.small:
+            yield f"Too small, whatever is changed: {', '.join(self.small)}"
+        if self.other:
+            yield f"Not computed in its format on: {', '.join(self.other)}"
+
+
+def on_cards(within: Callable[[Capacity], Memory]) -> Iterator[VerdictOnCard]:
+    """Yield the question on each common GPU, the smallest first; more GPUs are no change."""
+    cards = sorted(((of_accelerator(card), card) for card in common()), key=lambda each: each[0].bytes)
+    return (VerdictOnCard(*each, within, grows=False) for each in cards)
+
+
+def _computed_on(question: FitQuestion, card: Accelerator) -> bool:
+    """Return whether a GPU computes in the format that the model is served in; a training's verdict says it itself."""
+    return question.serving is None or served_dtype(question.model) in card.peaks
+
+
+def _named(one: VerdictOnCard) -> str:
+    return f"{name_of(one)} ({one.accelerator.memory})"
+
+
+def name_of(one: VerdictOnCard) -> str:
+    """``H100-SXM``, ``8 x H100-SXM``."""
+    return f"{one.gpus} x {one.accelerator.name}" if one.gpus > 1 else one.accelerator.name
+
+
+def _row(one: VerdictOnCard) -> Sequence[Cell]:
+    sizes = (one.peak, one.usable, one.usable - one.peak)
+    return [name_of(one), SAID[one.status].lower(), one.flags, *(InUnit(size, "GiB") for size in sizes)]
+
+
+def fit(
+    model: Model,
+    workload: Workload | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+) -> FitTable:
+    """Find the common GPUs on which a model fits, trained or served, and with which change.
+
+    Args:
+        model: as in :func:`~tfcalc.memory`.
+        workload: as in :func:`~tfcalc.memory`.
+        training: how it is trained; by default all weights, with AdamW, unless it is served.
+        serving: how it is served, instead.
+
+    Returns:
+        FitTable: ``cards``, the smallest first: the verdict, the cheapest change that makes it fit, bytes.
+
+    Raises:
+        InvalidModel: as :func:`tfcalc.memory`.
+        UsageError: both a training and a serving plan. :func:`~tfcalc.fits` asks about one GPU.
+
+    >>> import tfcalc
+    >>> fit(tfcalc.load("gpt2"), training=tfcalc.Training(lora=8)).cards[0].gpu
+    'RTX-4060'
+    """
+    if training is not None and serving is not None:
+        raise UsageError("training and serving cannot be combined", "choose one")
+    if serving is None:
+        workload = (workload or default_run(model)).replaced(phase="train")
+        training = training or Training()
+    return FitTable(FitQuestion(model, workload, training, serving))

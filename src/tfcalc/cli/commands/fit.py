@@ -1,0 +1,76 @@
+"""``tfcalc fit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tfcalc.answers.fit import FitQuestion, FitTable
+from tfcalc.cli.commands import Command, memory
+from tfcalc.cli.commands.plans import PLANS, imply_mode, memory_plans
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
+from tfcalc.cli.settings import FLAG, Given, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from tfcalc.report.answer import Answered
+
+GPU = Option("gpu", ("--gpu",), "this GPU, or several, as memory --gpu: h100, 8xh100 [default: all common GPUs]")
+ALL_GPUS = "all"
+OF_VERDICT = tuple(option for option in memory.BUDGET if option.name not in ("budget", "gpu"))
+"""What is asked of one GPU alone."""
+
+
+def answer(settings: Settings) -> Answered:
+    """The verdict on the GPUs that were named, or a line for each common one."""
+    _imply(settings)
+    return memory.answer(settings) if _one(settings) else table(settings)
+
+
+def entries(settings: Settings) -> Mapping[str, Any]:
+    """The JSON object."""
+    _imply(settings)
+    return memory.entries(settings) if _one(settings) else table(settings).entries()
+
+
+def table(settings: Settings) -> FitTable:
+    """A line for each common GPU."""
+    named = (option.name for option in OF_VERDICT)
+    settings.refuse(named, "without a GPU", {}, "add --gpu NAME")
+    model = settings.model()
+    plans = memory_plans(settings, model, settings.workload(model))
+    return FitTable(FitQuestion(model, plans.workload, plans.training, plans.serving, settings.conventions().units))
+
+
+def _one(settings: Settings) -> bool:
+    """Return whether GPUs of one kind are asked about."""
+    return str(settings.get("gpu", ALL_GPUS)).lower() != ALL_GPUS
+
+
+def _imply(settings: Settings) -> None:
+    """Training is asked about, unless something of serving was typed."""
+    imply_mode(settings)
+    if not settings.get("serve"):
+        settings.given.setdefault("phase", Given("train", FLAG, "fit", "fit"))
+
+
+def code(found: Answered) -> int:
+    """0 where it fits, on one GPU of a table at least; 1 where it does not."""
+    judged = getattr(found, "judge", None)
+    holds = getattr(found, "succeeded", True) if judged is None else judged.holds
+    return 0 if holds else 1
+
+
+COMMAND = Command(
+    answer,
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *PLANS, GPU, *OF_VERDICT, *UNITS, *SHOW),
+    (
+        "tfcalc fit llama-3-8b --lora",
+        "tfcalc fit llama-3-8b --qlora --seq 8k --batch 2",
+        "tfcalc fit llama-3-8b --lora --gpu rtx-4090",
+        "tfcalc fit llama-3-8b --serve --context 32k",
+    ),
+    code,
+    entries=entries,
+)

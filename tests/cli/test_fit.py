@@ -1,0 +1,67 @@
+"""``tfcalc fit``: the verdicts of ``memory --gpu``, on each common GPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.conftest import Quick
+
+
+def _json(quick: Quick, *words: str) -> dict[str, Any]:
+    return json.loads(quick(*words, "--json").stdout)  # type: ignore[no-any-return]
+
+
+def test_each_line_is_the_verdict_on_that_card(quick: Quick) -> None:
+    """A card has the verdict and the bytes that memory has of it, smallest first; a change makes it fit as it says."""
+    asked = ("gpt2", "--layers", "1", "--batch", "16", "--seq", "512", "--checkpointing", "none")
+    found = _json(quick, "fit", *asked)
+    cards: list[dict[str, Any]] = found["cards"]
+    usable = [card["usable_bytes"] for card in cards]
+    assert usable == sorted(usable)
+    assert found["fitting_count"] == len(cards)
+    for card in cards:
+        assert card["free_bytes"] == card["usable_bytes"] - card["peak_bytes"] > 0
+    changed = next(card for card in cards if card["change"])
+    kept = next(card for card in cards if not card["change"])
+    for card in (changed, kept):
+        alone = _json(quick, "memory", *asked, "--train", "--gpu", str(card["gpu"]))
+        assert alone["status"] == card["status"]
+        assert card["status"] in ("fits", "tight") or card["change"]
+    again = _json(quick, "memory", *asked, "--train", "--gpu", str(changed["gpu"]), *str(changed["change"]).split())
+    assert again["total_bytes"] == changed["peak_bytes"]
+
+
+def test_with_a_card_it_is_the_verdict(quick: Quick) -> None:
+    """With --gpu it says what memory --train --gpu says, and --gpu all is the table."""
+    asked = ("gpt2", "--layers", "1", "--lora", "4", "--seq", "64")
+    assert quick("fit", *asked, "--gpu", "t4").stdout == quick("memory", *asked, "--gpu", "t4").stdout
+    served = ("llama-3-8b", "--context", "1k")
+    assert quick("fit", *served, "--gpu", "t4").returncode == 1
+    assert quick("fit", *served, "--gpu", "all").stdout == quick("fit", *served, "--serve").stdout
+
+
+def test_serving(quick: Quick) -> None:
+    """8B weights of 16 bits are 16.1e9 bytes: beyond 90 % of a card with 16 GB, within those of one with 24 GB."""
+    found = _json(quick, "fit", "llama-3-8b", "--serve", "--context", "1k")
+    cards: list[dict[str, Any]] = found["cards"]
+    status = {card["gpu"]: card["status"] for card in cards}
+    assert status["RTX-4090"] == "fits"
+    assert status["RTX-4080"] == "no"
+    assert next(card["change"] for card in cards if card["gpu"] == "RTX-4080")
+    assert found["not_computed"] == ["T4"]  # which has no bf16
+
+
+def test_on_several_of_each(quick: Quick) -> None:
+    """--gpus is the number of each: the states are shared, and the line says how many."""
+    found = _json(quick, "fit", "gpt2", "--layers", "1", "--seq", "64", "--gpus", "4", "--fsdp")
+    cards: list[dict[str, Any]] = found["cards"]
+    assert {card["gpus"] for card in cards} == {4}
+    assert quick("fit", "gpt2", "--layers", "1", "--seq", "64", "--gpus", "4", "--fsdp").stdout.count("4 x ") >= 17
+
+
+def test_refusals(quick: Quick) -> None:
+    """What is asked of one GPU alone is refused without one; a model without training memory says so."""
+    done = quick("fit", "gpt2", "--margin", "3")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "add --gpu NAME" in done.stderr
