@@ -32,20 +32,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _one_in(items: list[pytest.Item]) -> None:
     """Of a test marked ``one_in(n)`` every n-th case stays; of the others every fifth is long, the rest exhaustive.
 
-    Cases that need PyTorch or the libraries of large sweeps stay, as ``long`` tests run without these.
+    Of those that need PyTorch the others are all exhaustive, as ``long`` tests run without it; cases that need the
+    libraries of large sweeps stay.
     """
     seen, later = Counter[str](), Counter[str]()
     for item in items:
-        if item.get_closest_marker("torch") or item.get_closest_marker("scale"):
+        test, mark = item.nodeid.partition("[")[0], item.get_closest_marker("one_in")
+        if mark is None or item.get_closest_marker("scale"):
             continue
-        test = item.nodeid.partition("[")[0]
-        if (mark := item.get_closest_marker("one_in")) is not None:
-            if seen[test] % mark.args[0]:
+        if seen[test] % mark.args[0]:
+            if item.get_closest_marker("torch"):
+                item.add_marker(pytest.mark.exhaustive)
+            else:
                 item.add_marker(pytest.mark.long)
                 if later[test] % 5:
                     item.add_marker(pytest.mark.exhaustive)
                 later[test] += 1
-            seen[test] += 1
+        seen[test] += 1
 
 
 def _long_of(items: list[pytest.Item]) -> None:

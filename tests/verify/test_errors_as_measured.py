@@ -13,6 +13,7 @@ ANOTHER = 50
 EXACT = [f"{name}:{each}" for name, classes in recorded().items() for each, error in classes.items() if not error]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", EXACT)
 def test_exact_classes_are_exact_for_another_config(name: str) -> None:
     from tests.verify.compare_memory import CASES, errors

@@ -81,7 +81,7 @@ RECOMPUTED = (
 
 @pytest.mark.parametrize("model_type", [name for name in FAMILIES if name not in UNEQUAL])
 def test_a_training_step_is_the_counters(model_type: str) -> None:
-    compared(model_type, draws=2)
+    compared(model_type, draws=1)
 
 
 @pytest.mark.parametrize("model_type", DECODED)

@@ -200,6 +200,7 @@ def grouped_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moe, "_grouped_mm", run)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("model_type", "mode"), CASES, ids=lambda one: one if isinstance(one, str) else "-".join(one))
 def test_what_autograd_keeps_is_what_pytorch_keeps(model_type: str, mode: Mode) -> None:
     random = Random(f"{model_type} {mode}")
