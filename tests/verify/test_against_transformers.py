@@ -16,6 +16,9 @@ pytestmark = pytest.mark.torch
 
 FAMILIES = [name for name in model_types() if name in load()]
 
+DRAWN = 8
+"""Random configs of each type; ``python -m tests.verify.compare TYPE`` draws 20."""
+
 NO_DEFAULT = {
     "aya_vision",
     "dbrx",
@@ -35,7 +38,7 @@ NO_DEFAULT = {
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_family_is_equal_to_transformers_tensor_by_tensor(model_type: str) -> None:
     pytest.importorskip("transformers")
-    default, *drawn = configs(model_type)
+    default, *drawn = configs(model_type, DRAWN)
     try:
         assert differences(default) == {}
     except Unavailable:
