@@ -45,7 +45,7 @@ def equations() -> list[list[str]]:
 
 def legend(column: str) -> dict[str, str]:
     """The course's letters and those of another kind of text; ``d = h/a`` is d."""
-    table = TEXT.partition("### Letters of other texts")[2].partition("\n## ")[0]
+    table = TEXT.partition("### Letters of other texts")[2].partition("\n### ")[0]
     head, _, *rows = (
         line.strip("| ").replace("`", "").split(" | ") for line in re.findall(r"^\|.*", table, re.MULTILINE)
     )

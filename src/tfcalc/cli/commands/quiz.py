@@ -19,7 +19,8 @@ EXERCISE = Option("exercise", (), "the number of one exercise", argument=True)
 ANSWER = Option("answer", (), "your answer to it, which is graded: '4h^2 + 4h', 1050624, 4*512^2", argument=True)
 SEED = Option("seed", ("--seed",), "which quiz: the same number draws the same exercises [default: 1]", number=True)
 NUMBER = Option("number", ("--number",), "how many exercises [default: 5]", number=True, most=100)
-TOPIC = Option("topic", ("--topic",), "params, flops or memory [default: all]", ("params", "flops", "memory"))
+TOPICS = ("params", "approximations", "flops", "crossover", "memory", "moe", "mfu", "lora", "zero", "scaling")
+TOPIC = Option("topic", ("--topic",), "sections of the course [default: all]", TOPICS)
 ANSWERS = Option(
     "answers", ("--answers",), "print the answers, too, at the end (Markdown always has them)", switch=True
 )
