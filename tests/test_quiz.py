@@ -73,7 +73,7 @@ def of_shards(text: str) -> int:
 
 def of_optimum(text: str) -> int:
     compute = float(re.findall(r"[\d.]+e\+\d+", text)[0])
-    billions = round((compute / 120) ** 0.5 / 1e9)
+    billions: int = round((compute / 120) ** 0.5 / 1e9)
     return billions * 10**9
 
 
@@ -206,8 +206,8 @@ def test_a_slip_is_named() -> None:
         (["1", "13h + 3*4h**2"], 0, "yes: 12h² + 13h"),
         (["1", "11h² + 13h"], 1, "no: 12h² + 13h is h² more"),
         (["1", "12h² +"], 2, "needs"),
-        (["0", "1"], 2, "'0' is no number of an exercise"),
-        (["one"], 2, "'one' is no number of an exercise"),
+        (["0", "1"], 2, "'0' is not an exercise number"),
+        (["one"], 2, "'one' is not an exercise number"),
         (["101"], 2, "1 to 100"),
         (["1", "--number", "3"], 2, "--number 3 has no effect"),
         (["1", "2", "--answers"], 2, "--answers has no effect"),

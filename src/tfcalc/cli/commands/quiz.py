@@ -34,7 +34,7 @@ def answer(settings: Settings) -> Quiz:
         found.shown = settings.get("answers", False) or settings.get("format") == "markdown"
         return found
     if not (place.isascii() and place.isdigit() and int(place[:9])):
-        raise UsageError(f"{quoted(place)} is no number of an exercise", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
+        raise UsageError(f"{quoted(place)} is not an exercise number", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
     settings.refuse(["number"], "with one exercise", {})
     given = settings.get("answer")
     if given is None:
