@@ -40,7 +40,7 @@ def stacks() -> Picture:
             y -= 42
             drawing.rect(x, y, wide, 36, colour)
             drawing.text(x + 7, y + 15, name)
-            drawing.text(x + 7, y + 30, costs[part], size=10, colour="dim", style="mono")
+            drawing.text(x + 7, y + 30, costs[part], size=10, style="mono")
             drawing.text(x + wide - 7, y + 30, params[part], size=11, anchor="end", style="mono")
             tops[name, stack] = y
             y -= 24
@@ -60,8 +60,8 @@ def stacks() -> Picture:
     drawing.arrow([(14 + wide, left), (181, left), (181, into), (194, into)], "purple")
     drawing.text(14, bottom + 58, f"{params['core']} = {total:,} parameters", style="mono", size=11)
     drawing.text(14, bottom + 75, f"{costs['core']} FLOPs of a forward pass", style="mono", size=11)
-    drawing.text(14, 18, "black: parameters", size=11)
-    drawing.text(14, 33, "grey: FLOPs, forward", size=11, colour="dim")
+    drawing.text(14, 18, "right: parameters", size=11, colour="dim")
+    drawing.text(14, 33, "left: FLOPs, forward", size=11, colour="dim")
     return drawing
 
 
