@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs site dist golden records defaults measured presets check-torch cuda long exhaustive explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs pictures site dist golden records defaults measured presets check-torch cuda long exhaustive explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -22,6 +22,9 @@ docs-fresh:
 
 docs:
 	$(TOOL) tools.docs --write $(DOCUMENTS)
+
+pictures: # of the course, into docs/pictures/; `make test` fails where one is out of date
+	$(TOOL) tools.pictures --write
 
 site: # into site/; needs the dependency group docs
 	NO_MKDOCS_2_WARNING=1 $(TOOL) mkdocs build --quiet

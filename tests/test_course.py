@@ -20,9 +20,9 @@ SPAN = re.compile(r"`([^`]+?)`")
 
 
 def letters(**sizes: int) -> dict[str, int]:
-    """Sizes of a classic Transformer: d = d_v = h/a and f = 4h; and the M, K and N of a product."""
+    """Sizes of a classic Transformer: d = d_v = h/a and f = 4h; the M, K and N of a product; the rank r of LoRA."""
     width = sizes["h"] // sizes["a"]
-    return {**sizes, "d": width, "d_v": width, "f": 4 * sizes["h"], "M": 3, "K": 5, "N": 7}
+    return {**sizes, "d": width, "d_v": width, "f": 4 * sizes["h"], "M": 3, "K": 5, "N": 7, "r": 6}
 
 
 LETTERS = [
@@ -45,7 +45,10 @@ def equations() -> list[list[str]]:
 
 def legend(column: str) -> dict[str, str]:
     """The course's letters and those of another kind of text; ``d = h/a`` is d."""
-    head, _, *rows = (line.strip("| ").split(" | ") for line in re.findall(r"^\|.*", COURSE, re.MULTILINE)[:10])
+    table = TEXT.partition("### Letters of other texts")[2].partition("\n### ")[0]
+    head, _, *rows = (
+        line.strip("| ").replace("`", "").split(" | ") for line in re.findall(r"^\|.*", table, re.MULTILINE)
+    )
     at = head.index(column)
     cells = ((row[head.index("here")].split(" = ")[0], row[at].split(" = ")[0]) for row in rows)
     return {ours: theirs for ours, theirs in cells if theirs != "–"}
@@ -89,7 +92,7 @@ def test_no_command_of_the_page_is_refused() -> None:
 
 def answers() -> list[str]:
     """The answers to the exercises, each with its commands."""
-    return re.split(r"^(?=\*\*[\d, ]+\.\*\*)", COURSE.partition("## 14. Answers")[2], flags=re.MULTILINE)[1:]
+    return re.split(r"^(?=\*\*[\d, ]+\.\*\*)", COURSE.partition("## 20. Answers")[2], flags=re.MULTILINE)[1:]
 
 
 @pytest.mark.parametrize("answer", answers(), ids=lambda answer: str(answer.partition(" ")[0]))

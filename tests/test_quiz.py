@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import Program
 from tfcalc import quiz
+from tfcalc.cli.commands.quiz import TOPIC
 from tfcalc.cli.main import main
 from tfcalc.errors import UsageError
-from tfcalc.exercises import KINDS, Exercise, drawn, grade
+from tfcalc.exercises import KINDS, TOPICS, Exercise, drawn, grade
 
 DRAWN = quiz(3, 100).exercises
 IN_TEXT = {
@@ -36,13 +38,70 @@ def evaluated(formula: str, h: int, b: int = 0, length: int = 0) -> int:
     }[formula]
 
 
+def numbers(text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d|\d", text)]
+
+
+def of_experts(text: str) -> int:
+    """Stored, less the experts that are not chosen; or a latent vector and a rotated key of each token and layer."""
+    if "latent" in text:
+        layers, latent, rotated, context, _ = numbers(text)
+        return 2 * layers * (latent + rotated) * context
+    stored, layers, experts, h, f, chosen = numbers(text)
+    return stored - layers * (experts - chosen) * 3 * h * f
+
+
+def of_utilisation(text: str) -> int:
+    length_speed_and_flops = numbers(text.partition(" trains ")[2].partition("on sequences")[2])
+    _, speed, flops = length_speed_and_flops
+    return round(100 * speed * flops / 989.4e12)
+
+
+def of_adapters(text: str) -> int:
+    """A of h × r and B of r × (heads × width), beside W_Q and W_V."""
+    rank = numbers(text)[0]
+    layers, h, heads, groups, width = numbers(text.partition(": ")[2])
+    return layers * rank * ((h + heads * width) + (h + groups * width))
+
+
+def of_shards(text: str) -> int:
+    """2 bytes, sharded by stage 3 alone; 4 of master weights, sharded by both."""
+    stored, stage, gpus = numbers(re.sub(r"bf16|fp32", "", text))
+    if "bytes of master" in text:
+        return 4 * stored // gpus
+    return 2 * stored // (gpus if stage == 3 else 1)
+
+
+def of_optimum(text: str) -> int:
+    compute = float(re.findall(r"[\d.]+e\+\d+", text)[0])
+    billions: int = round((compute / 120) ** 0.5 / 1e9)
+    return billions * 10**9
+
+
+BY_HAND: dict[str, Callable[[str], int]] = {
+    "crossover": lambda text: 2 * numbers(text.rpartition("h = ")[2])[0],
+    "moe": of_experts,
+    "mfu": of_utilisation,
+    "lora": of_adapters,
+    "zero": of_shards,
+    "scaling": of_optimum,
+}
+
+
 def expected(one: Exercise) -> str | int:
     """The answer by hand."""
     text = one.question.replace("the classic Transformer (biases, LayerNorm, f = 4h)", "it")
     part = next((formulas for name, formulas in IN_TEXT.items() if name in text), ("", ""))
+    if one.topic == "approximations":
+        return part[0].partition(" + ")[0]
     found = [
         int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*\d|\d", re.sub(r"-\d+[\d-]*b\b", "", text))
     ]
+    if one.topic in BY_HAND:
+        return BY_HAND[one.topic](re.sub(r"^[\w-]*\d[\w-]* (?=has|stores)", "", one.question))
+    if "store for backward" in text:
+        h, batch, length = numbers(text.partition("fp32")[2])
+        return 4 * (h + 4 * h) * batch * length
     if "A formula" in text:
         return part[one.topic == "flops"]
     if "multiply-adds" in text:
@@ -76,9 +135,9 @@ def test_they_are_of_every_kind_and_none_repeats_another() -> None:
     assert len({one.question for one in DRAWN}) == len(DRAWN)
 
 
-@pytest.mark.parametrize(("topic", "different"), [("params", 45), ("memory", 56), ("flops", 60)])
+@pytest.mark.parametrize(("topic", "different"), [("params", 45), ("moe", 8), ("crossover", 9), ("flops", 60)])
 def test_a_topic_begins_anew_when_all_its_exercises_were_drawn(topic: str, different: int) -> None:
-    """4 formulas, 4 parts of 9 widths, 5 Llamas; 5 Llamas of 4 contexts, 9 widths of 4 depths; of FLOPs there are more.
+    """4 formulas, 4 parts of 9 widths, 5 Llamas; 3 mixtures, 5 caches; 9 widths; of FLOPs there are more.
 
     The parts of an exercise are drawn by its place alone: it is the same in a quiz of any length.
     """
@@ -95,9 +154,37 @@ def test_a_seed_draws_the_same_however_many() -> None:
 
 
 def test_the_command_of_each_prints_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    for one in DRAWN[:16]:
+    of_each_topic = [quiz(5, 1, topic).exercises[0] for topic in KINDS]
+    for one in (*DRAWN[:16], *of_each_topic):
         assert main([*shlex.split(one.answered_by)[1:], "-q"]) == 0
-        assert capsys.readouterr().out.strip().replace(",", "") == str(one.answer)
+        printed = capsys.readouterr().out.strip()
+        if one.topic == "mfu":
+            printed = f"{100 * float(printed):.0f}"
+        printed = printed.replace(",", "")
+        assert printed == str(one.answer) or printed == f"{float(one.answer) / 1e9:g}B"
+
+
+def test_the_option_names_the_topics_of_the_course() -> None:
+    assert list(KINDS) == list(TOPICS) == list(TOPIC.known)
+    course = (Path(__file__).parents[1] / "formulas.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"tfcalc quiz --topic (\w+)", course)) <= set(TOPICS)
+
+
+def test_units_and_percent_may_have_a_space_before_them() -> None:
+    shown = next(
+        one for one in quiz(2, 30, "memory").exercises if isinstance(one.answer, int) and one.answer % 2**20 == 0
+    )
+    assert grade(2, shown.number, f"{int(shown.answer) // 2**20} MiB", "memory").correct
+    share = quiz(2, 1, "mfu").exercises[0].answer
+    assert grade(2, 1, f"{share} %", "mfu").correct
+    assert grade(2, 1, f"{share}%", "mfu").correct
+
+
+def test_half_of_it_is_explained_by_the_topic() -> None:
+    place, right = a_number("memory")
+    verdict = grade(7, place, f"{right}/2", "memory").verdict
+    assert "16 bits are 2 bytes" in verdict
+    assert "multiply-add" not in verdict
 
 
 def a_number(topic: str) -> tuple[int, int]:
@@ -121,8 +208,8 @@ def test_a_slip_is_named() -> None:
         (["1", "13h + 3*4h**2"], 0, "yes: 12h² + 13h"),
         (["1", "11h² + 13h"], 1, "no: 12h² + 13h is h² more"),
         (["1", "12h² +"], 2, "needs"),
-        (["0", "1"], 2, "'0' is no number of an exercise"),
-        (["one"], 2, "'one' is no number of an exercise"),
+        (["0", "1"], 2, "'0' is not an exercise number"),
+        (["one"], 2, "'one' is not an exercise number"),
         (["101"], 2, "1 to 100"),
         (["1", "--number", "3"], 2, "--number 3 has no effect"),
         (["1", "2", "--answers"], 2, "--answers has no effect"),

@@ -8,7 +8,9 @@ ASKED = {
     "Where are its parameters?": "tfcalc params gpt-3",
     "What is attention's formula?": "tfcalc formula mha -q",
     "How many FLOPs is a training step?": "tfcalc flops llama-3-8b --train --seq 4k --batch 8",
-    "How many is the whole run, and what says 6ND?": "tfcalc flops gpt-3 --train --tokens 300B --seq 2k",
+    "How many FLOPs is a full training run, and what does 6ND predict?": (
+        "tfcalc flops gpt-3 --train --tokens 300B --seq 2k"
+    ),
     "What is my MFU?": "tfcalc flops llama-3-8b --mfu --tokens-per-second 9500 --gpu h100 --seq 8k",
     "How much memory does fine-tuning take?": "tfcalc memory llama-3-8b --train",
     "Does QLoRA fit on my card?": ("tfcalc memory llama-3-8b --qlora --gpu rtx-4090"),
@@ -22,7 +24,7 @@ ASKED = {
     "How fast does it answer?": "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64",
     "What does DPO take?": "tfcalc memory qwen3-8b --train --method dpo --seq 2k",
     "How do two models differ?": "tfcalc compare llama-3-8b qwen3-8b",
-    "What does a change of a config move?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
+    "What does a change to a config affect?": 'tfcalc diff llama-3-8b "llama-3-8b --kv-heads 16"',
     "Why do others say another number?": "tfcalc why 163M gpt2",
     "From which length does attention cost more than the FFN?": (
         'tfcalc solve "attention = ffn" --of flops --for seq --kind decoder'

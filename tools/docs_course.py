@@ -77,12 +77,16 @@ def share_of_flops() -> Iterator[str]:
     lengths = [(512, l, None) for l in (128, 512, 2048, 8192, 32_768)]
     widths = [(h, 2048, None) for h in (1024, 4096, 16_384)]
     for h, l, vocabulary in [*lengths, *widths, (512, 512, 32_000), (4096, 512, 32_000)]:
-        model = Transformer(d_model=h, vocab_size=vocabulary)
-        kinds = flops(model, Workload(seq_len=l)).by_kind()
-        pairs = _growth(model)[1] * l**2
-        parts = [kinds["attention"] - pairs, pairs, kinds["ffn"], kinds.get("output", 0)]
-        shares = " | ".join(f"{float(part) / sum(kinds.values()):.1%}" for part in parts)
+        parts = parts_of_flops(Transformer(d_model=h, vocab_size=vocabulary), l)
+        shares = " | ".join(f"{part / sum(parts):.1%}" for part in parts)
         yield f"| {h:,} | {l:,} | {vocabulary or 0:,} | {shares} |"
+
+
+def parts_of_flops(model: Model, length: int) -> list[float]:
+    """FLOPs of one sequence: of attention's projections, of Q Kᵀ and P V, of feed-forward networks, of the head."""
+    kinds = flops(model, Workload(seq_len=length)).by_kind()
+    pairs = _growth(model)[1] * length**2
+    return [float(part) for part in (kinds["attention"] - pairs, pairs, kinds["ffn"], kinds.get("output", 0))]
 
 
 def _growth(model: Model) -> tuple[Fraction, Fraction]:
@@ -131,11 +135,21 @@ def _length(difference: sympy.Expr) -> str:
 def _crossover_of(name: str) -> str:
     model = load(name)
     first, second = _growth(model)
+    forms = [f"{int(first):,}·l + {int(second):,}·l²", f"{_networks(model):,}·l"]
+    where = (f"l = {at:,.1f}" for at in crossings(model))
+    return f"| `{name}`, all layers | {' | '.join(forms)} | {' | '.join(where)} |"
+
+
+def crossings(model: Model) -> tuple[float, float]:
+    """Lengths where attention costs what feed-forward networks do, and where Q Kᵀ and P V cost what both others do."""
+    (first, second), ffn = _growth(model), _networks(model)
+    return float((ffn - first) / second), float((ffn + first) / second)
+
+
+def _networks(model: Model) -> int:
+    """FLOPs of the feed-forward networks for one token."""
     kinds = flops(model, Workload(seq_len=1)).by_kind()
-    ffn = sum(kinds.get(kind, 0) for kind in ("ffn", "experts", "router"))
-    where = [(ffn - first) / second, (ffn + first) / second]
-    forms = [f"{int(first):,}·l + {int(second):,}·l²", f"{ffn:,}·l"]
-    return f"| `{name}`, all layers | {' | '.join(forms)} | {' | '.join(f'l = {float(at):,.1f}' for at in where)} |"
+    return sum(kinds.get(kind, 0) for kind in ("ffn", "experts", "router"))
 
 
 def approximations() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What mkdocs adds to docs/ (its hook): the documents at the top of the repository are pages of the site.
 
-Links in them and to them are written for the repository, where they work as they stand; in the site they lead from page
-to page.
+Links in them and to them, and the pictures in them, are written for the repository, where they work as they stand; in
+the site they lead from page to page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAGES = {
 }
 """Documents at the top of the repository, and the page that each is."""
 
-LINK = re.compile(r"\]\((?:docs/|\.\./)?([\w./-]+\.md)(#[\w-]*)?\)")
+LINK = re.compile(r"\]\((?:docs/|\.\./)?([\w./-]+\.(?:md|svg))(#[\w-]*)?\)")
 
 
 def on_files(files: Files, config: Any, **_: Any) -> Files:
@@ -35,9 +35,11 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Lead links between documents to their pages.
+    """Lead links between documents to their pages, and to the pictures.
 
     >>> on_page_markdown("[a](docs/flops.md), [b](../formulas.md#symbols), [c](../README.md)")
     '[a](flops.md), [b](formulas.md#symbols), [c](index.md)'
+    >>> on_page_markdown("![two rectangles](docs/pictures/products.svg)")
+    '![two rectangles](pictures/products.svg)'
     """
     return LINK.sub(lambda link: f"]({PAGES.get(link[1], link[1])}{link[2] or ''})", markdown)

@@ -1,7 +1,11 @@
-"""Exercises in counting transformers: drawn by a seed, answered by tfcalc itself, and graded."""
+"""Exercises in counting transformers: drawn by a seed, answered by tfcalc itself, and graded.
+
+The answers that take long to import (solve, memory, MFU, scaling laws) are imported where one is asked for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import count as count_from
@@ -12,6 +16,7 @@ from typing import Any, NamedTuple
 from tfcalc.analysis.check import check
 from tfcalc.answers.explain import explain_part
 from tfcalc.answers.formula import formula
+from tfcalc.answers.params import params
 from tfcalc.catalog import load
 from tfcalc.core.notation import spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -19,7 +24,7 @@ from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError, one_of
 from tfcalc.expressions import evaluate, read_formula
 from tfcalc.model import values
-from tfcalc.plans import Serving
+from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.report import polynomial
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, choice, integer, records, text
@@ -31,7 +36,8 @@ from tfcalc.zoo.transformer import Transformer
 LBHN = "lbhn"
 MOST = 100
 """Exercises of one quiz."""
-TOPICS = ("params", "flops", "memory")
+TOPICS = ("params", "approximations", "flops", "crossover", "memory", "moe", "mfu", "lora", "zero", "scaling")
+"""In the order of the course (formulas.md): its sections 3 to 5, 6, 7 and 8, 10, 11, 12, 14, 15, 16 and 17."""
 PARTS = {
     "mha": "the multi-head attention",
     "ffn": "the feed-forward network",
@@ -40,22 +46,33 @@ PARTS = {
 }
 WIDTHS = ((256, 4), (384, 6), (512, 8), (640, 10), (768, 12), (1024, 16), (1280, 20), (1600, 25), (2048, 16))
 LLAMAS = ("llama-2-7b", "llama-2-13b", "llama-3-8b", "llama-3-70b", "mistral-7b")
+MIXTURES = ("mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b")
+SPEEDS = {"llama-2-7b": 9_000, "llama-2-13b": 4_800, "llama-3-8b": 8_000, "llama-3-70b": 950, "mistral-7b": 8_600}
+"""Tokens per second of one H100, as trained models reach them."""
 CLASSIC = "of the classic Transformer (biases, LayerNorm, {f} = {4h})"
 SLIPS = {
-    Fraction(1, 2): "it is half of it: a multiply-add is 2 FLOPs, keys and values are 2 tensors, 16 bits are 2 bytes",
+    Fraction(1, 2): "it is half of it",
     Fraction(2): "it is twice as much",
     Fraction(1, 3): "it is a third of it: backward costs twice as much as forward",
     Fraction(3): "it is three times as much",
     Fraction(1, 4): "it is a quarter of it",
     Fraction(4): "it is four times as much",
 }
+HALVES = {
+    "flops": "a multiply-add is 2 FLOPs",
+    "memory": "keys and values are 2 tensors, 16 bits are 2 bytes",
+    "moe": "16 bits are 2 bytes",
+    "lora": "an adapter is 2 matrices",
+    "zero": "16 bits are 2 bytes",
+}
+"""What half of the right answer forgets, by topic."""
 
 
 class Drawn(NamedTuple):
     """An exercise without its number: the question, its right answer, and the command that prints it.
 
     ``text`` has its letters in braces; ``right`` is a formula or a whole number; of a formula ``of`` and ``target`` are
-    what it counts.
+    what it counts, and ``approx`` says that it leaves out biases and norms.
     """
 
     text: str
@@ -63,6 +80,7 @@ class Drawn(NamedTuple):
     command: str
     of: str = ""
     target: str = ""
+    approx: bool = False
 
     def question(self, notation: str) -> str:
         """The question in the letters of a notation."""
@@ -169,7 +187,7 @@ def quiz(seed: int = 1, number: int = 5, topic: str = "") -> Quiz:
     Args:
         seed: any whole number from 0.
         number: how many exercises.
-        topic: ``params``, ``flops`` or ``memory``; by default all of them.
+        topic: one of :data:`TOPICS`; by default all of them.
 
     Returns:
         A quiz: ``exercises`` with question, answer and the command that prints it.
@@ -202,22 +220,26 @@ def grade(seed: int, place: int, given: str, topic: str = "", notation: str = LB
     exercise = _exercise(seed, place, topic)
     found = exercise.drawn
     if isinstance(found.right, Polynomial):
-        checked = check(found.target, given, found.of, notation=notation)
+        checked = check(found.target, given, found.of, approx=found.approx, notation=notation)
         return Quiz(seed, topic, (exercise,), Grade(given, checked.correct, checked.verdict()))
     number = _number(given)
     correct = number == found.right
     verdict = f"yes: {found.right:,}"
     if not correct:
-        slip = SLIPS.get(Fraction(number) / found.right, "") if found.right else ""
+        share = Fraction(number) / found.right if found.right else Fraction()
+        slip = SLIPS.get(share, "")
+        if share == Fraction(1, 2) and exercise.topic in HALVES:
+            slip = f"{slip}: {HALVES[exercise.topic]}"
         explained = f"{found.command} shows why"
         verdict = "; ".join([f"no: it is {found.right:,}", *([slip] if slip else []), explained])
     return Quiz(seed, topic, (exercise,), Grade(given, correct, verdict))
 
 
 def _number(given: str) -> int | Fraction:
-    """Return what was given for a number. Raises UsageError where it is none."""
+    """Return what was given for a number: ``400 MiB``, ``39 %``. Raises UsageError where it is none."""
+    written = re.sub(r"(?<=\d) +(?=[A-Za-z]+$)", "", given.strip().removesuffix("%").rstrip())
     try:
-        return evaluate(read_formula(given, (), quantities=True), {})
+        return evaluate(read_formula(written, (), quantities=True), {})
     except UsageError:
         raise UsageError(f"{quoted(given)} is no number", "write 1050624, 4*512^2 or 1.5GiB") from None
 
@@ -251,9 +273,9 @@ def _exercise(seed: int, place: int, topic: str) -> PlacedExercise:
     return PlacedExercise(place, name, kind.ask(*cases[turn]))
 
 
-def _closed(target: str, of: str) -> Polynomial:
+def _closed(target: str, of: str, *, approx: bool = False) -> Polynomial:
     """The formula of a part of the classic Transformer."""
-    return polynomial(formula(target, of).closed)
+    return polynomial(formula(target, of, approx=approx).closed)
 
 
 def _formula_of_params(target: str) -> Drawn:
@@ -334,6 +356,116 @@ def _weights(of_model: tuple[int, int], layers: int) -> Drawn:
     return Drawn(text, explain_part("core", model, "memory").answer, f"tfcalc explain core --of memory {sizes}")
 
 
+def _approximate(target: str) -> Drawn:
+    text = (
+        f"How many parameters does {PARTS[target]} {CLASSIC} have, leaving out biases and norms? A formula in {{h}}, "
+        "the hidden size."
+    )
+    right = _closed(target, "params", approx=True)
+    return Drawn(text, right, f"tfcalc formula {target} --approx", "params", target, approx=True)
+
+
+def _crossover(width: int, heads: int) -> Drawn:
+    from tfcalc.solving.solve import solve
+
+    model = Transformer(kind="encoder", d_model=width, n_heads=heads)
+    text = (
+        f"An encoder {CLASSIC} has {{h}} = {width}. At which length do attention and the feed-forward networks have "
+        "equally many FLOPs in a forward pass?"
+    )
+    found = solve("attention = ffn", "seq", model, of="flops").find_value()
+    sizes = f"--of flops --for seq --kind encoder --d-model {width} --heads {heads}"
+    return Drawn(text, value_of(found), f"tfcalc solve 'attention = ffn' {sizes}")
+
+
+def _activations(of_model: tuple[int, int], batch: int, length: int) -> Drawn:
+    width, heads = of_model
+    model = Transformer(kind="encoder", n_layers=1, d_model=width, n_heads=heads)
+    text = (
+        f"How many bytes does a feed-forward network {CLASSIC} with ReLU store for backward in fp32, with {{h}} = "
+        f"{width} and {batch} sequences of {length} tokens, without dropout?"
+    )
+    run = Workload(batch_size=batch, seq_len=length, phase="train", dropout=False)
+    target = "activations.encoder.layer.ffn"
+    sizes = f"--kind encoder --layers 1 --d-model {width} --heads {heads} --batch {batch} --seq {length}"
+    right = explain_part(target, model, "memory", run, training=Training()).answer
+    return Drawn(text, right, f"tfcalc explain {target} --of memory --train --no-dropout {sizes}")
+
+
+def _active(name: str) -> Drawn:
+    model = load(name)
+    size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
+    width = size["f_x"] if "f_x" in size else size["f"]
+    text = (
+        f"{name} stores {params(model).answer:,} parameters. Each of its {size['n']} layers has {size['E']} experts of "
+        f"three matrices of {size['h']} × {width}, and a token uses {size['k']} of them. How many parameters are "
+        "active per token, embedding and head among them?"
+    )
+    return Drawn(text, params(model).totals["active_params"], f"tfcalc explain active_params {name}")
+
+
+def _latent_cache(context: int) -> Drawn:
+    name = "deepseek-v3"
+    size = {letter: value_of(number) for letter, number in values(load(name), Workload()).items()}
+    text = (
+        f"{name} has {size['n']} layers with latent attention: a vector of {size['r']} numbers and a rotated key of "
+        f"{size['d_r']} are cached once for all heads. How many bytes is the cache of {context:,} tokens, with 2 "
+        "bytes a number?"
+    )
+    right = explain_part("cache", load(name), "memory", serving=Serving(context=context, kv="bf16")).answer
+    return Drawn(text, right, f"tfcalc explain cache --model {name} --of memory --serve --context {context} --kv bf16")
+
+
+def _utilisation(name: str, length: int) -> Drawn:
+    from tfcalc.answers.utilisation import machines_of, utilisation
+
+    card, speed = machines_of("h100"), SPEEDS[name]
+    run = Workload(seq_len=length, phase="train")
+    used = utilisation(load(name), speed, card, run)
+    text = (
+        f"An H100 with a peak of {card.peak / 10**12:g} TFLOP/s trains {name} on sequences of {length:,} tokens at "
+        f"{speed:,} tokens per second; a token takes {int(used.model_flops_of_token):,} FLOPs. What is the MFU, in "
+        "whole percent?"
+    )
+    words = f"tfcalc flops {name} --mfu --gpu h100 --seq {length} --tokens-per-second {speed}"
+    return Drawn(text, round(100 * used.model_share), words)
+
+
+def _adapters(name: str, rank: int) -> Drawn:
+    model = load(name)
+    size = {letter: value_of(number) for letter, number in values(model, Workload()).items()}
+    groups, width = size.get("g", size["a"]), size.get("d", size["h"] // size["a"])
+    text = (
+        f"LoRA of rank {rank} adapts W_Q and W_V of {name}: {size['n']} layers, {{h}} = {size['h']}, {size['a']} heads "
+        f"and {groups} key-value heads of {width}. How many parameters are trained?"
+    )
+    right = params(model, training=Training(lora=rank, lora_targets="q_proj,v_proj")).answer
+    return Drawn(text, right, f"tfcalc params {name} --lora {rank} --lora-targets q_proj,v_proj")
+
+
+def _sharded(name: str, stored: str, stage: str, gpus: int) -> Drawn:
+    from tfcalc.answers.memory import memory
+
+    model = load(name)
+    text = (
+        f"{name} has {params(model).answer:,} parameters, and is trained in bf16 with fp32 master weights by "
+        f"ZeRO-{stage} on {gpus} GPUs. How many bytes of {stored} has each GPU, while nothing is gathered?"
+    )
+    plan = Training(precision="bf16-master", zero=stage, gpus=gpus)
+    key = f"{stored.replace(' ', '_')}_bytes"
+    right = memory(model, Workload(seq_len=512, phase="train"), training=plan).totals[key]
+    words = f"--train --precision bf16-master --zero {stage} --gpus {gpus} --seq 512"
+    return Drawn(text, right, f"tfcalc explain memory.{key} {name} {words}")
+
+
+def _optimum(billions: int) -> Drawn:
+    from tfcalc.analysis.design.optimum import compute_optimal
+
+    compute = 120 * billions**2 * 10**18
+    text = f"A training may take {compute:.3g} FLOPs, by 6ND. How many parameters has the model if each gets 20 tokens?"
+    return Drawn(text, round(compute_optimal(compute).answer), f"tfcalc design --compute {compute:.4g}")
+
+
 class Kind(NamedTuple):
     """A kind of exercise, and its cases: what it asks for each of."""
 
@@ -352,14 +484,22 @@ KINDS: dict[str, tuple[Kind, ...]] = {
         _of_each(_params, PARTS, WIDTHS),
         _of_each(_params_of_llama, LLAMAS),
     ),
+    "approximations": (_of_each(_approximate, PARTS),),
     "flops": (
         _of_each(_formula_of_flops, (*SUBLAYERS, "encoder-layer")),
         _of_each(_macs, SUBLAYERS, WIDTHS, (16, 64, 100, 128)),
         _of_each(_training, SUBLAYERS, WIDTHS, (2, 4, 8), (32, 64, 128, 512)),
     ),
+    "crossover": (Kind(_crossover, WIDTHS),),
     "memory": (
         _of_each(_cache, LLAMAS, (512, 1024, 2048, 4096)),
         _of_each(_weights, WIDTHS, (2, 4, 6, 12)),
+        _of_each(_activations, WIDTHS, (2, 4, 8), (64, 128, 512)),
     ),
+    "moe": (_of_each(_active, MIXTURES), _of_each(_latent_cache, (512, 1024, 4096, 8192, 32_768))),
+    "mfu": (_of_each(_utilisation, SPEEDS, (2048, 4096)),),
+    "lora": (_of_each(_adapters, LLAMAS, (8, 16, 32, 64)),),
+    "zero": (_of_each(_sharded, LLAMAS, ("weights", "master weights"), ("1", "3"), (2, 4, 8)),),
+    "scaling": (Kind(_optimum, [(billions,) for billions in (1, 2, 3, 5, 7, 10, 20, 70)]),),
 }
 """The exercises of each topic."""

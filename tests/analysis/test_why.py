@@ -277,7 +277,7 @@ def test_the_title_says_whether_there_is_one_way() -> None:
     found = why("26GB", load("llama-7b"))
     assert found.ways > 1
     assert found.sheet().title.startswith("26GB may be 28,000,000,000 bytes")
-    assert f"{found.ways} values are written as 26GB; more figures tell them apart" in found.sheet().notes
+    assert f"{found.ways} values are written as 26GB; more digits distinguish them" in found.sheet().notes
 
 
 def test_as_counted_is_no_departure_and_leaves_no_doubt() -> None:

@@ -47,7 +47,7 @@ def by_head(lines: Iterable[Line], sizes: Mapping[str, Num]) -> Iterator[str]:
     width: Num = sizes.get("d", divide(sizes["h"], heads))
     many = f"3·{heads}" if groups == heads else f"{heads} + 2·{groups}"
     yield (
-        f"per head W_Q is {heads} matrices of {sizes['h']} × {width}; "
+        f"per head W_Q is {'1 matrix' if heads == 1 else f'{heads} matrices'} of {sizes['h']} × {width}; "
         f"with those of W_K and W_V, and W_O: {many} + 1 = {heads + 2 * groups + 1} matrices"
     )
 

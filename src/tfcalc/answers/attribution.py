@@ -251,7 +251,7 @@ def per_cent(row: Row) -> float | None:
 
 
 class FieldsThatDiffer(ComparedModels):
-    """Models of which the first differs from the second in some fields: what each of them moves by itself."""
+    """Models of which the first differs from the second in some fields: the effect of each on its own."""
 
     fields = records(
         ChangedField,

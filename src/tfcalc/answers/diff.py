@@ -192,7 +192,7 @@ def diff(
     conventions: Conventions | None = None,
     training: Training | None = None,
 ) -> Diff:
-    """Compare the ``second`` model with the first: the fields that differ, and what each of them moves by itself.
+    """Compare the ``second`` model with the first: the fields that differ, and the effect of each on its own.
 
     Args:
         first: a name that :func:`~tfcalc.load` takes (``"HEAD~1:config.json"``), a model, or an :class:`Operand`.

@@ -277,7 +277,7 @@ def flops_of_run(
     A ``plan`` says what of the model is trained, where that is not all of it (LoRA). ``timed`` is the same run on GPUs,
     whose hours are told.
 
-    Where the tokens do not fill the last step, it is counted in proportion. Raises InvalidModel as
+    Where the tokens do not fill the last step, it is counted pro rata. Raises InvalidModel as
     :func:`~tfcalc.flops`, UsageError for tokens that are none, or a workload that is no training step.
 
     >>> from tfcalc.answers.flops import flops

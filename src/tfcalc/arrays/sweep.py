@@ -38,7 +38,7 @@ def sweep(
 ) -> Table:
     """Evaluate a quantity at many sizes at once.
 
-    The model is run once for all points at which the same is decided, with sizes that remember their closed forms;
+    The model is run once for all points that take the same branches, with sizes that remember their closed forms;
     these are evaluated on the arrays, as whole numbers. At each point the answer is that of :func:`~tfcalc.params`,
     :func:`~tfcalc.flops` or :func:`~tfcalc.memory`, exactly.
 
@@ -58,8 +58,8 @@ def sweep(
             size that follows from others (``d_ff = 4·d_model``) follows at every point.
 
     Returns:
-        A table with a column of each size and one of the answers, a row for each point. A point at which there is no
-        such model (heads that do not divide the width) has no answer: it is masked, and ``refused`` says why.
+        A table with a column of each size and one of the answers, a row for each point. An impossible
+        combination (heads that do not divide the width) has no answer: it is masked, and ``refused`` says why.
 
     Raises:
         InvalidModel: this is not a model, or there is none at any of the points.

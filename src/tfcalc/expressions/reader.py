@@ -145,12 +145,10 @@ class _Reader:
         return _negative(found) if negative else found
 
     def _follows(self) -> bool:
-        """Return whether a factor without a sign comes next. Raises UsageError where that is a number."""
+        """Return whether a factor without an operator comes next. Raises UsageError where that is a number."""
         if self.next.kind in (kinds.NUMBER, kinds.QUANTITY):
             number = self.next.text
-            raise self.fault(
-                self.next, f"the number {number} follows without a sign", f"write * {number} or ^ {number}"
-            )
+            raise self.fault(self.next, f"missing operator before {number}", f"write * {number} or ^ {number}")
         return self.next.kind == kinds.NAME or self.is_next("(", "⌊", "floor", "min")
 
     def factor(self, depth: int) -> Expression:

@@ -309,7 +309,7 @@ class Explanation(Explained):
         return self.under_its_name(sheet)
 
     def _growth(self, depths: list[int]) -> Sheet:
-        """A row per step: how often it runs, and what that grows like; the sum keeps what nothing else outgrows."""
+        """A row per step: how often it runs, and what that grows like; the sum has only the dominant terms."""
         rows: list[list[Cell]] = []
         for where, lines in groupby(self.lines, key=lambda line: line.where):
             rows += [[where, "", "", ""]] if where else []

@@ -399,7 +399,7 @@ def search(space: Space, by: LayoutEvaluator, room: float, *, all_timed: bool = 
 
 
 def _in_arrays(found: Enumeration, by: LayoutEvaluator, room: float, all_timed: bool) -> SearchedLayouts:
-    """Evaluate some at a time, so that what is made on the way takes little memory."""
+    """Evaluate some at a time, so that intermediate results take little memory."""
     try:
         import numpy as np
     except ImportError:

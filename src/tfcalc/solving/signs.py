@@ -162,7 +162,7 @@ def _by_classes(
     period: int,
     at: Callable[[int], Fraction],
 ) -> list[SignInterval]:
-    """The signs on the sizes j·period + rest for each rest, put together."""
+    """The signs on the sizes j·period + remainder for each remainder, put together."""
     classes = []
     for begin in range(first, min(first + period, last + 1)):
         line = _Bounds(letter, values, first * step, (begin * step, period * step)).both(form)[0]

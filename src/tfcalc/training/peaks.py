@@ -236,7 +236,7 @@ class Peaks:
     def peak_of_size(self, run: Workload, plan: Training, limit: int) -> int:
         """The bytes of the peak, or of the weights or the optimizer's step where these are beyond the ``limit``.
 
-        One step runs for all batch sizes and lengths at which the same is decided. Raises InvalidModel.
+        One step runs for all batch sizes and lengths that take the same branches. Raises InvalidModel.
         """
         if plan.megatron or plan.method != SFT:
             return self.peak(run, plan)

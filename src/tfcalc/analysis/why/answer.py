@@ -236,7 +236,7 @@ class Why(Answer):
         if self._is_one:
             return []
         shown = f", of which {len(self.reasons)} are shown" if self.ways > len(self.reasons) else ""
-        return [f"{self.ways} values are written as {self.given}{shown}; more figures tell them apart"]
+        return [f"{self.ways} values are written as {self.given}{shown}; more digits distinguish them"]
 
     @property
     def _is_one(self) -> bool:

@@ -8,7 +8,7 @@ from tfcalc.cli.commands import Command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.exercises import LBHN, drawn, grade, quiz
+from tfcalc.exercises import LBHN, TOPICS, drawn, grade, quiz
 from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ SEED = Option(
     "seed", ("--seed",), "which quiz: the same number draws the same exercises [default: 1]", number=True, front=True
 )
 NUMBER = Option("number", ("--number",), "how many exercises [default: 5]", number=True, most=100, front=True)
-TOPIC = Option(
-    "topic", ("--topic",), "params, flops or memory [default: all]", ("params", "flops", "memory"), front=True
-)
+TOPIC = Option("topic", ("--topic",), "sections of the course [default: all]", TOPICS, front=True)
 ANSWERS = Option(
     "answers", ("--answers",), "print the answers, too, at the end (Markdown always has them)", switch=True, front=True
 )
@@ -43,7 +41,7 @@ def _asked(settings: Settings) -> Quiz:
         found.shown = settings.get("answers", False) or settings.get("format") == "markdown"
         return found
     if not (place.isascii() and place.isdigit() and int(place[:9])):
-        raise UsageError(f"{quoted(place)} is no number of an exercise", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
+        raise UsageError(f"{quoted(place)} is not an exercise number", "write tfcalc quiz 3 '4h^2 + 4h' --seed 7")
     settings.refuse(["number"], "with one exercise", {})
     given = settings.get("answer")
     if given is None:
