@@ -37,6 +37,8 @@ SENTENCES = {
     r"what was never compared": "anything not validated",
     r"definitions that honest tools differ in": "where reasonable tools disagree, the convention has a name",
     r"and what says 6ND": "and what does 6ND predict",
+    r"how many is (a|one|the)\b": "how many FLOPs is",
+    r"change of a config move": "a change to a config affects",
     r"from which size on": "at what size does a condition start or stop to hold",
     r"made on the way": "intermediate tensors",
     r"ask it backwards": "solve for a size",
