@@ -173,7 +173,7 @@ def buffers(rank: Rank, *, tied: bool = False) -> dict[GradientBuffer, list[Num]
     apart = known(at.ep) != 1 or value_of(at.of_an_expert) != value_of(at.tp)
 
     def add(part: Component, copies: Counter[int], *, experts: bool = False) -> None:
-        """Add the tensors of a part, of which each chunk has so many copies."""
+        """Add the tensors of a part, with the number of its copies in each chunk."""
         if part.kind == LAYER:
             copies = Counter(chunks if part.places is None else [chunks[place] for place in part.places])
         elif part.kind in TABLES[:2]:
