@@ -85,6 +85,7 @@ benchmark:
 	$(PYTHON) benchmarks/evaluations.py
 	$(PYTHON) benchmarks/budgets.py
 	$(PYTHON) benchmarks/sweeps.py
+	$(PYTHON) -m benchmarks.layouts
 
 venv:
 	python3 -m venv .venv

@@ -9,7 +9,6 @@ import pytest
 from tests.conftest import recorded
 from tfcalc import Workload
 from tfcalc.configs.published import HFModel
-from tfcalc.core.number import Num
 from tfcalc.nn.module import counted
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.messages import Sent, messages
@@ -17,6 +16,7 @@ from tfcalc.placed.ranks import (
     OfData,
     Ranks,
     SentBits,
+    ShardedUnit,
     fully_sharded,
     optimizer_shared,
     replicated,
@@ -241,7 +241,7 @@ def test_each_chunk_hands_on_what_the_next_one_reads(vpp: int, sequence_parallel
 
 WHOLE = 98_304
 """Parameters of the three blocks of planning/live/fsdp.py and ddp.py, 32,768 each."""
-BLOCKS: list[tuple[Num, Num]] = [(WHOLE // 3, 3)]
+BLOCKS = [ShardedUnit(WHOLE // 3, 3)]
 FP32_SUMS = SentBits(16, 32)
 
 
@@ -274,11 +274,11 @@ def test_a_distributed_optimizer_sends_its_buffer(dp: int, bits: int, called: in
     config = SMALL | {"num_key_value_heads": 4, "tie_word_embeddings": False}
     (rank,) = Ranks(HFModel(config).module(), Layout(dp=dp), Workload(phase="train", batch_size=2, seq_len=16)).stages
     assert rank.others == 156_096
-    assert list(OfData(1, SentBits(16, bits)).sent(rank, 1)) == [
+    assert OfData(1, SentBits(16, bits)).sent(rank, 1) == [
         Sent("reduce-scatter", dp, called, 0, 1, "data"),
         Sent("all-gather", dp, 312_320, 1, 0, "data"),
     ]
-    assert list(OfData(0, SentBits(16, 32)).sent(rank, 1)) == [Sent("all-reduce", dp, 624_384, 0, 1, "data")]
+    assert OfData(0, SentBits(16, 32)).sent(rank, 1) == [Sent("all-reduce", dp, 624_384, 0, 1, "data")]
 
 
 def test_the_zero_papers_volumes() -> None:
@@ -287,8 +287,8 @@ def test_the_zero_papers_volumes() -> None:
     found = [
         replicated(elements, devices, bits),
         optimizer_shared(elements, devices, bits),
-        fully_sharded([(elements, 1)], devices, bits, reshards=False),
-        fully_sharded([(elements, 1)], devices, bits),
+        fully_sharded([ShardedUnit(elements, 1)], devices, bits, reshards=False),
+        fully_sharded([ShardedUnit(elements, 1)], devices, bits),
     ]
     share = elements * 2 * (devices - 1) // devices
     assert [sum(one.times * one.by_each for one in each) for each in found] == [

@@ -40,6 +40,7 @@ def as_published(sizes: dict[str, Any], words: int, *, untied: bool) -> dict[str
         stack = {"n_embd": sizes["hidden_size"], "n_layer": sizes["num_layers"], "n_head": heads}
         return {"model_type": "gpt2", "vocab_size": words, "tie_word_embeddings": not untied, **stack}
     common = {
+        **({"head_dim": sizes["kv_channels"]} if "kv_channels" in sizes else {}),
         "hidden_size": sizes["hidden_size"],
         "num_hidden_layers": sizes["num_layers"],
         "num_attention_heads": heads,
@@ -63,7 +64,7 @@ def as_published(sizes: dict[str, Any], words: int, *, untied: bool) -> dict[str
             "v_head_dim": sizes["v_head_dim"],
         }
     if "num_moe_experts" not in sizes:
-        return common | {"model_type": "llama"}
+        return common | {"model_type": "qwen3" if sizes.get("qk_layernorm") else "llama"}
     experts = {"num_experts_per_tok": sizes["moe_router_topk"]}
     if not sizes.get("qk_layernorm"):
         return common | experts | {"model_type": "mixtral", "num_local_experts": sizes["num_moe_experts"]}
@@ -72,7 +73,6 @@ def as_published(sizes: dict[str, Any], words: int, *, untied: bool) -> dict[str
         | experts
         | {
             "model_type": "qwen3_moe",
-            "head_dim": sizes["kv_channels"],
             "num_experts": sizes["num_moe_experts"],
             "moe_intermediate_size": sizes["moe_ffn_hidden_size"],
         }

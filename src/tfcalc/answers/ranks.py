@@ -187,13 +187,15 @@ class RanksAnswer(Answer):
     def sent(self) -> list[_Message]:
         """The messages of all stages."""
         by = precision(self.plan.precision)
-        how = OfData(int(self.plan.zero), SentBits(by.weights, by.gradients))
+        stage = int(self.plan.zero)
+        weights = by.computed if by.cast_when_gathered and stage > 1 else by.weights
+        how = OfData(stage, SentBits(weights, by.gradients))
         module = self.of.module()
         tied = isinstance(module, ModelWithHead) and module.output.tied_to is not None
         return [
             _Message(value_of(rank.at.stage), each)
             for rank in self.ranks
-            for each in sent_in_a_step(rank, self.plan.grad_accum, how, tied=tied)
+            for each in sent_in_a_step(rank, self.plan.grad_accum, how, activations=by.computed, tied=tied)
             if value_of(each.times)
         ]
 

@@ -129,6 +129,16 @@ class Layout(NamedTuple):
         check_even("layers of a stage", own, "interleave", self.vpp)
         return own
 
+    def layers_of_chunks(self, here: int) -> list[int]:
+        """Return how many of the layers of its stage are in each of its chunks.
+
+        >>> Layout(pp=2, vpp=2, stage=1, counts_loss=True).layers_of_chunks(3)
+        [2, 1]
+        """
+        first, last = self.first and self.counts_embedding, self.last and self.counts_loss
+        each, chunks = divide(here + first + last, self.vpp), value_of(self.vpp)
+        return [each - (first and chunk == 0) - (last and chunk == chunks - 1) for chunk in range(chunks)]
+
     def places(self, layers: int) -> list[int]:
         """Return the places of the layers that are on its stage: those of its chunks, one after another.
 

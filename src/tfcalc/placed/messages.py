@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfcalc.core.component import Component
@@ -45,17 +46,29 @@ class Sent(NamedTuple):
 
 def messages(tree: Component, bits: int) -> list[Sent]:
     """Return the messages of a tree, equal ones merged, with ``bits`` per number unless a message has its own."""
-    merged: list[Sent] = []
-    for node in tree.walk():
-        for message in node.component.own.messages:
-            times, size = node.times.run, divide(message.elements * (message.bits or bits), 8)
-            passes = times * message.forward, times * message.backward
-            sent = Sent(message.name, message.devices, size, *passes, message.group)
-            place = next((place for place, known in enumerate(merged) if known.alike == sent.alike), None)
-            if place is None:
-                merged.append(sent)
-            else:
-                known = merged[place]
-                forward, backward = known.forward + sent.forward, known.backward + sent.backward
-                merged[place] = known._replace(forward=forward, backward=backward)
-    return merged
+    return merged(
+        Sent(
+            message.name,
+            message.devices,
+            divide(message.elements * (message.bits or bits), 8),
+            node.times.run * message.forward,
+            node.times.run * message.backward,
+            message.group,
+        )
+        for node in tree.walk()
+        for message in node.component.own.messages
+    )
+
+
+def merged(every: Iterable[Sent]) -> list[Sent]:
+    """Return these messages, equal ones as one that runs as often as all of them."""
+    found: list[Sent] = []
+    for sent in every:
+        place = next((place for place, known in enumerate(found) if known.alike == sent.alike), None)
+        if place is None:
+            found.append(sent)
+        else:
+            known = found[place]
+            forward, backward = known.forward + sent.forward, known.backward + sent.backward
+            found[place] = known._replace(forward=forward, backward=backward)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from math import lcm
@@ -17,23 +18,27 @@ from tfcalc.nn.mixture import Mixture
 from tfcalc.nn.module import Module, counted
 from tfcalc.ops.collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from tfcalc.placed.layout import Layout, check_even
-from tfcalc.placed.messages import Sent, messages
+from tfcalc.placed.messages import Sent, merged, messages
 from tfcalc.placed.rules import on_device
 from tfcalc.workload import Workload
 
-DATA, EXPERT_DATA, EMBEDDINGS, REPLICAS = "data", "expert data", "embeddings", "replicas"
-"""Groups of GPUs with the same weights: all but experts, experts, copies of a tied table; and of whole shards."""
-EXPERTS, LAYER = "experts", "layer"
+DATA, EXPERT_DATA, EMBEDDINGS, REPLICAS, WHOLE = "data", "expert data", "embeddings", "replicas", "whole weights"
+"""Groups of GPUs with the same weights: all but experts, experts, copies of a tied table; of whole shards; and those of
+tensor parallelism, as they sum up gradients of what they do not share."""
+EXPERTS, LAYER, NORM, ATTENTION = "experts", "layer", "norm", "attention"
+TABLES = "embedding", "position", "output"
+"""Kinds of what is divided by rows, or read before the tokens are shared out."""
 ALIGNED, EVENLY = 64, 128
 """Where each parameter begins in the buffer of a distributed optimizer, and what the buffer's length divides by."""
 
 
 class Rank(NamedTuple):
-    """A GPU of one stage: its place, the tree of what it stores and does, and its module."""
+    """A GPU of one stage: its place, the tree of what it stores and does, its module, and the stage on one GPU."""
 
     at: Layout
     tree: Component
     module: Module
+    alone: Module
 
     @property
     def experts(self) -> Num:
@@ -50,6 +55,22 @@ class Rank(NamedTuple):
         """Number of layers."""
         return total(node.copies for node in self.tree.walk() if node.component.kind == LAYER)
 
+    @property
+    def summed(self) -> Num:
+        """Elements of weights that each GPU of tensor parallelism has whole, and of whose gradient it has a part.
+
+        Where the GPUs share the tokens, these are all that they do not share out; else norms of heads, of which each
+        has its own.
+
+        Source: Megatron-core's ``_allreduce_non_tensor_model_parallel_grads``.
+        """
+        if self.at.alone:
+            return 0
+        (here,), (there,) = self.module.components(), self.alone.components()
+        latent = any(isinstance(each, LatentAttention) for each in self.module.all_of())
+        kinds = None if self.at.sequence_parallel else () if latent else (ATTENTION,)
+        return _in_parts(here, there, kinds)
+
     def part(self, *, experts: bool) -> Component:
         """Return the tree of experts alone, or of all else."""
         return _only_experts(self.tree) if experts else _without_experts(self.tree)
@@ -62,6 +83,17 @@ def _without_experts(tree: Component) -> Component:
 def _only_experts(tree: Component) -> Component:
     parts = (part if part.kind == EXPERTS else _only_experts(part) for part in tree.parts)
     return tree._replace(own=tree.own._replace(weights=()), parts=tuple(parts))
+
+
+def _in_parts(here: Component, alone: Component, norms_of: tuple[str, ...] | None, within: str = "") -> Num:
+    """Return the elements of weights that are whole, as they are on one GPU ``alone``: all, or norms of these parts."""
+    if here.kind in (*TABLES, EXPERTS):
+        return 0
+    pairs = zip(here.own.weights, alone.own.weights, strict=True)
+    parts = zip(here.parts, alone.parts, strict=True)
+    counts = norms_of is None or (here.kind == NORM and within in norms_of)
+    own = total(each.size for each, whole in pairs if counts and each.size == whole.size)
+    return here.copies * (own + total(_in_parts(*each, norms_of, here.kind) for each in parts))
 
 
 class Ranks:
@@ -80,7 +112,8 @@ class Ranks:
     def _rank(self, at: Layout) -> Rank:
         module = on_device(self.model, at)
         share = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp))
-        return Rank(at, counted(module, share), module)
+        alone = on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
+        return Rank(at, counted(module, share), module, alone)
 
     def _check(self) -> None:
         at = self.layout
@@ -118,12 +151,45 @@ def buffer_size(sizes: Iterator[Num], devices: Num) -> Num:
     return padded
 
 
-def tensors(tree: Component) -> Iterator[Num]:
-    """Yield the sizes of all stored tensors, those of each layer by themselves."""
-    for node in tree.walk():
-        for weight in node.component.own.weights:
-            if weight.tied_to is None:
-                yield from [weight.size] * value_of(node.copies)
+class GradientBuffer(NamedTuple):
+    """Buffer that one operation of data parallelism sends: tensors of a ``chunk`` of a stage.
+
+    Those of ``experts`` have a buffer of their own, and so may a ``table`` that is tied to that of another stage.
+    """
+
+    chunk: int
+    experts: bool = False
+    table: bool = False
+
+
+def buffers(rank: Rank, *, tied: bool = False) -> dict[GradientBuffer, list[Num]]:
+    """Return the sizes of the tensors in each buffer; a table that is ``tied`` is apart.
+
+    Source: Megatron-core's ``DistributedDataParallel``, one for each chunk, and ``_ParamAndGradBuffer``.
+    """
+    at, found = rank.at, defaultdict[GradientBuffer, list[Num]](list)
+    counts = at.layers_of_chunks(value_of(rank.layers))
+    chunks = [chunk for chunk, count in enumerate(counts) for _ in range(count)]
+    apart = known(at.ep) != 1 or value_of(at.of_an_expert) != value_of(at.tp)
+
+    def add(part: Component, copies: Counter[int], *, experts: bool = False) -> None:
+        """Add the tensors of a part, with the number of its copies in each chunk."""
+        if part.kind == LAYER:
+            copies = Counter(chunks if part.places is None else [chunks[place] for place in part.places])
+        elif part.kind in TABLES[:2]:
+            copies = Counter([0])
+        else:
+            copies = Counter({chunk: count * value_of(part.copies) for chunk, count in copies.items()})
+        experts = experts or (apart and part.kind == EXPERTS)
+        sizes = [weight.size for weight in part.own.weights if weight.tied_to is None]
+        for chunk, count in copies.items():
+            if sizes:
+                found[GradientBuffer(chunk, experts, tied and part.kind in ("embedding", "output"))] += sizes * count
+        for each in part.parts:
+            add(each, copies, experts=experts)
+
+    add(rank.tree, Counter([value_of(at.vpp) - 1]))
+    return found
 
 
 class SentBits(NamedTuple):
@@ -150,8 +216,16 @@ def optimizer_shared(elements: Num, devices: Num, bits: SentBits, group: str = D
     return [Sent(REDUCE_SCATTER, devices, gradients, 0, 1, group), Sent(ALL_GATHER, devices, weights, 1, 0, group)]
 
 
+class ShardedUnit(NamedTuple):
+    """Elements that FSDP gathers at once, and how many such units there are. The ``root`` has what is in no layer."""
+
+    elements: Num
+    alike: Num
+    root: bool = False
+
+
 def fully_sharded(
-    units: list[tuple[Num, Num]],
+    units: list[ShardedUnit],
     devices: Num,
     bits: SentBits,
     *,
@@ -159,28 +233,30 @@ def fully_sharded(
     replicas: Num = 1,
     group: str = DATA,
 ) -> list[Sent]:
-    """Return what FSDP2 sends in a micro-batch, of ``units``: the elements of one, and how many there are.
+    """Return what FSDP2 sends in a micro-batch.
 
-    Each is gathered in forward, and once more in backward if it ``reshards`` (ZeRO 3; else ZeRO 2). Gradients of shards
-    are summed over the ``replicas`` of all shards (HSDP).
+    Each unit is gathered in forward, and once more in backward if it ``reshards`` (ZeRO 3; else ZeRO 2); the root, with
+    which backward begins, stays whole. Gradients of shards are summed over the ``replicas`` of all shards (HSDP).
 
     Source: Zhao et al. 2023 (arXiv 2304.11277), section 3; torch.distributed.fsdp.fully_shard.
     """
     sent = []
-    for elements, count in units:
+    for elements, count, root in units:
         gradients, weights = (divide(elements * each, 8) for each in (bits.gradients, bits.weights))
-        sent.append(Sent(ALL_GATHER, devices, weights, count, count if reshards else 0, group))
+        sent.append(Sent(ALL_GATHER, devices, weights, count, count if reshards and not root else 0, group))
         sent.append(Sent(REDUCE_SCATTER, devices, gradients, 0, count, group))
         if known(replicas) != 1:
             sent.append(Sent(ALL_REDUCE, replicas, divide(gradients, devices), 0, count, REPLICAS))
     return sent
 
 
-def units(tree: Component) -> list[tuple[Num, Num]]:
+def units(tree: Component) -> list[ShardedUnit]:
     """Return the units that FSDP gathers: each kind of layer with the number of these, and what is in no layer."""
-    layers = [(node.component.each(params), node.copies) for node in tree.walk() if node.component.kind == LAYER]
-    rest = tree.total(params) - total(size * count for size, count in layers)
-    return [(size, count) for size, count in (*layers, (rest, 1)) if value_of(size)]
+    layers = [
+        ShardedUnit(node.component.each(params), node.copies) for node in tree.walk() if node.component.kind == LAYER
+    ]
+    rest = tree.total(params) - total(unit.elements * unit.alike for unit in layers)
+    return [unit for unit in (*layers, ShardedUnit(rest, 1, root=True)) if value_of(unit.elements)]
 
 
 class OfData(NamedTuple):
@@ -189,36 +265,45 @@ class OfData(NamedTuple):
     stage: int
     bits: SentBits
 
-    def sent(self, rank: Rank, micro_batches: Num) -> Iterator[Sent]:
-        """Yield what a rank sends to those with the same weights in a step."""
-        at = rank.at
-        for experts, devices, group in (False, at.copies, DATA), (True, at.copies_of_experts, EXPERT_DATA):
-            tree = rank.part(experts=experts)
-            if known(devices) != 1 and value_of(tree.total(params)):
-                yield from self._of(tree, devices, group, micro_batches)
+    def sent(self, rank: Rank, micro_batches: Num, *, tied: bool = False) -> list[Sent]:
+        """Return what a rank sends to those with the same weights in a step, of which it may have a ``tied`` table."""
+        found = self._by_units(rank, micro_batches) if self.stage > 1 else self._by_buffers(rank, tied=tied)
+        return merged(each for each in found if known(each.devices) != 1)
 
-    def _of(self, tree: Component, devices: Num, group: str, micro_batches: Num) -> Iterator[Sent]:
-        if self.stage == 0:
-            yield from replicated(tree.total(params), devices, self.bits, group)
-        elif self.stage == 1:
-            yield from optimizer_shared(buffer_size(tensors(tree), devices), devices, self.bits, group)
-        else:
-            for each in fully_sharded(units(tree), devices, self.bits, reshards=self.stage == 3, group=group):
+    def _by_buffers(self, rank: Rank, *, tied: bool) -> Iterator[Sent]:
+        for buffer, sizes in buffers(rank, tied=tied and self.stage == 1).items():
+            devices, group = self._group(rank.at, experts=buffer.experts)
+            if self.stage == 0:
+                yield from replicated(total(sizes), devices, self.bits, group)
+            else:
+                yield from optimizer_shared(buffer_size(iter(sizes), devices), devices, self.bits, group)
+
+    def _by_units(self, rank: Rank, micro_batches: Num) -> Iterator[Sent]:
+        for experts in (False, True):
+            devices, group = self._group(rank.at, experts=experts)
+            of = units(rank.part(experts=experts))
+            for each in fully_sharded(of, devices, self.bits, reshards=self.stage == 3, group=group):
                 yield each._replace(forward=each.forward * micro_batches, backward=each.backward * micro_batches)
 
+    def _group(self, at: Layout, *, experts: bool) -> tuple[Num, str]:
+        return (at.copies_of_experts, EXPERT_DATA) if experts else (at.copies, DATA)
 
-def sent_in_a_step(rank: Rank, micro_batches: Num, by: OfData, tied: bool) -> list[Sent]:
+
+def sent_in_a_step(rank: Rank, micro_batches: Num, by: OfData, *, activations: int, tied: bool) -> list[Sent]:
     """Return the messages of a rank in a step: those of each micro-batch, and those of data parallelism.
 
-    A table that is ``tied`` to the head of another stage has a copy there, and both sum up their gradients.
+    ``activations`` are the bits of each of their numbers. A table that is ``tied`` to the head of another stage has a
+    copy there, and both sum up their gradients.
     """
     found = [
         each._replace(forward=each.forward * micro_batches, backward=each.backward * micro_batches)
-        for each in messages(rank.tree, by.bits.weights)
+        for each in messages(rank.tree, activations)
         if known(each.devices) != 1
     ]
-    found += by.sent(rank, micro_batches)
+    found += by.sent(rank, micro_batches, tied=tied and known(rank.at.pp) != 1)
     at = rank.at
+    if value_of(rank.summed):
+        found += replicated(rank.summed, at.tp, by.bits, WHOLE)
     if tied and known(at.pp) != 1 and (at.first or at.last):
         rows = next(node.component for node in rank.tree.walk() if node.component.kind in ("embedding", "output"))
         found += replicated(rows.each(params), 2, by.bits, EMBEDDINGS)
