@@ -497,7 +497,7 @@ USUAL = 0.3
 
 
 def _on_memory(asked: LogQuestion) -> Iterator[str]:
-    """What an OOM message says of the card."""
+    """Remarks on the card, of an OOM message."""
     tried, unallocated = asked.said(log.TRIED), asked.said(log.UNALLOCATED)
     if tried is None:
         return
