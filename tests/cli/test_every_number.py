@@ -36,6 +36,8 @@ LINES = (
     "why 117M gpt2",
     "why 31.5T --model llama-2-7b --of flops --seq 4096",
     "why 512KB llama-3-8b --of cache",
+    "why 'Available KV cache memory: 5.38 GiB GPU KV cache size: 78,384 tokens' gpt-oss-120b",
+    "why 'mfu 15.34%' gpt2 --gpu v100",
     "shapes layer llama-3-8b --seq 4k",
     "shapes layer mixtral-8x7b --count all",
     "shapes attention gpt2 --phase decode --cached 1k",

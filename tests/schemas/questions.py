@@ -82,6 +82,7 @@ FURTHER = (
     "explain memory.peak_bytes gpt2 --train",
     "explain mha --of time",
     "explain mfu gpt2",
+    "why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
     *(f"explain layer --of {quantity}" for quantity in COUNTS),
     "explain mha --model gpt2 --of trainable --lora 8",
     "explain pf_days gpt2 --train --tokens 1B",

@@ -12,6 +12,7 @@ from tfcalc.report.declared import (
     Answer,
     Key,
     Keyed,
+    When,
     boolean,
     choice,
     either,
@@ -41,7 +42,15 @@ ASSUMED = (
     "bytes as tfcalc counts: the checkpoint's own number format; a cache in 16 bits",
     "the number is read at its own precision; the fewer its figures, the simpler the combinations that are tried",
 )
-UNITS = {"params": "parameters", "flops": "FLOPs", "bytes": "bytes"}
+UNITS = {
+    "params": "parameters",
+    "flops": "FLOPs",
+    "bytes": "bytes",
+    "tokens": "tokens",
+    "requests": "requests at once",
+    "percent": "per cent",
+}
+OF_LOG = When(lambda reason: reason.said, form="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +69,7 @@ class Reason(Keyed):
         changes: what the value is the sum of: the number that steps start from, and what each adds; each in words.
         shown: the value in the unit that was written.
         given: the number as it was given.
+        said: the part of a log line that has it.
         others: causes that give the same value and are about as simple.
     """
 
@@ -72,7 +82,11 @@ class Reason(Keyed):
         "fraction",
         lambda reason: reason.value,
     )
-    unit: Key[str] = choice(tuple(UNITS), "what it counts: parameters, FLOPs or bytes", typed=False)
+    unit: Key[str] = choice(
+        tuple(UNITS),
+        "what it counts: parameters, FLOPs or bytes; of a log line also tokens, requests, or per cent",
+        typed=False,
+    )
     cause: Key[str] = text("what was done, in words")
     steps: Key[Sequence[str]] = texts("ids of the departures from how tfcalc counts; empty where there are none")
     arithmetic: Key[str] = text("how the value comes about")
@@ -86,7 +100,13 @@ class Reason(Keyed):
     shown: int | float = 0
     given: int | float = 0
     others: tuple[str, ...] = ()
+    said: str = ""
+    logged = text("the part of a log line that has the number", lambda reason: reason.said, when=OF_LOG)
     or_ = texts("other causes that give the same number and are about as simple", lambda reason: reason.others)
+
+    def of_log(self, cause: str, said: str) -> Reason:
+        """Return it as the cause of a number in a log line."""
+        return replace(self, cause=cause, said=said)
 
 
 def reason(given: WrittenNumber, combination: Combination, reading: str) -> Reason:
@@ -168,6 +188,7 @@ class Why(Answer):
         notes: what is known of this number of this model.
         model: the model, as in JSON.
         of: the quantities that the number may be of, or that were tried: params, flops, memory, cache.
+        logged_by: the program whose log line was given; empty of a number.
         ways: how many values conventions give that are written so.
     """
 
@@ -175,6 +196,7 @@ class Why(Answer):
 
     heading: str = ""
     of: tuple[str, ...] = ()
+    logged_by: str = ""
     model: Key[dict[str, object]] = shared("model")
     given: Key[str] = text("the number as it was written")
     found = boolean("whether a convention gives it", lambda why: bool(why.reasons))
@@ -191,7 +213,9 @@ class Why(Answer):
         return self.reasons[0].value if self.reasons else None
 
     def sheet(self) -> Sheet:
-        """A row per way to get the number, or per number that is near."""
+        """A row per way to get the number, or per number that is near; of a log line a row per number in it."""
+        if self.logged_by:
+            return self._of_log()
         rows = [self._row(one) for one in self.reasons or self.nearest]
         return Sheet(
             title=self._title(),
@@ -208,6 +232,33 @@ class Why(Answer):
             assumptions=ASSUMED,
             see_also=("--of params|flops|memory|cache", "--json"),
         )
+
+    def _of_log(self) -> Sheet:
+        numbers = (*self.reasons, *self.nearest)
+        return Sheet(
+            title=self._of_log_title(),
+            subtitle=self.heading,
+            columns=[
+                Column("logged", numeric=False, folds=True),
+                Column("tfcalc"),
+                Column("off"),
+                Column("what was counted", numeric=False, folds=True),
+                Column("arithmetic", numeric=False, folds=True, spare=1),
+            ],
+            rows=[[one.said, *self._row(one)] for one in numbers],
+            quiet=self.answer if self.answer is not None else "none",
+            notes=[*self.notes, *self._commands()],
+            see_also=("--json",),
+        )
+
+    def _of_log_title(self) -> str:
+        if self.reasons:
+            return f"{self.logged_by} logs {self.given}: {self.reasons[0].cause}"
+        if not self.nearest:
+            return f"{self.logged_by} logs {self.given}"
+        near = self.nearest[0]
+        value = f"{in_full(Fraction(near.value))} {UNITS[near.unit]}"
+        return f"{self.logged_by} logs {self.given}, which is not {value} ({near.cause}, {percent(near.distance)})"
 
     def _title(self) -> str:
         if self.reasons:
@@ -244,7 +295,7 @@ class Why(Answer):
 
     def _commands(self) -> list[str]:
         first = (self.reasons or self.nearest)[:1]
-        return [f"Start from: {one.command}" for one in first]
+        return [f"Start from: {one.command}" for one in first if one.command]
 
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """A reason's number is the one that its command prints, changed by one convention after the other."""

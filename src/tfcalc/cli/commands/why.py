@@ -6,31 +6,45 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
-from tfcalc.analysis.why.given import FLOPS
+from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE
+from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
+from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
-from tfcalc.catalog import sizes
+from tfcalc.catalog import is_known, is_path, sizes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
+from tfcalc.cli.commands.plans import PLANS
+from tfcalc.cli.commands.train import GPU
 from tfcalc.cli.idle import refuse_idle_in_flops
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option, of_fields
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
+from tfcalc.hardware import named, parse_gpu
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
+    from tfcalc.analysis.why.log_lines import LoggedNumber
     from tfcalc.report.answer import Answered
 
 NUMBER = Option(
-    "number", (), "a number as it was written: 117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23", argument=True
+    "number",
+    (),
+    "a number as it was written (117M, 6.61B, 124,439,808, 13.5GB, 31.5T, 3.14e23), or a log line with numbers",
+    argument=True,
 )
 OF = Option(
     "of", ("--of",), "what the number is of [default: what its unit says, or what gives it]", QUANTITIES, front=True
 )
 SIZES = tuple(of_fields(Workload, "batch_size", "seq_len", "source_len", "phase"))
+TP = "tensor_parallel"
 TRAIN = tuple(option for option in RUN if option.name == "train")
+OF_A_LOG = (
+    GPU._replace(help="of a log line: the card that it ran on, such as h100"),
+    *(option._replace(help="of a log line: GPUs of tensor parallelism") for option in PLANS if option.name == TP),
+)
 OF_WORK = (*SIZES, *TRAIN, TOKENS)
 OF_CACHE = ("batch_size", "seq_len")
 
@@ -40,6 +54,10 @@ def answer(settings: Settings) -> Answered:
     number = settings.get("number")
     if not number:
         raise UsageError("no number given", "write tfcalc why 163M gpt2")
+    settings = _with_model(settings, str(number))
+    if lines := logged(str(number)):
+        return _of_log(settings, lines)
+    settings.refuse((option.name for option in OF_A_LOG), "on a number", {}, "put a log line in its place")
     of = settings.get("of")
     _refuse_idle(settings, (of,) if of else QUANTITIES)
     model = settings.model()
@@ -55,6 +73,40 @@ def answer(settings: Settings) -> Answered:
         given = found.given.replace(" ", "")
         return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {given} gpt2 asks about GPT-2"))
     return found
+
+
+def _with_model(settings: Settings, text: str) -> Settings:
+    """The settings with the model that a question names in its words, where it names one: "is gpt2 124M?"."""
+    if settings.model_name is not None or len(text.split()) < 2:
+        return settings
+    words = {word.strip(",.;:?!()'\"") for word in text[:LONGEST_SENTENCE].split()}
+    models = [word for word in sorted(words) if any(map(str.isalpha, word)) and "/" not in word and _is_named(word)]
+    return settings.with_values(model=models[0]) if len(models) == 1 else settings
+
+
+def _is_named(word: str) -> bool:
+    return not is_path(word) and is_known(word)
+
+
+def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
+    """The answer about the numbers of log lines."""
+    called = _called(settings)
+    if not called:
+        refuse_nameless(lines)
+    settings.refuse(("of",), "on a log line", {})
+    model, gpu = settings.model(), settings.get("gpu")
+    typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
+    return of_log(
+        LogQuestion(
+            lines,
+            model,
+            called,
+            settings.get("tensor_parallel"),
+            settings.workload(model) if typed else None,
+            named(parse_gpu(gpu)[1])[0] if gpu else None,
+            settings.get("tokens"),
+        )
+    )
 
 
 def _refuse_idle(settings: Settings, of: Collection[str]) -> None:
@@ -84,7 +136,7 @@ def code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (NUMBER, MODEL_ARGUMENT, OF, *MODEL_OPTIONS, *OF_WORK, *(one for one in SHOW if one.name != "formulas")),
+    (NUMBER, MODEL_ARGUMENT, OF, *MODEL_OPTIONS, *OF_WORK, *OF_A_LOG, *(one for one in SHOW if one.name != "formulas")),
     (
         "tfcalc why 163M gpt2",
         "tfcalc why 6.61B --model llama-2-7b",
@@ -92,6 +144,8 @@ COMMAND = Command(
         "tfcalc why 12.6GB llama-2-7b",
         "tfcalc why 512KB llama-3-8b --of cache",
         "tfcalc why 3.14e23 gpt-3-175b --train --seq 2048 --tokens 300B",
+        "tfcalc why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
+        "tfcalc why 'Tried to allocate 7.83 GiB' llama-3-8b --seq 4k --batch 4",
     ),
     code,
 )

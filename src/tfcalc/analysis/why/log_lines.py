@@ -1,0 +1,154 @@
+"""Numbers in log lines of engines and trainers, each with what it is of and how exactly it was written.
+
+Text is read by the patterns below and by nothing else, and no more of it than :data:`LONGEST`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+LONGEST = 20_000
+LONGEST_LINE = 2_000
+MOST = 24
+"""Numbers of one text that are explained."""
+GIB = 2**30
+N = r"(\d[\d,]{0,17}(?:\.\d{1,8})?)"
+SIZE = rf"{N}\s?(GiB|GB|MiB|MB)"
+BYTES = {"GiB": GIB, "GB": GIB, "MiB": 2**20, "MB": 2**20}
+"""Engines, PyTorch and llama.cpp divide by powers of two, whichever unit they print."""
+COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
+
+WEIGHTS, POOL, TOKENS, CONCURRENCY, NEEDED, BLOCKS = "weights", "pool", "tokens", "concurrency", "needed", "blocks"
+PARAMS, FILE, CACHE, RANK, RATE, MFU, FLOS = "params", "file", "cache", "rank", "rate", "mfu", "flos"
+TRAINABLE, ALL, TRIED, CAPACITY, FREE, ALLOCATED, UNALLOCATED = (
+    "trainable",
+    "all",
+    "tried",
+    "capacity",
+    "free",
+    "allocated",
+    "unallocated",
+)
+
+
+class LogPattern(NamedTuple):
+    """Pattern of a number in a log: the ``program``, the ``key``, and the expression with the number's group.
+
+    The group behind it is its unit, where ``scaled``; ``by`` is the name of the group of a further number.
+    """
+
+    program: str
+    key: str
+    expression: re.Pattern[str]
+    scaled: bool = False
+    by: bool = False
+
+
+def _pattern(program: str, key: str, expression: str, *, scaled: bool = False, by: bool = False) -> LogPattern:
+    return LogPattern(program, key, re.compile(expression, re.IGNORECASE), scaled, by)
+
+
+PATTERNS = (
+    _pattern(
+        "vLLM", WEIGHTS, rf"(?:Loading model weights took|Model loading took|model weights take)\s{SIZE}", scaled=True
+    ),
+    _pattern("vLLM", POOL, rf"Available KV cache memory:?\s{{0,4}}{SIZE}", scaled=True),
+    _pattern("vLLM", POOL, rf"(?:reserved for KV Cache is|KV cache size of|kv_cache_size\s?=)\s?{SIZE}", scaled=True),
+    _pattern("vLLM", TOKENS, rf"GPU KV cache size:?\s{{0,4}}{N}\stokens"),
+    _pattern("vLLM", BLOCKS, rf"#\s?(?:GPU|CUDA) blocks:\s{{0,4}}{N}"),
+    _pattern(
+        "vLLM", CONCURRENCY, rf"Maximum concurrency for (?P<by>[\d,]{{1,12}}) tokens per request:\s{{0,4}}{N}x", by=True
+    ),
+    _pattern(
+        "vLLM",
+        NEEDED,
+        rf"max(?:imum)? seq(?:uence)? len(?:gth)?\s\((?P<by>[\d,]{{1,12}})\),?\s\(?{SIZE} KV cache is needed",
+        scaled=True,
+        by=True,
+    ),
+    _pattern("SGLang", WEIGHTS, rf"Load weight end\..{{0,300}}?mem usage={SIZE}", scaled=True),
+    _pattern("SGLang", CACHE, rf"#tokens:\s(?P<by>\d{{1,12}}),\sK size:\s{SIZE},\sV size", scaled=True, by=True),
+    _pattern("llama.cpp", PARAMS, rf"model params\s{{0,12}}=\s{{0,4}}{N}\s([KMB])", scaled=True),
+    _pattern("llama.cpp", FILE, rf"(?:model|file) size\s{{0,12}}=\s{{0,4}}{SIZE}", scaled=True),
+    _pattern("llama.cpp", CACHE, rf"KV self size\s{{0,4}}=\s{{0,4}}{SIZE}", scaled=True),
+    _pattern(
+        "llama.cpp",
+        CACHE,
+        rf"kv_cache\w{{0,16}}:\s{{1,4}}size =\s{{0,6}}{SIZE}\s\(\s{{0,8}}(?P<by>\d{{1,9}}) cells",
+        scaled=True,
+        by=True,
+    ),
+    _pattern(
+        "Megatron-LM",
+        RANK,
+        rf"parameters on \(tensor, pipeline\) model parallel rank \((?P<by>\d{{1,4}}, \d{{1,4}})\):\s{{0,4}}{N}",
+        by=True,
+    ),
+    _pattern("Megatron-LM", RATE, rf"throughput per GPU \(TFLOP/s/GPU\):\s{{0,4}}{N}"),
+    _pattern("nanoGPT", PARAMS, rf"number of parameters:\s{{0,4}}{N}([MB])\b", scaled=True),
+    _pattern("nanoGPT", MFU, rf"\bmfu\s{{1,4}}{N}\s?%"),
+    _pattern("nanochat", MFU, rf"\bmfu:\s{{0,4}}{N}"),
+    _pattern("PEFT", TRAINABLE, rf"trainable params:\s{{0,4}}{N}"),
+    _pattern("PEFT", ALL, rf"all params:\s{{0,4}}{N}"),
+    _pattern("Trainer", FLOS, r"total_flos['\"]?\s{0,4}[:=]\s{0,4}(\d[\d,]{0,24}(?:\.\d{1,16})?(?:[eE]\+?\d{1,3})?)"),
+    _pattern("PyTorch", TRIED, rf"Tried to allocate\s{SIZE}", scaled=True),
+    _pattern("PyTorch", CAPACITY, rf"(?:total capaci?ty of\s{SIZE}|{SIZE} total capacity)", scaled=True),
+    _pattern("PyTorch", FREE, rf"(?:of which\s{SIZE} is free|{SIZE} free;)", scaled=True),
+    _pattern("PyTorch", ALLOCATED, rf"(?:{SIZE} is allocated by PyTorch|{SIZE} already allocated)", scaled=True),
+    _pattern("PyTorch", UNALLOCATED, rf"{SIZE} is reserved by PyTorch but unallocated", scaled=True),
+)
+CELLS = re.compile(r"\bn_ctx\s{0,12}=\s{0,4}(\d{1,9})")
+"""llama.cpp's context, which it logs in another line."""
+
+
+class LoggedNumber(NamedTuple):
+    """A number of a log: its value, by how much of it the text is ``rounded``, and the number that it is ``by``."""
+
+    program: str
+    key: str
+    text: str
+    value: Fraction
+    rounded: Fraction
+    by: str = ""
+
+    @property
+    def length(self) -> int:
+        """The tokens that it is of; 0 where the text has none."""
+        digits = self.by.replace(",", "")
+        return int(digits) if digits.isdigit() else 0
+
+
+def logged(text: str) -> list[LoggedNumber]:
+    """The numbers of the log lines in a text, in its order; none where it has no line that is known.
+
+    >>> [(one.program, one.key, float(one.value)) for one in logged("GPU KV cache size: 78,384 tokens")]
+    [('vLLM', 'tokens', 78384.0)]
+    """
+    said = "\n".join(line[:LONGEST_LINE] for line in text[:LONGEST].splitlines())
+    found = sorted(_found(said), key=lambda one: one[0])
+    cells = CELLS.search(said)
+    numbers = dict.fromkeys(number for _, number in found)
+    return [_in_context(one, cells[1] if cells else "") for one in list(numbers)[:MOST]]
+
+
+def _in_context(one: LoggedNumber, cells: str) -> LoggedNumber:
+    return one._replace(by=cells) if one.program == "llama.cpp" and one.key == CACHE and not one.by else one
+
+
+def _found(text: str) -> Iterator[tuple[int, LoggedNumber]]:
+    for pattern in PATTERNS:
+        for match in pattern.expression.finditer(text):
+            by = match["by"] if pattern.by else ""
+            groups = [each for each in match.groups() if each is not None and (not by or each != by)]
+            number = groups[0].replace(",", "")
+            unit = groups[1] if pattern.scaled and len(groups) > 1 else ""
+            scale = next((size for name, size in (BYTES | COUNTS).items() if name.lower() == unit.lower()), 1)
+            last = Fraction(1, 10 ** len(number.partition(".")[2].partition("e")[0]))
+            written = " ".join(match[0].split())
+            yield (
+                match.start(),
+                LoggedNumber(pattern.program, pattern.key, written, Fraction(number) * scale, last * scale / 2, by),
+            )
