@@ -1,10 +1,10 @@
 """NVIDIA's AIConfigurator and tfcalc asked about the same published runs: error and time of both.
 
 ``python -m benchmarks.beside_aiconfigurator PYTHON [--every N] [--left-out FILE] [--answers FILE]``; PYTHON is
-that of an environment of its own with ``pip install aiconfigurator==0.12.0`` (Apache-2.0; 120 MB with its tables), which
-tfcalc neither needs nor imports. Every N-th run of tests/oracle/serving/runs.csv is asked, of engines, GPUs and models
-that both know. Told is how many both answer, and of these the error of a token and of the first one, by kind; CPU
-seconds of an answer, too.
+that of an environment of its own with ``pip install aiconfigurator==0.12.0`` (Apache-2.0; 120 MB with its tables),
+which tfcalc neither needs nor imports. Every N-th run of tests/oracle/serving/runs.csv is asked, of engines, GPUs and
+models that both know. Told is how many both answer, and of these the error of a token and of the first one, by kind;
+CPU seconds of an answer, too.
 
 AIConfigurator is asked as its ``estimate`` asks: version of its tables nearest to the run's (its latest where the run
 has none), formats as the run has them, the cache's its own where that is unknown, requests of a copy as its batch.
@@ -55,6 +55,8 @@ MODELS = {
 FORMATS = {"bf16": "bfloat16", "fp16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
 OWN = {("deepseek-r1", "fp8"), ("glm-5", "fp8"), ("minimax-m2.5", "fp8")}
 """Formats that are the checkpoint's own, in blocks, which it reads from the config."""
+IN_BLOCKS = {("qwen3.5-397b-a17b", "fp8")}
+"""Formats that are published in blocks, of models whose config there is in 16 bits."""
 BATCHES = ("served", "static")
 
 
@@ -79,7 +81,8 @@ def question(row: Mapping[str, str]) -> dict[str, Any] | None:
         "moe_ep_size": ep,
         "moe_tp_size": tp * dp // ep,
     }
-    weights = FORMATS.get(row["weights"])
+    blocks = (row["model"], row["weights"]) in IN_BLOCKS
+    weights = "fp8_block" if blocks else FORMATS.get(row["weights"])
     if weights and (row["model"], row["weights"]) not in OWN:
         found |= {"gemm_quant_mode": weights, "moe_quant_mode": weights}
     if row["kv"] == "fp8":
@@ -157,7 +160,7 @@ def compared(theirs: Mapping[str, Mapping[str, Any]], left_out: Mapping[str, Map
         for name, first in (("tpot_ms", False), ("ttft_ms", True)):
             measured = float(row[name]) if row[name] else 0.0
             ours = 1000 * run.guess(first=first).value
-            unseen = 1000 * left_out.get(row["id"], {}).get(name, float("nan"))
+            unseen = left_out.get(row["id"], {}).get(name, float("nan"))
             if measured and other[name]:
                 off = tuple(abs(each / measured - 1) for each in (other[name], ours, unseen))
                 kind = "experts" if run.model.token.routings else "dense"

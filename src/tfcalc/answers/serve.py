@@ -113,6 +113,11 @@ class ServedAt:
         ends = (("value", "value"), ("high", "high"), ("low", "low"))
         return Guess(*(self.rate_at(getattr(self.first, a), getattr(self.token, b)) for a, b in ends))
 
+    @property
+    def rate_of_gpu(self) -> float:
+        """Tokens per second of a GPU."""
+        return self.rate.value / self.answer.question.gpus
+
     def rate_at(self, first: float, token: float) -> float:
         """Tokens per second, where requests follow each other: each takes this long."""
         answer = self.answer.question.load.answer
@@ -290,9 +295,7 @@ class EstimateKeys(Record):
     tpot_ms = record(RangeKeys, "milliseconds of a token after the first", lambda one: _milli(one.token))
     ttft_ms = record(RangeKeys, "milliseconds to the first token", lambda one: _milli(one.first))
     tokens_per_second = record(RangeKeys, "tokens per second, of all GPUs", lambda one: one.rate)
-    tokens_per_second_per_gpu = number(
-        "tokens per second of a GPU", lambda one: one.rate.value / one.answer.question.gpus, BY_RATES
-    )
+    tokens_per_second_per_gpu = number("tokens per second of a GPU", lambda one: one.rate_of_gpu, BY_RATES)
     usd_per_million_output_tokens = optional_record(
         RangeKeys, "US dollars for a million tokens of answers; null without a price", lambda one: one.cost
     )
@@ -362,7 +365,7 @@ class PointKeys(Record):
         "tokens per second, of all GPUs", of_estimate(lambda one: one.rate.value), BY_RATES
     )
     tokens_per_second_per_gpu = optional_number(
-        "tokens per second of a GPU", of_estimate(lambda one: one.rate.value / one.answer.question.gpus), BY_RATES
+        "tokens per second of a GPU", of_estimate(lambda one: one.rate_of_gpu), BY_RATES
     )
     floor_tpot_ms = number(
         "milliseconds of a token, at least", lambda one: MILLI * one.floor_of_token.seconds, BY_BYTES

@@ -390,8 +390,9 @@ class ServedModel:
             share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
             others = max(0.0, share) * self.among_others(running, by)
         made = self.load.draft.made
-        shares = (step_seconds(kernels, by), reduced, launches(self.layers, by), host)
-        return TokenSeconds(*(by.of_tokens * seconds / made for seconds in shares), others)
+        times = by.of_tokens / made
+        kernel, launched = step_seconds(kernels, by), launches(self.layers, by)
+        return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
 
     @cached_property
     def read_at_once(self) -> int:
