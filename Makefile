@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs pictures site dist golden records defaults measured presets check-torch cuda long exhaustive explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs pictures site dist golden records defaults measured presets check-torch cuda calibrate-report long exhaustive explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -59,6 +59,9 @@ OUTPUT ?= real-runs-of-this-gpu.jsonl
 cuda: # small models trained on the first GPU, recorded, and tfcalc's numbers beside; needs PyTorch with CUDA, transformers
 	$(TOOL) tests.cuda.record -o $(OUTPUT)
 	$(TOOL) tests.real_runs --rows $(OUTPUT)
+
+calibrate-report: # errors of estimates of serving, by rates fitted to all other systems; takes 10 minutes of the processor
+	$(TOOL) tools.fit_serving --left-out 6
 
 # Tests that take minutes: all formulas of all presets.
 long:

@@ -12,7 +12,7 @@ from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, accelerators
 from tfcalc.model import Model
 from tfcalc.plans import Serving
-from tfcalc.timing.served import Load, ServedModel
+from tfcalc.timing.served import Guess, Load, ServedModel
 from tfcalc.timing.serving import EngineRates, Sharing, engine_of
 
 FILE = Path(__file__).parent / "oracle" / "serving" / "runs.csv"
@@ -26,6 +26,8 @@ CARDS = {
 """Names in hardware.csv, where they differ."""
 WEIGHTS = {"fp8_block": "fp8-block", "mxfp4-experts": "", "int4-experts": ""}
 """Names of formats; the checkpoint's own is empty."""
+KV = {"unknown": "auto"}
+"""Formats of the cache; where it is unknown, what the engine does by itself."""
 OWN = {("deepseek-r1", "fp8"), ("minimax-m2.5", "fp8")}
 MINIMAX = {
     "model_type": "minimax_m2",
@@ -77,9 +79,22 @@ class Run:
         return found
 
     @property
+    def runs_known(self) -> bool:
+        """Return whether it is known how many of its requests ran at once.
+
+        It is not where more were there than the cache holds, and nobody says in which format it was: what quantizes
+        weights may quantize the cache. Of weights in 16 bits it is that of the engine's default, which follows them.
+        """
+        return self.row["kv"] != "unknown" or self.requests <= self.model.running(self.requests)
+
+    @property
     def linked(self) -> bool:
         """Return whether its GPUs are one, or joined by more than PCIe."""
         return self.model.machine.joins(self.model.sharing.tp)
+
+    def guess(self, *, first: bool) -> Guess:
+        """Estimate of a token, or of the first one, with its band."""
+        return self.model.guess(self.requests, self.by, self.model.band(first=first), first=first)
 
     @cached_property
     def kind(self) -> str:
@@ -121,7 +136,7 @@ def run_of(row: Mapping[str, str]) -> Run | None:
     static = row["mode"] == "static"
     load = Load(prompt, answer, max(1, round(float(row["requests"]))), static=static)
     try:
-        plan, engine = Serving(weights=weights, kv=row["kv"] or "auto"), _engine(row)
+        plan, engine = Serving(weights=weights, kv=KV.get(row["kv"], row["kv"])), _engine(row)
         found = ServedModel(model(row["model"]), plan, sharing, card, load, engine)
         if found.machine.operators is None:
             return None

@@ -2,8 +2,9 @@
 
 Coordinate descent, engine by engine, on |log(estimate / published)| of a token, and of the first token where a batch is
 static, at most 0.7 for each run. A system (source, model, GPU, engine) counts by the root of its runs. Runs that look
-mis-recorded, and those that send sums over PCIe, are left out. The bands are learned with whole systems left out: each
-is estimated by rates fitted to all others of its engine.
+mis-recorded, those that send sums over PCIe, and those of which nobody knows how many requests ran at once, are left
+out. The bands are learned with whole systems left out: each is estimated by rates fitted to all others of its engine,
+from a start that those of other engines give, so that nothing of it is in them. ``--each FILE`` keeps these estimates.
 
 ``--operators FILE`` prints the medians of a table of operators, of which the rates of operators are.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
+import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -29,18 +31,20 @@ MOST = 0.7
 OF_A_SYSTEM = 60
 """Runs of one system that the fit reads; more of them say the same."""
 WITHIN = {
-    "memory": (0.5, 1.1, 0.12),
-    "products": (0.25, 1.3, 0.2),
+    "memory": (0.5, 1.16, 0.12),
+    "products": (0.2, 1.3, 0.2),
     "prompts": (0.25, 1.3, 0.15),
+    "expert_prompts": (0.15, 1.3, 0.15),
     "layer": (0.0, 150e-6, 15e-6),
     "experts": (0.0, 120e-6, 15e-6),
     "reduce": (2e-6, 40e-6, 5e-6),
     "host": (0.0, 6e-3, 0.5e-3),
+    "request": (0.0, 100e-6, 10e-6),
     "first": (0.0, 0.4, 0.03),
     "queued": (0.0, 0.6, 0.05),
 }
-"""Bounds of each rate, and the first step."""
-FIRST_OF_SERVED = 0.1
+"""Bounds of each rate, and the first step; with the upper ones some operator reaches what the datasheet says."""
+FIRST_OF_SERVED = 0.2
 """Weight of a first token under load, which is a queue."""
 
 
@@ -120,20 +124,38 @@ def report(runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates]) 
         print(f"{key!s:36} {told(ratios)} middle={median(ratios):.2f}", flush=True)
 
 
+def of_others(rates: Mapping[str, EngineRates], name: str) -> EngineRates:
+    """Rates to begin with that know nothing of an engine's runs: the middle of those of the other engines."""
+    others = [by for other, by in rates.items() if other != name]
+    return rates[name]._replace(**{rate: median(getattr(by, rate) for by in others) for rate in WITHIN})
+
+
 def left_out(
-    runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates], rounds: int
+    runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates], rounds: int, target: Path | None = None
 ) -> dict[str, list[float]]:
     """Published over estimated by kind, each system by the rates of all others of its engine."""
     found: dict[str, list[float]] = defaultdict(list)
     systems: dict[str, set[str]] = defaultdict(set)
+    kept: list[dict[str, str | float]] = []
     for name, each in runs.items():
+        errors: dict[str, list[float]] = defaultdict(list)
         for unit in dict.fromkeys(run.row["unit"] for run in each):
-            by = Fit([run for run in each if run.row["unit"] != unit], rates[name]).run(rounds)
+            by = Fit([run for run in each if run.row["unit"] != unit], of_others(rates, name)).run(rounds)
             for run in each:
                 if run.row["unit"] == unit:
+                    kept.append({"id": run.row["id"]})
                     for kind, ratio, _ in parts_of(run, by):
                         found[kind].append(1 / ratio)
+                        errors[kind].append(ratio)
                         systems[kind].add(unit)
+                        first = kind in ("prompt", "first")
+                        measured = run.first if first else run.token
+                        assert measured
+                        kept[-1]["ttft_ms" if first else "tpot_ms"] = round(1000 * ratio * measured, 4)
+        for kind, ratios in sorted(errors.items()):
+            print(f"left out: {name:12} {kind:14} {told(ratios)}", flush=True)
+    if target is not None:
+        target.write_text("".join(json.dumps(one) + "\n" for one in kept), encoding="utf-8")
     for kind, ratios in sorted(found.items()):
         ratios.sort()
         low, high = ratios[len(ratios) // 10], ratios[9 * len(ratios) // 10]
@@ -166,7 +188,7 @@ def usable() -> dict[str, list[Run]]:
     found: dict[str, list[Run]] = defaultdict(list)
     for row in serving_runs.rows():
         run = None if row["suspect"] else serving_runs.run_of(row)
-        if run is not None and run.linked:
+        if run is not None and run.linked and run.runs_known:
             found[run.by.name].append(run)
     return found
 
@@ -224,6 +246,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--only", nargs="+", help="names of the engines to fit, as in the file; all others stay")
     parser.add_argument("--left-out", type=int, default=0, help="rounds of a fit with each system left out")
+    parser.add_argument("--each", type=Path, help="keep the estimates of systems left out in this file")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--operators", type=Path, help="a table of measured operators, gzipped CSV")
     given = parser.parse_args()
@@ -239,7 +262,7 @@ def main() -> None:
     if given.write:
         write(rates, runs)
     if given.left_out:
-        left_out(runs, rates, given.left_out)
+        left_out(runs, rates, given.left_out, given.each)
 
 
 if __name__ == "__main__":

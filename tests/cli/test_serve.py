@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -308,3 +309,83 @@ def test_what_a_refusal_proposes_is_accepted(quick: Quick) -> None:
     assert refused.returncode == 2
     assert "take --gpu 2xh100-sxm" in refused.stderr
     assert quick("serve", "llama-3-8b", "--gpu", "2xh100-sxm", "--tp", "2").returncode == 0
+
+
+def test_limits_where_nothing_is_estimated(quick: Quick) -> None:
+    """The floor alone denies what is impossible; of all else nobody knows, and that is no yes. It has a curve, too."""
+    words = ("serve", "llama-3-8b", "--gpu", "m2-max-96")
+    least = answer(quick, *words)["floor"]["tpot_ms"]
+    assert least == pytest.approx(
+        1000 * (2 * (8_030_261_248 - 128_256 * 4096)) / 400e9, rel=0.02
+    )  # weights over 400 GB/s
+    for limit, verdict, met in ((0.9 * least, "cannot", False), (1.1 * least, "unknown", None)):
+        slo = ("--slo", f"tpot={limit:.3f}ms")
+        found = answer(quick, *words, *slo)["slo"]
+        assert (found["verdict"], found["met"], found["more"]) == (verdict, met, [])
+        assert quick(*words, *slo).returncode == 1
+    most = found["largest_concurrency"]
+    for many, verdict in ((most, "unknown"), (most + 1, "cannot")):
+        assert answer(quick, *words, *slo, "--concurrency", str(many))["slo"]["verdict"] == verdict
+    curve = answer(quick, *words, "--curve")["curve"]
+    assert [one["tpot_ms"] for one in curve] == [None] * len(curve)
+    assert curve[0]["floor_tpot_ms"] == pytest.approx(least)
+    unheld = answer(quick, "serve", "llama-3.1-70b", "--slo", "tpot=1s")["slo"]
+    assert (unheld["verdict"], unheld["met"], unheld["largest_concurrency"]) == ("cannot", False, 0)
+
+
+def test_runs_of_ones_own(quick: Quick, tmp_path: Path) -> None:
+    """Runs whose tokens took half as long again move a token by that much, and the band is what they leave; of an
+    engine or a layout that nobody published they are what is known.
+    """
+    words = ("serve", "llama-3-8b", "--gpu", "2xa100-80", "--input", "1000", "--output", "200")
+    rows = []
+    for many in (1, 4, 16, 64):
+        parts = answer(quick, *words, "--concurrency", str(many))["estimate"]
+        rows.append(
+            {
+                "isl": 1000,
+                "osl": 200,
+                "tp": 2,
+                "concurrency": many,
+                "tpot_ms": 1.5 * parts["tpot_ms"]["value"],
+                "ttft_ms": 1.5 * parts["ttft_ms"]["value"],
+            }
+        )
+    runs = tmp_path / "runs.jsonl"
+    runs.write_text("\n".join(json.dumps(row) for row in [*rows, {**rows[0], "engine": "sglang"}]))
+    asked = (*words, "--concurrency", "8")
+    before, after = answer(quick, *asked), answer(quick, *asked, "--calibrate", str(runs))
+    assert after["calibration"]["own_runs"] == 4
+    for token in ("tpot_ms", "ttft_ms"):
+        moved = after["estimate"][token]
+        assert moved["value"] / before["estimate"][token]["value"] == pytest.approx(1.5, rel=0.08)
+        assert moved["high"] / moved["low"] < 1.3  # the runs agree with each other
+    told = quick(*asked, "--calibrate", str(runs)).stdout
+    assert "By 4 runs of yours" in told
+    assert "1 (a run of 'sglang')" in told
+    unknown = (*asked, "--engine", "another")
+    assert answer(quick, *unknown)["estimate"] is None
+    found = answer(quick, *unknown, "--calibrate", str(runs))["estimate"]["tpot_ms"]["value"]
+    assert found == pytest.approx(after["estimate"]["tpot_ms"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"isl": 10, "osl": 10, "tpot_ms": 1}, "runs.jsonl:1 has no concurrency"),
+        ({"isl": 10, "osl": 10, "concurrency": 0, "tpot_ms": 1}, "runs.jsonl:1: concurrency 0 is no number above 0"),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": -1}, "runs.jsonl:1: tpot_ms -1 is no number above 0"),
+        ({"isl": 10, "osl": 10, "concurrency": 1}, "'runs.jsonl' has no run of 'vllm': runs.jsonl:1 is neither"),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "nothing"}, "runs.jsonl:1: "),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "model": "nothing"}, "is no preset"),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "mode": "x"}, "mode 'x' is not known"),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "m2-max-96"}, "no operators were measured"),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "model": "llama-3.1-70b"}, "does not fit on H100-SXM"),
+    ],
+)
+def test_rows_that_are_no_runs(quick: Quick, tmp_path: Path, row: dict[str, Any], said: str) -> None:
+    (tmp_path / "runs.jsonl").write_text(json.dumps(row))
+    found = quick("serve", "llama-3-8b", "--calibrate", "runs.jsonl")
+    assert found.returncode in (2, 3)
+    assert said in found.stderr
+    assert found.stderr.count("\n") == 1

@@ -160,6 +160,19 @@ BASES = {
     "quiz": ["", "--topic params", "1", "1 12"],
     "models": ["", "--family gpt2", "--supported", "--trainable", "--sources", "bert"],
     "schema": ["", "params"],
+    "serve": [
+        "llama-3-8b",
+        "mixtral-8x7b --gpu 4xh100 --concurrency 8",
+        "llama-3-8b --floor",
+        "llama-3-8b --static --concurrency 8",
+        "llama-3-8b --slo tpot=50ms",
+        "llama-3-8b --rate 1/s",
+        "llama-3-8b --for gpus --concurrency 100",
+        "llama-3-8b --disaggregate 1:1",
+        "llama-3-8b --gpu m2-max-96",
+        "llama-3.1-70b",
+        "t5-small",
+    ],
 }
 """Questions, by the command that answers them.
 
@@ -185,6 +198,9 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("plot", "alloc_conf"): "decides on what is reserved, which a chart of peaks does not ask for",
     ("solve memory <= 24GiB --for concurrency", "batched"): "with so many requests the peak is that of a decode step",
     ("sweep gpt2 --context 65,130 --of cache", "data_parallel"): "each group of GPUs has a cache of its own",
+    ("serve", "fewest"): "finds one GPU, where that is enough",
+    ("serve llama-3.1-70b", "floor"): "is of what fits, which this does not",
+    ("serve llama-3.1-70b", "curve"): "is of what fits, which this does not",
     ("*", "letters"): "renames a size where it occurs",
     ("plot", "units"): "writes bytes, where there are some",
     ("sweep", "units"): "writes bytes, where there are some",
@@ -228,6 +244,11 @@ TEXTS = {
     "against": ["mha"],
     "args": ["512,8"],
     "inputs": ["2x5x512"],
+    "engine": ["vllm@0.6.0", "trtllm"],
+    "slo": ["ttft=500ms", "tpot=1us"],
+    "rate": ["0.1/s", "2/s"],
+    "speculate": ["3@0.7"],
+    "disaggregate": ["1:1", "2:1"],
 }
 NUMBERS = ["2", "3", "8", "48", "1000"]
 AMOUNTS = ["0.5", "3", "1e15"]

@@ -27,8 +27,8 @@ def errors(*, first: bool, modes: tuple[str, ...]) -> list[float]:
     found = []
     for run in runs():
         measured = run.first if first else run.token
-        if measured and run.linked and not run.row["suspect"] and run.row["mode"] in modes:
-            found.append(abs(run.model.guess(run.requests, run.by, first=first).value / measured - 1))
+        if measured and run.linked and run.runs_known and not run.row["suspect"] and run.row["mode"] in modes:
+            found.append(abs(run.guess(first=first).value / measured - 1))
     return found
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_faster_than_the_floor() -> None:
 def test_no_estimate_is_below_the_floor() -> None:
     for run in runs():
         for first, floor in ((False, run.floor_of_token), (True, run.floor_of_first)):
-            guess = run.model.guess(run.requests, run.by, first=first)
+            guess = run.guess(first=first)
             assert floor <= guess.low <= guess.value <= guess.high
 
 
@@ -73,7 +73,7 @@ def test_bands_hold_what_they_say() -> None:
     inside = []
     for run in runs():
         if run.token and run.linked and not run.row["suspect"]:
-            guess = run.model.guess(run.requests, run.by, first=False)
+            guess = run.guess(first=False)
             inside.append(guess.low <= run.token <= guess.high)
     assert 0.75 <= mean(inside) <= 0.97
 

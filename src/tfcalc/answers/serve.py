@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import ceil
+from statistics import mean
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.answers.serve_question import (
@@ -31,6 +32,7 @@ from tfcalc.report.declared import (
     integer,
     number,
     optional,
+    optional_boolean,
     optional_number,
     optional_record,
     record,
@@ -43,7 +45,7 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
-from tfcalc.timing.served import Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
+from tfcalc.timing.served import AS_OTHERS, OWN, Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
 
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
+    from tfcalc.timing.measured_runs import LeftOut
     from tfcalc.timing.rates import Price
+    from tfcalc.timing.served_runs import OwnRates, ServedRun
     from tfcalc.timing.serving import EngineRates, ServingBand
 
 MILLI, MILLION = 1000, 10**6
@@ -85,14 +89,17 @@ class ServedAt:
     @cached_property
     def token(self) -> Guess:
         """Estimate of a token."""
-        assert self.by is not None
-        return self.of.guess(self.requests, self.by, first=False, version=self.answer.version)
+        return self._guess(first=False)
 
     @cached_property
     def first(self) -> Guess:
         """Estimate of the first token."""
+        return self._guess(first=True)
+
+    def _guess(self, *, first: bool) -> Guess:
         assert self.by is not None
-        return self.of.guess(self.requests, self.by, first=True, version=self.answer.version)
+        band, version = self.answer.band(first=first), "" if self.answer.own else self.answer.version
+        return self.of.guess(self.requests, self.by, band, first=first, version=version)
 
     @cached_property
     def parts(self) -> TokenSeconds:
@@ -105,6 +112,11 @@ class ServedAt:
         """Tokens per second of all replicas."""
         ends = (("value", "value"), ("high", "high"), ("low", "low"))
         return Guess(*(self.rate_at(getattr(self.first, a), getattr(self.token, b)) for a, b in ends))
+
+    @property
+    def rate_of_gpu(self) -> float:
+        """Tokens per second of a GPU."""
+        return self.rate.value / self.answer.question.gpus
 
     def rate_at(self, first: float, token: float) -> float:
         """Tokens per second, where requests follow each other: each takes this long."""
@@ -135,6 +147,7 @@ class ServedAt:
 
 
 BY_RATES = found("by the rates of serving_rates.toml, of operators and of engines, fitted to published runs")
+BY_OWN = found("the least squares of log(estimate / measured) of one's own runs; 1 without them")
 BY_BYTES = found("bytes over the bandwidth, FLOPs over the dense peak, bytes sent over the link: the largest")
 FOLD = found("a sum over the operations of a step, on one GPU")
 GIVEN = given("given by the options, or their defaults")
@@ -282,9 +295,7 @@ class EstimateKeys(Record):
     tpot_ms = record(RangeKeys, "milliseconds of a token after the first", lambda one: _milli(one.token))
     ttft_ms = record(RangeKeys, "milliseconds to the first token", lambda one: _milli(one.first))
     tokens_per_second = record(RangeKeys, "tokens per second, of all GPUs", lambda one: one.rate)
-    tokens_per_second_per_gpu = number(
-        "tokens per second of a GPU", lambda one: one.rate.value / one.answer.question.gpus, BY_RATES
-    )
+    tokens_per_second_per_gpu = number("tokens per second of a GPU", lambda one: one.rate_of_gpu, BY_RATES)
     usd_per_million_output_tokens = optional_record(
         RangeKeys, "US dollars for a million tokens of answers; null without a price", lambda one: one.cost
     )
@@ -309,10 +320,18 @@ class MoreKeys(Record):
 class SloKeys(Record):
     """Verdict on the limits, and the largest number of requests within them."""
 
-    met = boolean("at the requests asked for, by the estimate", lambda one: one.met)
-    verdict = text("certain or cannot (by the floor), should, may, should not (by the band)", lambda one: one.verdict)
+    met = optional_boolean(
+        "at the requests asked for, by the estimate; null without one, where the floor does not say no",
+        lambda one: one.met,
+    )
+    verdict = text(
+        "cannot (by the memory or the floor), should, may, should not (by the band), unknown (without an estimate)",
+        lambda one: one.verdict,
+    )
     largest_concurrency = integer(
-        "requests within the limits, at most", lambda one: one.largest, found("by bisection over the estimate")
+        "requests within the limits, at most; without an estimate more than this are impossible",
+        lambda one: one.largest,
+        found("by bisection over the estimate, or over the floor where nothing is estimated"),
     )
     decided_by = text("what does not allow more: ttft, tpot, capacity", lambda one: one.decided_by)
     more = records(MoreKeys, "what would serve more: each was tried, the cheapest first", lambda one: one.more)
@@ -321,44 +340,69 @@ class SloKeys(Record):
 class CalibrationKeys(Record):
     """Runs that the estimate rests on."""
 
-    engine = text("the era of the engine", lambda one: one.name)
-    rows = integer("runs that its rates were fitted to", lambda one: one.rows, found("a count"))
-    units = integer("systems that these are of", lambda one: one.units, found("a count"))
+    engine = text("the era of the engine", lambda one: one.by.name)
+    rows = integer("runs that its rates were fitted to", lambda one: one.by.rows, found("a count"))
+    units = integer("systems that these are of", lambda one: one.by.units, found("a count"))
+    own_runs = integer("runs of one's own", lambda one: len(one.own.runs) if one.own else 0, found("a count"))
+    of_tokens = number("what a token's seconds are multiplied with", lambda one: one.by.of_tokens, BY_OWN)
+    of_prompts = number("what those of prompts are multiplied with", lambda one: one.by.of_prompts, BY_OWN)
+
+
+def of_estimate(part: Callable[[ServedAt], float]) -> Callable[[ServedAt], float | None]:
+    """Return what the estimate says of this part; None where nothing is estimated."""
+    return lambda one: None if one.by is None else part(one)
 
 
 class PointKeys(Record):
-    """Times and rates at another number of requests."""
+    """Times and rates at another number of requests; what is estimated is null where nothing is."""
 
     concurrency = integer("requests at once", lambda one: one.concurrency, GIVEN)
-    tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.token.value, BY_RATES)
-    ttft_ms = number("milliseconds to the first token", lambda one: MILLI * one.first.value, BY_RATES)
-    tokens_per_second = number("tokens per second, of all GPUs", lambda one: one.rate.value, BY_RATES)
-    tokens_per_second_per_gpu = number(
-        "tokens per second of a GPU", lambda one: one.rate.value / one.answer.question.gpus, BY_RATES
+    tpot_ms = optional_number("milliseconds of a token", of_estimate(lambda one: MILLI * one.token.value), BY_RATES)
+    ttft_ms = optional_number(
+        "milliseconds to the first token", of_estimate(lambda one: MILLI * one.first.value), BY_RATES
+    )
+    tokens_per_second = optional_number(
+        "tokens per second, of all GPUs", of_estimate(lambda one: one.rate.value), BY_RATES
+    )
+    tokens_per_second_per_gpu = optional_number(
+        "tokens per second of a GPU", of_estimate(lambda one: one.rate_of_gpu), BY_RATES
+    )
+    floor_tpot_ms = number(
+        "milliseconds of a token, at least", lambda one: MILLI * one.floor_of_token.seconds, BY_BYTES
     )
     floor_tokens_per_second = number("tokens per second, at most", lambda one: one.floor_rate, BY_BYTES)
 
 
 class Promise:
-    """Limits that the served model is to keep."""
+    """Limits that the served model is to keep, by the estimate; by the floor where nothing is estimated."""
 
     def __init__(self, answer: Serve) -> None:
         self.answer, self.limits = answer, answer.question.limits
 
     def _late(self, at: ServedAt) -> str:
         """Name what is too late at this number of requests; nothing where all is in time."""
-        if self.limits.ttft is not None and at.first.value > self.limits.ttft:
+        if self.limits.ttft is not None and self._first(at) > self.limits.ttft:
             return TTFT
-        return TPOT if self.limits.tpot is not None and at.token.value > self.limits.tpot else ""
+        return TPOT if self.limits.tpot is not None and self._token(at) > self.limits.tpot else ""
+
+    def _first(self, at: ServedAt) -> float:
+        return at.floor_of_first.seconds if self.answer.by is None else at.first.value
+
+    def _token(self, at: ServedAt) -> float:
+        return at.floor_of_token.seconds if self.answer.by is None else at.token.value
 
     @property
-    def met(self) -> bool:
-        """Return whether the estimate is within the limits."""
-        return not self._late(self.answer.at)
+    def met(self) -> bool | None:
+        """Return whether the estimate is within the limits; None where nothing is estimated, and the floor is."""
+        if not self.answer.of.holds or self._late(self.answer.at):
+            return False
+        return None if self.answer.by is None else True
 
     @cached_property
     def largest(self) -> int:
         """The most requests that are within the limits."""
+        if not self.answer.of.holds:
+            return 0
         low, high = 0, max(1, self.answer.capacity)
         if not self._late(self.answer.point(high)):
             return high
@@ -369,19 +413,25 @@ class Promise:
 
     @cached_property
     def more(self) -> tuple[ServesMore, ...]:
-        """The changes that serve more, each tried."""
+        """The changes that serve more, each tried; none where nothing is estimated."""
+        if self.answer.by is None:
+            return ()
         tried = map(kept, changes(self.answer.question))
         return tuple(each for each in tried if each is not None and each.concurrency > self.largest)
 
     @property
     def decided_by(self) -> str:
         """Name what does not allow more."""
+        if not self.answer.of.holds:
+            return CAPACITY
         return self._late(self.answer.point(self.largest + 1)) if self.largest < self.answer.capacity else CAPACITY
 
     @property
     def verdict(self) -> str:
         """Return how sure it is at the requests asked for."""
         at = self.answer.at
+        if self.answer.by is None:
+            return "cannot" if self.met is False else "unknown"
         pairs = [
             (limit, guess, floor.seconds)
             for limit, guess, floor in (
@@ -413,7 +463,7 @@ def kept(change: ServeChange) -> ServesMore | None:
     """Return how many requests a changed question keeps its limits for; None where it cannot be, or nobody knows."""
     try:
         answer = Serve(change.question)
-        if answer.promise is None or not answer.promise.largest:
+        if answer.promise is None or answer.by is None or not answer.promise.largest:
             return None
     except TfcalcError:  # a format that the model does not have, GPUs that do not share it
         return None
@@ -421,7 +471,7 @@ def kept(change: ServeChange) -> ServesMore | None:
 
 
 HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
-HAS_CURVE = When(lambda answer: answer.question.curve and answer.by is not None, "curve")
+HAS_CURVE = When(lambda answer: answer.question.curve and answer.of.holds, "curve")
 
 
 class Serve(Answer):
@@ -441,7 +491,7 @@ class Serve(Answer):
     )
     no_estimate = text("why nothing is estimated; empty where it is", lambda answer: answer.unknown)
     calibration = optional_record(
-        CalibrationKeys, "runs behind the estimate; null without one", lambda answer: answer.by
+        CalibrationKeys, "runs behind the estimate; null without one", lambda answer: answer if answer.by else None
     )
     slo = record(SloKeys, "the limits that were given", lambda answer: answer.promise, when=HAS_LIMITS)
     curve = records(PointKeys, "at other numbers of requests", lambda answer: answer.points, when=HAS_CURVE)
@@ -499,15 +549,15 @@ class Serve(Answer):
             return "it does not fit"
         if self.question.floor:
             return "--floor asks for the floor alone"
-        if engine_of(self.question.engine) is None:
-            known = dict.fromkeys(era["engine"] for era in rates_table()["engines"].values())
-            return f"no run of {self.engine} is known (--engine {', '.join(known)})"
-        if engine_of(self.question.engine, card) is None:
+        if self._published is None:
+            if engine_of(self.question.engine) is None:
+                known = dict.fromkeys(era["engine"] for era in rates_table()["engines"].values())
+                return f"no run of {self.engine} is known (--engine {', '.join(known)}; or runs of yours, --calibrate)"
             return f"no run of {self.engine} on {card.name}, or on another GPU of its generation, is known"
         if self.of.reads_source:
             return "no run of an encoder with a decoder is known"
         tp = self.question.sharing.tp
-        if not self.of.machine.joins(tp):
+        if not self.of.machine.joins(tp) and not self._ran_over(tp):
             joined = (
                 f"no more than {card.domain} {card.name} have a fast link"
                 if card.domain > 1
@@ -517,9 +567,38 @@ class Serve(Answer):
         return ""
 
     @cached_property
+    def _published(self) -> EngineRates | None:
+        """Rates of the engine on this generation of GPUs; of another, where one's own runs say the rest."""
+        known = engine_of(self.question.engine, self.question.card)
+        if known is not None or not self.question.runs or self.of.machine.operators is None:
+            return known
+        return engine_of(self.question.engine) or engine_of(AS_OTHERS)
+
+    def _ran_over(self, tp: int) -> bool:
+        """Return whether a run of one's own sent sums over as many of these GPUs."""
+        return any(run.of.sharing.tp == tp and run.of.card == self.question.card for run in self.question.runs)
+
+    @cached_property
+    def own(self) -> OwnRates | None:
+        """The rates as one's own runs change them; None without any."""
+        if not self.question.runs or self.unknown:
+            return None
+        from tfcalc.timing.served_runs import OwnRates  # only where there are runs
+
+        assert self._published is not None
+        return OwnRates(self.question.runs, self._published, self.question.unused)
+
+    @cached_property
     def by(self) -> EngineRates | None:
         """Rates of the engine; None where nothing is estimated."""
-        return None if self.unknown else engine_of(self.question.engine, self.question.card)
+        if self.unknown:
+            return None
+        return self._published if self.own is None else self.own.rates
+
+    def band(self, *, first: bool) -> ServingBand:
+        """Return the band of a token, or of the first one: by published runs, or by one's own."""
+        known = self.of.band(first=first)
+        return known if self.own is None else self.own.band(known, first=first)
 
     @cached_property
     def at(self) -> ServedAt:
@@ -537,8 +616,8 @@ class Serve(Answer):
 
     @cached_property
     def promise(self) -> Promise | None:
-        """The limits, where there are some and an estimate."""
-        return Promise(self) if self.question.limits.given and self.by is not None else None
+        """The limits, where there are some."""
+        return Promise(self) if self.question.limits.given else None
 
     @cached_property
     def price(self) -> Price | None:
@@ -621,14 +700,7 @@ class Serve(Answer):
         """Return whether it fits, and keeps the limits."""
         if not self.of.holds:
             return False
-        if self.promise is None:
-            return not (self.question.limits.given and self._floor_is_late())
-        return self.promise.met
-
-    def _floor_is_late(self) -> bool:
-        limits, at = self.question.limits, self.at
-        late = limits.ttft is not None and at.floor_of_first.seconds > limits.ttft
-        return late or (limits.tpot is not None and at.floor_of_token.seconds > limits.tpot)
+        return self.promise is None or bool(self.promise.met)
 
     @property
     def heading(self) -> str:
@@ -672,7 +744,8 @@ class Serve(Answer):
             return self._does_not_fit()
         if self.by is None:
             floor = f"at least {_time(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
-            return f"{floor}, and {_time(self.at.floor_of_first.seconds)} for the first"
+            told = f"{floor}, and {_time(self.at.floor_of_first.seconds)} for the first"
+            return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
         rate = f"{at.rate.value:,.0f} tokens/s in all"
@@ -694,6 +767,12 @@ class Serve(Answer):
             most = f"not one request is within the limits; {SAID_BY[promise.decided_by]} decides"
         return f"{most}; {self.question.load.concurrency:,}: {promise.verdict}"
 
+    def _allowed(self, promise: Promise) -> str:
+        if not promise.largest:
+            return f"CANNOT: not one request is within the limits: {SAID_BY[promise.decided_by]} decides"
+        many = f"more than {promise.largest:,} requests cannot be within the limits"
+        return f"{many}; {self.question.load.concurrency:,}: {promise.verdict}"
+
     def _does_not_fit(self) -> str:
         each = f"weights and one request take {short_bytes(self.of.weights + self.of.cache_of_request)} on each GPU"
         has = f"{self.question.card.name} has {short_bytes(self.of.memory)}"
@@ -704,8 +783,8 @@ class Serve(Answer):
 
     def sheet(self) -> Sheet:
         """The bytes and FLOPs of a step, or a line for each number of requests."""
-        if self.question.curve and self.by is not None:
-            return self._curve()
+        if self.question.curve and self.of.holds:
+            return self._curve() if self.by is not None else self._curve_of_floors()
         card, at = self.question.card, self.at
         bandwidth = card.bandwidth or float("inf")
         rows: list[list[Cell]] = [
@@ -740,6 +819,20 @@ class Serve(Answer):
         columns = [Column(name, spare=spare) for name, spare in zip(names, (0, 0, 1, 2, 0, 0, 3), strict=True)]
         return self._sheet(columns, rows, *self._notes())
 
+    def _curve_of_floors(self) -> Sheet:
+        rows: list[list[Cell]] = [
+            [
+                one.concurrency,
+                f"{one.floor_rate:,.0f}",
+                f"{one.floor_rate / self.question.gpus:,.0f}",
+                _time(one.floor_of_token.seconds),
+                _time(one.floor_of_first.seconds),
+            ]
+            for one in self.points
+        ]
+        columns = [Column(name) for name in ("users", "tokens/s at most", "a GPU", "token at least", "first at least")]
+        return self._sheet(columns, rows, *self._notes())
+
     def _notes(self) -> Iterator[str]:
         if not self.of.holds:
             return
@@ -765,11 +858,13 @@ class Serve(Answer):
             )
             each = ", ".join(f"{name} {_time(seconds)}" for name, seconds in told if seconds)
             yield f"Estimate for {self.engine}: {each}"
-            yield self._told_of_band(self.of.band(first=False), "a token")
-            yield self._told_of_band(self.of.band(first=True), "the first")
+            if self.own is not None:
+                yield from self._told_of_own(self.own)
+            yield self._told_of_band(self.band(first=False), "a token")
+            yield self._told_of_band(self.band(first=True), "the first")
             if self.question.load.apart is not None:
                 yield "In none of these runs did other GPUs read the prompts: the bands are of servers that do both"
-            if self.version and version_of(self.version) > version_of(self.by.newest):
+            if self.version and self.own is None and version_of(self.version) > version_of(self.by.newest):
                 yield f"{self.engine} {self.version} is newer than all of these runs: it may be faster"
         draft = self.question.load.draft
         if draft.tokens:
@@ -799,8 +894,23 @@ class Serve(Answer):
             yield f"{one.options} would serve {one.concurrency:,}: {one.at.rate.value:,.0f} tokens/s{cost}"
 
     @staticmethod
+    def _told_of_own(own: OwnRates) -> Iterator[str]:
+        """Yield what one's own runs change, and how far they are off without and with it."""
+        of_published = mean(own.errors(lambda run, first: run.seconds(own.by, first=first)))
+        ratios = [one for each in own.left_out.values() for one in each]
+        left_out = mean([abs(1 / one - 1) for one in ratios])
+        changed = " and ".join(f"{name} x {value:.3g}" for name, value in own.factors.items())
+        many = f"{len(own.runs):,} run{'s' * (len(own.runs) != 1)}"
+        yield f"By {many} of yours: {changed}; {100 * of_published:.0f} % off before, {100 * left_out:.0f} % left out"
+        if own.ignored:
+            reasons = ", ".join(sorted({one.why for one in own.ignored})[:3])
+            yield f"Rows of yours that are left out: {len(own.ignored):,} ({reasons})"
+
+    @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:
-        ends = f"{band.low:g} to {band.high:g} times the estimate of {what}"
+        ends = f"{band.low:.3g} to {band.high:.3g} times the estimate of {what}"
+        if band.kind == OWN:
+            return f"Of {band.rows:,} times of yours, each estimated without its run, four of five took {ends}"
         return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
 
     def _sheet(self, columns: list[Column], rows: list[list[Cell]], *notes: str) -> Sheet:
@@ -928,6 +1038,8 @@ def serve(
     fewest: bool = False,
     floor: bool = False,
     curve: bool = False,
+    runs: Sequence[ServedRun] = (),
+    unused: Sequence[LeftOut] = (),
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -955,6 +1067,8 @@ def serve(
         fewest: find the fewest GPUs that serve all requests at once, in the place of those of ``gpu``.
         floor: the floor alone, and no estimate.
         curve: further numbers of requests.
+        runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
+        unused: rows of theirs that are no such runs.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -1002,6 +1116,8 @@ def serve(
             prices=prices,
             fewest=fewest,
             rate=rate,
+            runs=runs,
+            unused=unused,
         )
     )
 

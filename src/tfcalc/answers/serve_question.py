@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
@@ -15,6 +15,8 @@ from tfcalc.timing.serving import Sharing, engine_of
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
+    from tfcalc.timing.measured_runs import LeftOut
+    from tfcalc.timing.served_runs import ServedRun
 
 ENGINE = "vllm"
 """Engine whose estimate is given where none is named."""
@@ -53,6 +55,8 @@ class ServeQuestion(NamedTuple):
         curve: asked for at several numbers of requests.
         fewest: the fewest GPUs that serve the requests are asked for, however many there are.
         rate: requests that come each second, in the place of the number of those that are at work.
+        runs: runs of one's own, to which the engine's rates are fitted.
+        unused: rows of theirs that are no such runs.
     """
 
     model: Model
@@ -69,6 +73,8 @@ class ServeQuestion(NamedTuple):
     prices: Mapping[str, Price] = NO_PRICES
     fewest: bool = False
     rate: float = 0.0
+    runs: Sequence[ServedRun] = ()
+    unused: Sequence[LeftOut] = ()
 
     @property
     def replicas(self) -> int:

@@ -474,6 +474,11 @@ def boolean(meaning: str, make: Make = handed_in, *, when: When | None = None, p
     return Key({"type": "boolean", "description": meaning}, make, when=when, place=place)
 
 
+def optional_boolean(meaning: str, make: Make, *, when: When | None = None) -> Key[bool | None]:
+    """Yes or no, or null where nobody knows."""
+    return Key({"type": ["boolean", "null"], "description": meaning}, make, when=when)
+
+
 def records(
     kind: type[R],
     meaning: str,

@@ -7,7 +7,7 @@ because it says so.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.errors import BadFile, InvalidModel, UsageError
@@ -152,9 +152,9 @@ def _no_number(word: str) -> float:
     raise ValueError(f"{word} is no number")
 
 
-def unread(rows: Iterable[Row]) -> list[str]:
+def unread(rows: Iterable[Row], keys: Container[str] = KEYS, remarks: Container[str] = REMARKS) -> list[str]:
     """Return the keys of rows that nothing reads, but for usual remarks."""
-    return sorted({key for row in rows for key in row if key not in KEYS and key not in REMARKS})
+    return sorted({key for row in rows for key in row if key not in keys and key not in remarks})
 
 
 ModelOf = Callable[[Row, str], "Model"]
@@ -167,7 +167,7 @@ def read_runs(rows: Iterable[tuple[str, Row]], model_of: ModelOf) -> tuple[list[
     found: list[MeasuredRun] = []
     left_out: list[LeftOut] = []
     for place, row in rows:
-        _check(row, place)
+        check_row(row, place)
         try:
             found.append(reader.run(row, place))
         except Unusable as reason:
@@ -175,9 +175,9 @@ def read_runs(rows: Iterable[tuple[str, Row]], model_of: ModelOf) -> tuple[list[
     return found, left_out
 
 
-def _check(row: Row, place: str) -> None:
+def check_row(row: Row, place: str, keys: Mapping[str, RowKey] = KEYS) -> None:
     """Raise BadFile for a value that its key cannot have."""
-    for name, key in KEYS.items():
+    for name, key in keys.items():
         value = row.get(name)
         if value is None or (name == "micro_batch" and not value):
             continue

@@ -30,6 +30,7 @@ from tfcalc.timing.serving import (
     ServingMachine,
     Sharing,
     band_of_serving,
+    launches,
     layers_of,
     prompt_seconds,
     step_seconds,
@@ -47,6 +48,8 @@ COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4
 """Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
+OWN = "own runs"
+"""Name of a band that one's own runs give."""
 NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
 
@@ -380,16 +383,16 @@ class ServedModel:
         requests = self._in_a_step(running)
         kernels = self.kernels(self.token, requests)
         reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
-        step = step_seconds(kernels, self.layers, reduced, by)
-        launched = by.layer * self.layers.number + by.experts * self.layers.experts
+        host = by.host + by.request * running / self.sharing.dp
         others = 0.0
         if not self.load.static and self.load.answer and self.load.apart is None:
             of_a_copy = running / self.sharing.dp
             share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
             others = max(0.0, share) * self.among_others(running, by)
         made = self.load.draft.made
-        kernel = step - reduced - launched - by.host
-        return TokenSeconds(kernel / made, reduced / made, launched / made, by.host / made, others)
+        times = by.of_tokens / made
+        kernel, launched = step_seconds(kernels, by), launches(self.layers, by)
+        return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
 
     @cached_property
     def read_at_once(self) -> int:
@@ -415,21 +418,21 @@ class ServedModel:
 
     def first_token(self, concurrency: int, by: EngineRates) -> float:
         """Seconds to the first token."""
-        pp = self.sharing.pp
+        pp, base = self.sharing.pp, by.of_prompts * by.first
         if self.load.static:
             parts = min(pp, max(1, concurrency))
-            return by.first + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
+            return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
         if self.load.apart is not None:
             return self._handed_over(concurrency, by, self.load.apart)
         running = self.running(concurrency)
         of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
         each = self.among_others(running, by)
         if by.waves:
-            found = by.first + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
+            found = base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
         else:
             token = self.parts(concurrency, by).seconds
             busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
-            found = by.first + alone + token + WAITS * each * busy + by.queued * (of_a_copy - 1) * each
+            found = base + alone + token + WAITS * each * busy + by.queued * (of_a_copy - 1) * each
             found += busy / (2 * (1 - busy)) * each
         if concurrency > running:
             generation = self.load.answer * self.parts(concurrency, by).seconds
@@ -444,7 +447,7 @@ class ServedModel:
         """
         running = self.running(concurrency)
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
-        alone = by.first + self.reading(1, by) + self.handing_over
+        alone = by.of_prompts * by.first + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
         busy = min(0.95, reading / (alone + answering))
         return max(alone + busy / (2 * (1 - busy)) * each, reading - answering)
@@ -457,9 +460,8 @@ class ServedModel:
             return band_of_serving("experts")
         return band_of_serving("static-dense" if self.load.static else "served-dense")
 
-    def guess(self, concurrency: int, by: EngineRates, *, first: bool, version: str = "") -> Guess:
+    def guess(self, concurrency: int, by: EngineRates, band: ServingBand, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
-        band = self.band(first=first)
         low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
         floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)

@@ -2,13 +2,14 @@
 
     floor      max(bytes / bandwidth, FLOPs / peak, bytes sent / link)
     step       Σ operations of max(bytes / (bandwidth · ε_b · e), FLOPs / (peak · ε_f · f)) + all-reduces
-               + λ · layers + μ · layers with experts + host
+               + λ · layers + μ · layers with experts + ν · requests + host
     token      step + (C − 1)/osl · t_b, half of it for requests that stay in step: prompts of others in between
     first      base + t_1 + (C − 1)/2 · t_b + (n − 1)/2 · t_b for requests that stay in step (n: prompts read at once),
                base + t_1 + step + w · t_b + q(C − 1) · t_b + ρ/(2(1 − ρ)) · t_b for requests that do not
 
-ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, host, base and q
-are an engine's (serving_rates.toml). t_b is the time of a prompt among others, ρ the share of time that prompts take.
+ε are shares of the peak that operators reach, by generation of GPUs and number format; e, f, λ, μ, ν, host, base and q
+are an engine's (serving_rates.toml). f is another for tokens, for prompts, and for the experts that prompts are sent
+to. t_b is the time of a prompt among others, ρ the share of time that prompts take.
 """
 
 from __future__ import annotations
@@ -94,28 +95,35 @@ class EngineRates(NamedTuple):
     Attributes:
         name: its name in the file.
         memory, products, prompts: factors on the rates of operators: bytes, products of a token, of prompts.
+        expert_prompts: the same of the experts that prompts are sent to, unevenly.
         layer, experts, reduce: seconds of a layer, of one with experts, of an all-reduce of two GPUs.
-        host, first: seconds of a step, and before a first token.
+        host, request, first: seconds of a step, of a request in it, and before a first token.
         queued: share of the prompts of others that a first token waits for.
         waves: its runs were of requests of equal lengths, which stay in step.
         newest: newest version among its runs.
         rows, units: how many runs, of how many systems.
+        of_tokens, of_prompts: what the seconds of a token and of reading prompts are multiplied with, by runs of one's
+            own (timing/served_runs.py).
     """
 
     name: str
     memory: float
     products: float
     prompts: float
+    expert_prompts: float
     layer: float
     experts: float
     reduce: float
     host: float
+    request: float
     first: float
     queued: float
     waves: bool
     newest: str
     rows: int
     units: int
+    of_tokens: float = 1.0
+    of_prompts: float = 1.0
 
 
 class ServingBand(NamedTuple):
@@ -145,7 +153,7 @@ def engine_of(text: str, card: Accelerator | None = None) -> EngineRates | None:
     before = [pair for pair in eras if not asked or pair[0] <= asked]
     _, key = max(before) if before else min(eras)
     era = rates_table()["engines"][key]
-    return EngineRates(name=key, **{field: era[field] for field in EngineRates._fields if field != "name"})
+    return EngineRates(name=key, **{field: era[field] for field in EngineRates._fields if field in era})
 
 
 def generation_of(card: Accelerator) -> str:
@@ -172,11 +180,15 @@ def operators_of(card: Accelerator) -> OperatorRates | None:
 
 
 class KernelSeconds(NamedTuple):
-    """An operation as it runs: seconds to move its bytes and to multiply, at the rates of operators, in each layer."""
+    """An operation as it runs: seconds to move its bytes and to multiply, at the rates of operators, in each layer.
+
+    Tokens are ``routed`` to it where it is an expert.
+    """
 
     moved: float
     multiplied: float
     layers: float
+    routed: bool = False
 
     def seconds(self, memory: float, products: float) -> float:
         """Seconds in all layers, at an engine's factors."""
@@ -253,7 +265,7 @@ class ServingMachine:
         else:
             rate = self.peak(bits) * nearest_bits(known.expert_products if routed else known.products, bits)
         multiplied = requests * float(value_of(one.flops)) / rate if rate else 0.0
-        return KernelSeconds(moved / bandwidth, multiplied, layers)
+        return KernelSeconds(moved / bandwidth, multiplied, layers, routed is not None)
 
     def reduced(self, tokens: float, layers: LayerCounts, tp: int, latency: float) -> float:
         """Seconds of two all-reduces in each layer."""
@@ -273,19 +285,15 @@ def nearest_bits(known: Mapping[int, float], bits: int) -> float:
     return known[min((width for width in known if width >= bits), default=max(known))]
 
 
-def step_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: float, by: EngineRates) -> float:
-    """Seconds of a step that makes tokens: kernels, all-reduces, launches and the host."""
-    return kernel_seconds(kernels, by.memory, by.products) + reduced + launches(layers, by) + by.host
+def step_seconds(kernels: list[KernelSeconds], by: EngineRates) -> float:
+    """Seconds of the kernels of a step that makes tokens, one after another."""
+    return sum(one.seconds(by.memory, by.products) for one in kernels)
 
 
 def prompt_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: float, by: EngineRates) -> float:
     """Seconds of a step that reads prompts."""
-    return kernel_seconds(kernels, by.memory, by.prompts) + reduced + launches(layers, by)
-
-
-def kernel_seconds(kernels: list[KernelSeconds], memory: float, products: float) -> float:
-    """Seconds of kernels, one after another."""
-    return sum(one.seconds(memory, products) for one in kernels)
+    each = (one.seconds(by.memory, by.expert_prompts if one.routed else by.prompts) for one in kernels)
+    return by.of_prompts * (sum(each) + reduced + launches(layers, by))
 
 
 def launches(layers: LayerCounts, by: EngineRates) -> float:

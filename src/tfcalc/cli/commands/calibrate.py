@@ -72,7 +72,7 @@ def answer(settings: Settings) -> Calibrated:
         raise UsageError(f"-o {quoted(target)} is one of the logs", "write another file")
     rows: list[tuple[str, Mapping[str, Any]]] = []
     for file in files:
-        rows += rows_in(_text(file, LARGEST_LOG), file)
+        rows += rows_in(file_text(file, LARGEST_LOG), file)
     said, typed = _said(settings)
     rows = [(place, _with(row, said, typed, place)) for place, row in rows]
     named = [settings.given[one.name] for one in (MODEL, *MODEL_FIELDS) if one.name in settings.given]
@@ -116,7 +116,8 @@ def described(row: Mapping[str, Any], place: str, typed: Model | None = None) ->
     raise BadFile(fact, f"describe it by config or arch, or type --model; {nearest(row['model'], names())}")
 
 
-def _text(file: str, most: int) -> str:
+def file_text(file: str, most: int) -> str:
+    """Return the text of a file of at most this many bytes. Raises BadFile."""
     try:
         raw = content(Path(file), most)
     except OSError as error:

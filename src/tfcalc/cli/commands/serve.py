@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.serve import serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.cli.commands import Command
+from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
@@ -19,7 +20,10 @@ from tfcalc.timing.served import Disaggregated, Draft
 
 if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
+    from tfcalc.model import Model
     from tfcalc.report.answer import Answered
+    from tfcalc.timing.measured_runs import LeftOut
+    from tfcalc.timing.served_runs import ServedRun
 
 GPU = Option(
     "gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True, offers="gpus"
@@ -69,15 +73,22 @@ ASKED = (
     Option("floor", ("--floor",), "the floor alone, and no estimate", switch=True),
     Option("curve", ("--curve",), "a line for each number of requests", switch=True),
 )
+RUNS = Option(
+    "calibrate",
+    ("--calibrate",),
+    "runs of your own, a row of JSON each, to which the rates are fitted [default: published runs alone]",
+    typed="--calibrate FILE",
+)
 OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_PLAN = ("weights", "kv", "concurrency")
+LARGEST_RUNS = 1 << 24
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
 def answer(settings: Settings) -> Serve:
     """Return how fast a model is served."""
     if settings.get("floor"):
-        settings.refuse(("curve", "engine", "price", "slo"), "with --floor", {})
+        settings.refuse(("engine", "price", "calibrate"), "with --floor", {})
     model = settings.model()
     count, name = parse_gpu(settings.get("gpu", "h100"))
     more = settings.get("gpus")
@@ -96,6 +107,7 @@ def answer(settings: Settings) -> Serve:
             fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
             raise UsageError(fact, f"take --gpu {name}")
     plan = settings.fill(Serving())
+    runs, unused = own_runs(settings, model, name)
     ttft, tpot = limits(settings.get("slo", ""))
     return serve(
         model,
@@ -121,7 +133,31 @@ def answer(settings: Settings) -> Serve:
         fewest=bool(settings.get("fewest")),
         floor=bool(settings.get("floor")),
         curve=bool(settings.get("curve")),
+        runs=runs,
+        unused=unused,
     )
+
+
+def own_runs(settings: Settings, model: Model, gpu: str) -> tuple[list[ServedRun], list[LeftOut]]:
+    """Return the runs of the file that was typed, of the engine that is asked about; none where none was."""
+    place = settings.get("calibrate")
+    if place is None:
+        return [], []
+    from tfcalc.cli.commands.calibrate import described, file_text
+    from tfcalc.timing.measured_runs import rows_of, unread
+    from tfcalc.timing.served_runs import KEYS, REMARKS, read_served
+
+    rows = rows_of(file_text(place, LARGEST_RUNS), place)
+    if further := unread((row for _, row in rows), KEYS, REMARKS):
+        tell(f"tfcalc: keys that are not read: {quoted(', '.join(further))}", ascii_only=settings.get("ascii", False))
+    engine = settings.get("engine", ENGINE)
+    runs, unused = read_served(
+        rows, lambda row, at: described(row, at, None if row.get("model") else model), gpu=gpu, engine=engine
+    )
+    if not runs:
+        why = f": {unused[0].place} is {unused[0].why}" if unused else ""
+        raise UsageError(f"{quoted(place)} has no run of {quoted(engine)}{why}", "say --engine as the rows do")
+    return runs, unused
 
 
 def limits(text: str) -> Limits:
@@ -199,6 +235,7 @@ COMMAND = Command(
         *LOAD,
         *(_PLAN[name] for name in OF_PLAN),
         ENGINE_OPTION,
+        RUNS,
         *ASKED,
         PRICE,
         *_SHOW,
