@@ -539,24 +539,3 @@ def test_20_python_m_is_the_same_program(tfcalc: Program, tmp_path: Path) -> Non
     assert program, "the console script is installed beside the interpreter"
     script = subprocess.run([program, "params", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert script.stdout == tfcalc("params", "--json").stdout
-
-
-@pytest.mark.parametrize(
-    "shell", ["bash", pytest.param("zsh", marks=pytest.mark.long), pytest.param("fish", marks=pytest.mark.long)]
-)
-def test_20_completion(process: Program, shell: str) -> None:
-    script = process("--show-completion", shell)
-    start = {"bash": "_tfcalc_completion() {", "zsh": "#compdef tfcalc", "fish": "complete --command tfcalc"}[shell]
-    assert script.stdout.lstrip().startswith(start)
-    assert f"complete_{shell}" in script.stdout
-    words = {"bash": {"COMP_WORDS": "tfcalc params --d-m", "COMP_CWORD": "2"}}.get(
-        shell, {"_TYPER_COMPLETE_ARGS": "tfcalc params --d-m", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    )
-    offered = process(env={"_TFCALC_COMPLETE": f"complete_{shell}", **words})
-    assert "--d-model" in offered.stdout
-
-
-def test_20_a_shell_that_is_named_is_never_passed_over(tfcalc: Program) -> None:
-    unknown = tfcalc("--show-completion", "nu")
-    assert unknown.returncode == 2
-    assert "'nu' is not a shell that is known; name one: tfcalc --show-completion bash, zsh or fish" in unknown.stderr

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import struct
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,3 +92,30 @@ def test_help_is_as_wide_as_the_terminal(tfcalc: Program, width: str) -> None:
         too_wide = [line for line in lines if len(line) > int(width)]
         assert all(line.lstrip().startswith(("tfcalc ", "1   a negative")) for line in too_wide), "but commands"
         assert not too_wide or width == "60"
+
+
+def test_an_error_is_folded_at_the_width_of_the_terminal(tfcalc: Program) -> None:
+    line = ("params", "--tensor-parallel-size", "3")
+    whole = tfcalc(*line).stderr
+    assert whole.count("\n") == 1
+    for width in (40, 80):
+        folded = tfcalc(*line, env={"COLUMNS": f"{width}"}).stderr
+        assert max(map(len, folded.splitlines())) <= width
+        assert folded.split() == whole.split(), "between words"
+    assert json.loads(tfcalc(*line, "--json", env={"COLUMNS": "40"}).stderr)["code"] == "usage"
+    assert tfcalc(*line, "--json", env={"COLUMNS": "40"}).stderr.count("\n") == 1
+
+
+def test_an_error_is_folded_at_the_width_of_a_real_terminal(tmp_path: Path) -> None:
+    """A pseudo-terminal of 50 columns, and no COLUMNS."""
+    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    words = [sys.executable, "-m", "tfcalc", "params", "--d-model", "513"]
+    subprocess.run(words, cwd=tmp_path, env=env, stderr=theirs, stdout=subprocess.DEVNULL, check=False)
+    lines = os.read(ours, 10_000).decode().splitlines()
+    os.close(ours)
+    os.close(theirs)
+    assert 1 < len(lines) <= 10
+    assert max(map(len, lines)) <= 50

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
-from tfcalc.cli.completion import completer, is_asked, typed_command, with_shell
+from tfcalc.cli.completion import completer, needed, with_shell
 from tfcalc.cli.options import VERSUS, Option
 from tfcalc.cli.other_names import in_our_words
 from tfcalc.cli.output import show
@@ -20,17 +20,18 @@ from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError
 
 
-def application(called: str | None, meant: Command | None = None) -> typer.Typer:
+def application(called: str | None, meant: Command | None = None, words: Sequence[str] = ()) -> typer.Typer:
     """The application: the command that is ``called`` by itself, which starts sooner, or all of them in a group.
 
-    ``meant`` is what the words of the command line make of it.
+    ``meant`` is what the words of the command line make of it. Of the group's commands only those have options that
+    these ``words`` ask for.
     """
     app = typer.Typer(
         rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}, add_completion=called is None
     )
     if called is None:
         app.callback()(_about)
-    typed = typed_command() if is_asked() else None
+    typed = needed(words)
     for name in COMMANDS if called is None else [called]:
         if typed in (None, name):
             asked = meant or command(name)

@@ -26,11 +26,6 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 SCRIPTS = ("--show-completion", "--install-completion")
 
 
-def is_asked() -> bool:
-    """Return whether a shell asks for words, and not a user."""
-    return "_TFCALC_COMPLETE" in os.environ
-
-
 def completer(option: Option) -> Callable[[str], list[str]] | None:
     """What completes a value of this option; None where it may be anything."""
     if not (option.known or option.offers):
@@ -54,7 +49,14 @@ def words(option: Option) -> Iterable[str]:
     return list(found() if callable(found) else found)
 
 
-def typed_command() -> str:
+def needed(words: Sequence[str]) -> str | None:
+    """The one command whose options are asked for: by a shell; empty where none is, and None where any may be."""
+    if "_TFCALC_COMPLETE" in os.environ:
+        return _typed_command()
+    return "" if words[:1] and words[0] in SCRIPTS else None
+
+
+def _typed_command() -> str:
     """The command of the line that is to be completed; empty while it is typed.
 
     What is no command is a model: the line is then taken for one of the command that answers it.
@@ -78,7 +80,7 @@ def with_shell(asked: Sequence[str]) -> list[str]:
 
     Raises UsageError where none is named, and none is among the parents of this process.
     """
-    if asked[:1] != [SCRIPTS[0]] and asked[:1] != [SCRIPTS[1]]:
+    if not asked or asked[0] not in SCRIPTS:
         return list(asked)
     shell = asked[1] if asked[1:] else _parent()
     if shell not in SHELLS:
@@ -90,7 +92,7 @@ def with_shell(asked: Sequence[str]) -> list[str]:
 
 def _parent() -> str:
     """The shell among the parents of this process; empty where there is none."""
-    import shellingham  # typer finds shells by it
+    import shellingham  # type: ignore[import-untyped]  # by which typer finds shells
 
     try:
         return str(shellingham.detect_shell()[0])

@@ -118,7 +118,7 @@ def _typer(asked: list[str], called: str | None) -> int:
         meant = command(called).meant(asked[1:]) if called else None
         words = words_for(asked, meant)
         name = f"tfcalc {called}" if called else "tfcalc"
-        code = application(called, meant)(words, prog_name=name, standalone_mode=False)
+        code = application(called, meant, words)(words, prog_name=name, standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
@@ -155,7 +155,7 @@ def _refuse(error: TfcalcError, asked: Sequence[str]) -> int:
     if error.as_json or _wants_json(asked):
         import json
 
-        tell(json.dumps({"code": error.code, "message": error.message, "hint": error.hint}))
+        tell(json.dumps({"code": error.code, "message": error.message, "hint": error.hint}), folded=False)
     else:
         tell(f"tfcalc: {error}", ascii_only="--ascii" in asked)
     return error.exit_code

@@ -11,6 +11,9 @@ from typing import TextIO, cast
 from tfcalc.errors import UsageError
 from tfcalc.printable import inert, printable
 
+WIDEST = 6
+"""Digits of a width."""
+
 
 class StandardOutput:
     """The standard output as whoever writes to it sees it: our commands, and typer, which writes the help.
@@ -89,8 +92,18 @@ def fitting(text: str, encoding: str) -> str:
     return in_ascii(text)
 
 
-def tell(line: str, *, ascii_only: bool = False) -> None:
+def columns(stream: TextIO | None, *, terminal: bool) -> int | None:
+    """COLUMNS, or the terminal's width; a pipe or a file has none, so nothing needs to be folded for it."""
+    given = os.environ.get("COLUMNS", "")[:WIDEST]
+    if given.isascii() and given.isdigit() and int(given) > 0:
+        return int(given)
+    return os.get_terminal_size(stream.fileno()).columns if terminal and stream is not None else None
+
+
+def tell(line: str, *, ascii_only: bool = False, folded: bool = True) -> None:
     """Write one line to the standard error, in ASCII where it has no more or no more is wanted.
+
+    It is folded between words at the width of the terminal, unless a program is to read it.
 
     Where there is none, or it cannot be written, nobody can be told of that either; the exit code says what it said.
     """
@@ -99,4 +112,10 @@ def tell(line: str, *, ascii_only: bool = False) -> None:
     encoding = "ascii" if ascii_only else sys.stderr.encoding or "utf-8"
     line = fitting(inert(printable(line)), encoding)
     with suppress(OSError, ValueError):
+        width = columns(sys.stderr, terminal=sys.stderr.isatty()) if folded else None
+        if width and len(line) > width:
+            from textwrap import wrap
+
+            pieces = wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+            line = "\n".join(pieces)
         print(line.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr, flush=True)

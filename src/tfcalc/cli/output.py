@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tfcalc.cli.messages import say
+from tfcalc.cli.messages import columns, say
 from tfcalc.cli.options import Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tfcalc.report.answer import Answered
 
 STANDARD_OUTPUT = "-"
-WIDEST = 6
-"""Digits of a width."""
 
 
 def show(answer: Answered, settings: Settings) -> None:
@@ -84,7 +82,7 @@ def style_of(settings: Settings) -> Style:
         notation=settings.get("notation", "lbhn"),
         units=settings.get("units", "iec"),
         color=_color(settings.get("color", "auto"), os.environ, terminal=not to_file and _terminal()),
-        width=_width(os.environ, terminal=not to_file and _terminal()),
+        width=columns(sys.stdout, terminal=not to_file and _terminal()),
         formulas=settings.get("formulas", False),
         assumptions=settings.get("assumptions", False),
     )
@@ -118,14 +116,6 @@ def _color(asked: str, environ: Mapping[str, str], *, terminal: bool) -> bool:
     if environ.get("NO_COLOR"):
         return False
     return bool(environ.get("FORCE_COLOR")) or terminal
-
-
-def _width(environ: Mapping[str, str], *, terminal: bool) -> int | None:
-    """COLUMNS, or the terminal's width; a pipe or a file has none, so nothing needs to be folded for it."""
-    given = environ.get("COLUMNS", "")[:WIDEST]
-    if given.isascii() and given.isdigit() and int(given) > 0:
-        return int(given)
-    return os.get_terminal_size(sys.stdout.fileno()).columns if terminal else None
 
 
 MOST = 10**30
