@@ -42,6 +42,11 @@ PUBLISHED = {
     "gpt-oss-20b": 20_914_757_184,
     "whisper-tiny": 37_760_640,
     "whisper-large-v2": 1_543_304_960,
+    "gemma-3-27b-it": 27_432_406_640,
+    "olmo-2-1124-13b": 13_716_198_400,
+    "qwen3-coder-480b-a35b-instruct": 480_154_875_392,
+    "qwen2.5-coder-7b": 7_615_616_512,
+    "codellama-7b-hf": 6_738_546_688,
 }
 """Totals that the models' cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat)."""
 

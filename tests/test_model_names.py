@@ -9,6 +9,21 @@ from tfcalc import catalog
 from tfcalc.errors import UnknownModel
 
 FOUND = {
+    "gemma3:27b": "gemma-3-27b-it",
+    "gemma-3-1b": "gemma-3-1b-it",
+    "qwen3:30b": "qwen3-30b-a3b",
+    "qwen3-coder:480b": "qwen3-coder-480b-a35b-instruct",
+    "Qwen/Qwen2.5-Coder-7B-Instruct": "qwen2.5-coder-7b",
+    "phi4:14b": "phi-4",
+    "mistral-nemo": "mistral-nemo-instruct-2407",
+    "mixtral:8x22b": "mixtral-8x22b-v0.1",
+    "command-r:35b": "c4ai-command-r-v01",
+    "llama4:scout": "llama-4-scout-17b-16e-instruct",
+    "llama-3.2-11b-vision": "llama-3.2-11b-vision-instruct",
+    "olmo-2-7b": "olmo-2-1124-7b",
+    "deepseek-v3.1:671b": "deepseek-v3",
+    "deepseek-r1:32b": "qwen2.5-32b",
+    "llama3.1:8b:latest": "llama-3.1-8b",
     "llama3-8b": "llama-3-8b",
     "Llama 3 8B": "llama-3-8b",
     "llama3:8b": "llama-3-8b",
@@ -61,7 +76,8 @@ def test_a_name_finds_its_preset(typed: str, name: str) -> None:
 SEVERAL = {
     "llama3": ["llama-3-8b", "llama-3-70b", "llama-3.1-8b"],
     "llama-2": ["llama-2-7b", "llama-2-13b", "llama-2-70b"],
-    "gemma3": ["gemma-3-270m", "gemma-3-4b-it", "gemma-3-12b-it"],
+    "gemma3": ["gemma-3-270m", "gemma-3-4b-it", "gemma-3-12b-it", "gemma-3-27b-it"],
+    "llama4": ["llama-4-maverick-17b-128e-instruct", "llama-4-scout-17b-16e-instruct"],
     "bert-base": ["bert-base-cased", "bert-base-uncased"],
     "phi-3": ["phi-3-mini", "phi-3-medium-4k-instruct"],
     "gpt-oss": ["gpt-oss-20b", "gpt-oss-120b"],
@@ -83,13 +99,12 @@ def test_the_name_of_a_family_is_answered_with_its_presets(typed: str, names: li
 NEAREST = {
     "lama-3-8b": "did you mean llama-3-8b?",
     "llama-3-30b": "did you mean llama-3-8b or llama-3-70b?",
-    "llama4": "did you mean llama-4-maverick-17b-128e-instruct?",
     "mistal-7b": "did you mean mistral-7b or ",
-    "qwne2.5-7b": "did you mean qwen2.5-7b or ",
+    "qwne2.5-7b": "nearest: qwen2.5-7b, ",
     "gpt-oss-20": "did you mean gpt-oss-20b or gpt-oss-120b?",
-    "gemma-3-27b": "did you mean gemma-3-270m or gemma-3-4b-it or gemma-3-12b-it?",
+    "gemma-3-13b": "nearest: gemma-3-270m, gemma-3-1b-it, gemma-3-4b-it, gemma-3-12b-it, gemma-3-27b-it",
     "glm-4.5": "did you mean glm-4.5-air?",
-    "kimi-k2": "did you mean kimi-k2.5?",
+    "kimi-k3": "did you mean kimi-k2-instruct or kimi-k2.5?",
     "jamba": "did you mean ai21-jamba-1.5-large?",
     "qwen3-next": "give a qwen3_next config.json or its Hub id",
     "deepseek-r1-distill-qwen-1.5b": "did you mean deepseek-r1?",
@@ -104,6 +119,27 @@ def test_any_other_name_is_answered_with_the_nearest(typed: str, hint: str) -> N
     assert hint in refused.value.hint
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "name", ["glm-4.5", "phi-14b", "qwen-32b", "llama-8b", "gemma-27b", "phi-4-mini-9b", "minimax-m2"]
+)
+def test_a_name_that_leaves_out_what_decides_is_no_preset(name: str) -> None:
+    """GLM-4.5 is no GLM-4.5-Air, and there are several Qwen with 32B."""
+    with pytest.raises(UnknownModel):
+        catalog.preset(name)
+
+
+def test_a_tag_of_a_file_is_the_model_in_its_format(tfcalc: Program) -> None:
+    """Llama 3.1 8B in Q4_K_M is a file of 4.92 GB; in fp16 it has 2 bytes a parameter."""
+    for tag in ("llama3.1:8b-instruct-q4_K_M", "Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b-gguf:q4_k_m"):
+        assert int(tfcalc("memory", tag, "-q").stdout) == pytest.approx(4.92e9, rel=0.005)
+        assert tfcalc("params", tag, "-q").stdout == "8030261248\n"
+    assert int(tfcalc("memory", "llama3.1:8b-fp16", "-q").stdout) == pytest.approx(2 * 8_030_261_248, rel=1e-3)
+    assert "weights in q8_0" in tfcalc("memory", "llama3.2:3b-q8_0", "--serve", "--context", "1k").stdout
+    refused = tfcalc("memory", "llama3.1:8b-q4_K_XL")
+    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (3, "", 1)
+    assert "name llama-3.1-8b alone" in refused.stderr
 
 
 @pytest.mark.parametrize("size", ["llama-3-8b", "llama-30b", "llama-2-7b", "gemma-2b"])

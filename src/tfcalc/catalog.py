@@ -34,15 +34,27 @@ BASE = "base"
 """Word that does not change sizes beside a number of parameters: gemma-7b-base is gemma-7b, but bert-base is a size."""
 
 ALIASES = {
+    "deepseek-v3.1": "deepseek-v3",
+    "deepseek-r1-0528-qwen3-8b": "qwen3-8b",
+    "llama-3.1-nemotron-70b": "llama-3.1-70b",
+    "mistral-large-2411": "mistral-large-instruct-2407",
+    "llama-4-scout": "llama-4-scout-17b-16e-instruct",
+    "llama-4-maverick": "llama-4-maverick-17b-128e-instruct",
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.3-70b-instruct",
     "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
     "deepseek-r1-distill-qwen-14b": "qwen2.5-14b",
     "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
+    "deepseek-r1-7b": "qwen2.5-7b",
+    "deepseek-r1-14b": "qwen2.5-14b",
+    "deepseek-r1-32b": "qwen2.5-32b",
+    "deepseek-r1-70b": "llama-3.3-70b-instruct",
 }
 """Models fine-tuned from another one, with its sizes, under a name of their own.
 
-Source: model card of DeepSeek-R1, table of the distilled models (the one of 1.5B is left out: its head is not tied).
+Source: model card of DeepSeek-R1, table of the distilled models (the one of 1.5B is left out: its head is not tied),
+which ollama calls deepseek-r1:7b; of DeepSeek-V3.1 the config.json in ai-dynamo/aiconfigurator,
+of Llama-3.1-Nemotron and Mistral-Large-2411 the sizes in Lightning-AI/litgpt.
 """
 
 MOST = 6
@@ -54,6 +66,10 @@ CLOSE = 0.75
 _SIZE = re.compile(r"[ae]?\d+(?:\.\d+)?(?:x\d+(?:\.\d+)?)?[bm]|\d+b\d", re.ASCII)
 _VERSION = re.compile(r"[a-z]?\d+(?:\.\d+)*[a-z]?", re.ASCII)
 _GLUED = re.compile(r"([a-z]{2,})(\d[\d.]*)", re.ASCII)
+_IDLE = re.compile(r"v\d[\d.]*|\d{4}|0\d|1[0-2]|a\d+(?:\.\d+)?b", re.ASCII)
+"""Word of a month or a revision, or of the parameters that are used per token."""
+SAME_COUNT = 0.05
+"""Relative difference below which a number of parameters is the one in a name, rounded."""
 _UNITS = {"m": 1e6, "b": 1e9}
 
 
@@ -72,7 +88,7 @@ class NameParts(NamedTuple):
 
 def spelled(name: str) -> str:
     """Return a name in the presets' spelling: ``Llama 3_8B`` is ``llama-3-8b``."""
-    return re.sub(r"[\s_:]+", "-", name.strip().lower())
+    return re.sub(r"[\s_:]+", "-", name.strip().lower().removesuffix(":latest"))
 
 
 def parts(name: str) -> NameParts:
@@ -115,6 +131,37 @@ def resolve(name: str, repositories: Mapping[str, str]) -> str | None:
         if matches:
             return min(matches, key=len)
     return None
+
+
+def of_that_size(name: str, known: Iterable[ListedPreset]) -> str | None:
+    """Return the preset that a name leaves out idle words of, and that is as large as it says; None unless it is one.
+
+    Idle are words for fine-tuning, months of release, and numbers of parameters that are used per token.
+
+    >>> of_that_size("qwen3-30b", [ListedPreset("qwen3-30b-a3b", "", 30_532_122_624, None, "", "")])
+    'qwen3-30b-a3b'
+    >>> of_that_size("phi-4-mini", [ListedPreset("phi-4", "", 14_659_507_200, None, "", "")]) is None
+    True
+    """
+    asked = parts(name)
+    words, count = {*asked.words} - SAME_SIZES, _parameters(asked.size)
+
+    def fits(one: ListedPreset) -> bool:
+        its = parts(one.name)
+        if asked.family != its.family or not (asked.version == its.version or _IDLE.fullmatch(its.version)):
+            return False
+        named = not count or asked.size in its.words
+        idle = {*its.words} - words - SAME_SIZES - {BASE}
+        return (
+            words <= {*its.words, asked.size}
+            and all(_IDLE.fullmatch(word) or (count and _SIZE.fullmatch(word)) for word in idle)
+            and (named or abs(one.total_params / count - 1) < SAME_COUNT)
+        )
+
+    alike = [one for one in known if fits(one)]
+    found = [one for one in alike if asked.size in parts(one.name).words] or alike
+    found = [one for one in found if not SAME_SIZES & {*parts(one.name).words}] or found
+    return min((one.name for one in found), key=len) if len({one.total_params for one in found}) == 1 else None
 
 
 def meant(name: str, known: Iterable[str]) -> list[str]:
@@ -201,10 +248,11 @@ def _same_line(version: str, other: str) -> bool:
 
 
 def _order(named: tuple[str, NameParts]) -> tuple[tuple[float, ...], float, str]:
-    """Sort key: version, then size, then name."""
+    """Sort key: version, then further words of a variant, then size, then name."""
     name, its = named
     version = tuple(float(number) for number in re.findall(r"\d+", its.version))
-    return version, _parameters(its.size), name
+    variant = sum(word.isalpha() and word not in SAME_SIZES for word in its.words)
+    return (*version, variant), _parameters(its.size), name
 
 
 def _parameters(size: str) -> float:
@@ -351,6 +399,10 @@ def load(name: str, *, treat_as: str = "", offline: bool = False) -> Transformer
     name = _named_by_url(name)
     if _preset_of(name):
         return preset(name).model(treat_as=treat_as)
+    if stored := in_format(name):
+        found, format = stored
+        quantized = {**preset(found).config, "quantization_config": {"quant_method": "gguf", "file_type": format}}
+        return from_config(quantized, name=found, treat_as=treat_as)
     path = is_path(name)
     return from_config(config_of(name, offline=offline), name="" if path else name, treat_as=treat_as)
 
@@ -401,7 +453,7 @@ def from_config(config: Mapping[str, object], *, name: str = "", treat_as: str =
 def is_known(name: str) -> bool:
     """Return whether ``name`` looks like a model's for :func:`load`: a preset, a path, or an id of the Hub."""
     name = _named_by_url(name)
-    return _preset_of(name) is not None or is_elsewhere(name)
+    return _preset_of(name) is not None or is_elsewhere(name) or in_format(name) is not None
 
 
 def is_elsewhere(name: str) -> bool:
@@ -437,6 +489,27 @@ def id_of_url(text: str) -> str | None:
 def _named_by_url(name: str) -> str:
     """Return the name that the address of a page on the Hub means; other names as they are."""
     return (id_of_url(name) or name) if "." in name and "/" in name else name
+
+
+def in_format(name: str) -> tuple[str, str] | None:
+    """Split the name of a file or a tag of llama.cpp's into a preset and a format; None for any other name.
+
+    ``qwen2.5:7b-instruct-q4_K_M`` is qwen2.5-7b in q4_k_m. Raises UnknownModel for a format that is not known.
+    """
+    found = re.fullmatch(GGUF, name.strip(), re.ASCII | re.IGNORECASE)
+    base = _preset_of(found[1]) if found and not is_place(name) else None
+    if base is None or found is None or not preset(base).config:
+        return None
+    from tfcalc.serving.weight_formats import file_type
+
+    format = file_type(found[2])
+    if format is None:
+        raise UnknownModel(f"{quoted(found[2])} is no file type of llama.cpp that is known", f"name {base} alone")
+    return base, format
+
+
+GGUF = r"(.+?)(?:[-.:_]gguf)?[-.:](i?q\d\w*|b?f16|fp16|f32)(?:\.gguf)?"
+"""Name of a model with the type of a file: as ollama tags it, and repositories name files."""
 
 
 def is_path(name: str) -> bool:
@@ -481,7 +554,14 @@ def _preset_of(name: str) -> str | None:
     own = spelled(name)
     if "/" not in own and (FOLDER / f"{own}.json").is_file():  # the common case, without reading the index
         return own
-    return None if is_place(name) else resolve(name, repositories())
+    if is_place(name):
+        return None
+    found = resolve(name, repositories())
+    if found or "/" in name:
+        return found
+    others = (index()[preset]._replace(name=other) for other, preset in ALIASES.items())
+    alike = of_that_size(spelled(name), [*index().values(), *others])
+    return ALIASES.get(alike, alike) if alike else None
 
 
 def _unknown(name: str) -> UnknownModel:
@@ -489,7 +569,8 @@ def _unknown(name: str) -> UnknownModel:
     from tfcalc.configs.config import model_types
 
     asked, short = name[:LONGEST], quoted(name)
-    several, known_type = meant(asked, [*repositories(), *ALIASES]), spelled(asked).replace("-", "_")
+    fine_tuned = [other for other, preset in ALIASES.items() if not preset.startswith(other)]
+    several, known_type = meant(asked, [*repositories(), *fine_tuned]), spelled(asked).replace("-", "_")
     if len(several) > 1:
         unknown = UnknownModel(f"{short} is ambiguous: {listed(several)}", "tfcalc models lists all")
         unknown.near = True

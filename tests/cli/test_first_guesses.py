@@ -31,7 +31,7 @@ ANSWERED = {
     "params gemma3": "gemma-3-4b-it",
     "params qwen3-next": "qwen3_next",
     "params llama-3-8b --vs qwen3-8b": "tfcalc compare",
-    "flops llama-3-8b --train --price 2": "it is an option of train, serve, plan",
+    "flops llama-3-8b --train --price 2": "add --tokens 100M",
     "memory llama-3-8b --train --tp 8": "--backend megatron",
     "memory llama-3-8b --train --load-in-4bit": "add --lora 16",
     "plan llama-3-8b": "add --gpu h100 --gpus 64",

@@ -93,7 +93,7 @@ def test_several_gpus(quick: Quick) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("llama-3-8b --gpu h100", "add --tokens 100M"),
+        ("llama-3-8b --gpu h100 --mfu 40%", "add --tokens 100M"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu half", "write 40% or 0.4"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu 140%", "write 40% or 0.4"),
         ("llama-3-8b --tokens 1M --gpu h100 --mfu 40% --step-time 2", "give one of them"),

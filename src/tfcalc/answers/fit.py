@@ -11,13 +11,13 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import served_dtype
 from tfcalc.errors import TfcalcError, UsageError
-from tfcalc.hardware import Accelerator
+from tfcalc.hardware import Accelerator, named
 from tfcalc.model import default_run
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator
+from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
 from tfcalc.training.peaks import Peaks
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class FitQuestion(NamedTuple):
         training: how it is trained; None where it is served.
         serving: how it is served; None where it is trained.
         units: of what is printed.
+        cards: GPUs that are asked about; by default the common ones.
     """
 
     model: Model
@@ -134,6 +135,7 @@ class FitQuestion(NamedTuple):
     training: Training | None = None
     serving: Serving | None = None
     units: str = "iec"
+    cards: tuple[Capacity, ...] = ()
 
 
 class FitTable(Answer):
@@ -159,12 +161,17 @@ class FitTable(Answer):
         """The common GPUs that have a verdict, and those that have none."""
         with_verdict: list[VerdictOnCard] = []
         without: list[VerdictOnCard] = []
-        for one in on_cards(self._within):
+        for one in self._all():
             answered = _computed_on(self.question, one.accelerator) and one.answers
             (with_verdict if answered else without).append(one)
         if not with_verdict:
             assert without[0].status  # why there is none is raised here
         return with_verdict, without
+
+    def _all(self) -> Iterator[VerdictOnCard]:
+        """Yield the question on each GPU that is asked about; more GPUs are no change."""
+        for card, accelerator in cards_of(self.question.cards):
+            yield VerdictOnCard(card, accelerator, self._within, grows=False)
 
     @cached_property
     def _peaks(self) -> Peaks:
@@ -227,13 +234,17 @@ class FitTable(Answer):
             see_also=("--gpu NAME (what else would fit)", "tfcalc gpus", "--json"),
         )
 
+    @property
+    def _none(self) -> str:
+        return "none of these GPUs" if self.question.cards else "no common GPU"
+
     def _title(self) -> str:
         """``Fits on A100-SXM-80 (80 GB) and larger; with --qlora 16 on RTX-3060 (12 GB)``."""
         asked = next((one for one in self.fitting if one.judge.fits), None)
         changed = next((one for one in self.fitting if not one.judge.fits), None)
         if asked is None and changed is None:
-            return "Fits on no common GPU, whatever is changed"
-        first = f"Fits on {_named(asked)} and larger" if asked else "Fits on no common GPU as asked"
+            return f"Fits on {self._none}, whatever is changed"
+        first = f"Fits on {_named(asked)} and larger" if asked else f"Fits on {self._none} as asked"
         return f"{first}; with {changed.flags} on {_named(changed)}" if changed else first
 
     def _notes(self) -> Iterator[str]:
@@ -243,10 +254,15 @@ class FitTable(Answer):
             yield f"Not computed in its format on: {', '.join(self.other)}"
 
 
-def on_cards(within: Callable[[Capacity], Memory]) -> Iterator[VerdictOnCard]:
-    """Yield the question on each common GPU, the smallest first; more GPUs are no change."""
-    cards = sorted(((of_accelerator(card), card) for card in common()), key=lambda each: each[0].bytes)
-    return (VerdictOnCard(*each, within, grows=False) for each in cards)
+def cards_of(asked: Sequence[Capacity]) -> list[tuple[Capacity, Accelerator]]:
+    """Return the GPUs that are asked about, or the common ones, with what is known of each; the smallest first."""
+    named = [(card, named_card(card)) for card in asked]
+    return sorted(named or [(of_accelerator(card), card) for card in common()], key=lambda each: each[0].bytes)
+
+
+def named_card(card: Capacity) -> Accelerator:
+    """Return the accelerator of the name that a card has."""
+    return named(card.card)[0]
 
 
 def _computed_on(question: FitQuestion, card: Accelerator) -> bool:
@@ -274,6 +290,7 @@ def fit(
     *,
     training: Training | None = None,
     serving: Serving | None = None,
+    gpus: Sequence[str] = (),
 ) -> FitTable:
     """Find the common GPUs on which a model fits, trained or served, and with which change.
 
@@ -282,6 +299,7 @@ def fit(
         workload: as in :func:`~tfcalc.memory`.
         training: how it is trained; by default all weights, with AdamW, unless it is served.
         serving: how it is served, instead.
+        gpus: names of the GPUs to ask about (``["h100", "2xl40s"]``); by default the common ones.
 
     Returns:
         FitTable: ``cards``, the smallest first: the verdict, the cheapest change that makes it fit, bytes.
@@ -299,4 +317,5 @@ def fit(
     if serving is None:
         workload = (workload or default_run(model)).replaced(phase="train")
         training = training or Training()
-    return FitTable(FitQuestion(model, workload, training, serving))
+    cards = tuple(of_card(name, instead="") for name in gpus)
+    return FitTable(FitQuestion(model, workload, training, serving, cards=cards))

@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, name_of
+from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
 from tfcalc.answers.fits import NO, SAID, memory_within
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
-from tfcalc.hardware import Accelerator, named
+from tfcalc.hardware import Accelerator
 from tfcalc.model import default_run
 from tfcalc.number_formats import FP32
 from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
+from tfcalc.search.gpus import Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates
@@ -70,6 +70,7 @@ class TrainQuestion(NamedTuple):
         price: US dollars for a GPU and an hour, for all GPUs; else a dated list.
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
+        cards: GPUs of the table; by default the common ones.
     """
 
     model: Model
@@ -81,6 +82,7 @@ class TrainQuestion(NamedTuple):
     price: float | None = None
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
+    cards: tuple[Capacity, ...] = ()
 
 
 class RunOnCard(VerdictOnCard):
@@ -411,13 +413,13 @@ class Train(Answer):
         """The run on the GPUs that were named."""
         card = self.question.card
         assert card is not None
-        return RunOnCard(self.question, card, _accelerator(card), Peaks(self.question.model))
+        return RunOnCard(self.question, card, named_card(card), Peaks(self.question.model))
 
     @cached_property
     def each(self) -> list[RunOnCard]:
-        """The run on each common GPU on which it fits, the cheapest first, then the fastest."""
+        """The run on each of the GPUs on which it fits, the cheapest first, then the fastest."""
         peaks = Peaks(self.question.model)
-        found = [RunOnCard(self.question, of_accelerator(card), card, peaks, grows=False) for card in common()]
+        found = [RunOnCard(self.question, *each, peaks, grows=False) for each in cards_of(self.question.cards)]
         kept = [one for one in found if one.answers and one.possible]
         return sorted(kept, key=_order)
 
@@ -511,7 +513,9 @@ class Train(Answer):
         rows = [_row(one) for one in self.each]
         tokens = f"{short(self.question.tokens, billion='B')} tokens"
         if not rows:
-            return self._sheet(f"{SAID[NO]} on any common GPU, whatever is changed: {tokens}", [])
+            return self._sheet(
+                f"{SAID[NO]} on {'any' if self.question.cards else 'any common'} GPU, whatever is changed: {tokens}", []
+            )
         first = self.each[0]
         seconds = first.step_seconds
         if seconds is None:
@@ -559,10 +563,6 @@ def _order(one: RunOnCard) -> tuple[bool, float, float]:
         return True, 0.0, one.hours(one.floor)
     hours = one.hours(seconds)
     return one.price is None, hours * one.gpus * one.price.typical if one.price else 0.0, hours
-
-
-def _accelerator(card: Capacity) -> Accelerator:
-    return named(card.card)[0]
 
 
 def duration(hours: float) -> str:

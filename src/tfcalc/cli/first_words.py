@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from tfcalc.cli.commands import COMMANDS, OVERVIEW
 
@@ -73,11 +73,23 @@ def meant(asked: Sequence[str]) -> list[str]:
     words = list(asked)
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         words = [*_of_alias(words[0].lower(), words[1:]), *words[1:]]
-    if words[:1] == ["design"] and words[1:] and re.fullmatch(NUMBER, words[1], re.ASCII | re.IGNORECASE):
-        words.insert(1, "--params")
-    return _on_all(words)
+    command, *rest = words or [""]
+    match command:
+        case "design" if rest and re.fullmatch(NUMBER, rest[0], re.ASCII | re.IGNORECASE):
+            return [command, "--params", *rest]
+        case "check" if len(rest) > 1 and re.fullmatch(PART, rest[1], re.ASCII) and not re.fullmatch(PART, rest[0]):
+            return [command, rest[1], rest[0], *rest[2:]]
+        case "models" if "--gpus" in rest:
+            return ["gpus"]
+        case "flops" if _is_run(rest):
+            return ["train", *rest]
+        case "memory" if _cards(rest):
+            return ["fit", *rest]
+    return words
 
 
+PART = r"[A-Za-z][A-Za-z_-]+"
+"""Name of a part of a model, and no formula."""
 NUMBER = r"[\d.]+(?:[kmbt]|e\d+)?"
 """Number of parameters as it is typed."""
 
@@ -103,19 +115,23 @@ def compared(words: Sequence[str]) -> list[str] | None:
     return ["compare", *names, *words[len(first) :]] if len(names) > 1 else None
 
 
-def _on_all(words: list[str]) -> list[str]:
-    """``memory … --gpu all`` is asked of each common GPU, as ``fit`` does; ``train`` does so by itself."""
-    if words[:1] not in (["memory"], ["train"]):
-        return words
-    joined = f"--gpu={ON_ALL}"
-    kept = [word for word in words if word.lower() != joined]
-    for place, word in enumerate(kept[:-1]):
-        if word == "--gpu" and kept[place + 1].lower() == ON_ALL:
-            del kept[place : place + 2]
-            break
-    if len(kept) == len(words):
-        return words
-    return ["fit" if words[0] == "memory" else words[0], *kept[1:]]
+def _values(words: Sequence[str]) -> dict[str, str]:
+    """Options that have a value, written with a space or an equals sign."""
+    apart = {one: value for one, value in pairwise(words) if one.startswith("--") and not value.startswith("--")}
+    return apart | {option: value for option, sign, value in (word.partition("=") for word in words) if sign}
+
+
+def _is_run(words: Sequence[str]) -> bool:
+    """Return whether the hours or the price of a run are asked about, which train tells."""
+    values = _values(words)
+    share = re.fullmatch(r"[\d.]+%?", values.get("--mfu", ""), re.ASCII)
+    return bool(share) or "--price" in values or "--step-time" in values or ("--tokens" in values and _cards(words))
+
+
+def _cards(words: Sequence[str]) -> bool:
+    """Return whether several kinds of GPUs are named, or all: each has a line in fit's table."""
+    named = _values(words).get("--gpu", "")
+    return named.lower() == ON_ALL or "," in named
 
 
 def is_place(word: str) -> bool:

@@ -98,7 +98,7 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
     try:
         catalog.preset(word)
     except UnknownModel as unknown:
-        command = nearest(word.lower(), [*COMMANDS, *ALIASES])
+        command = nearest(word.lower(), COMMANDS if unknown.near else [*COMMANDS, *ALIASES])
         meant = command.startswith("did you mean")
         if unknown.near and not meant:
             return unknown

@@ -15,6 +15,8 @@ from tfcalc.serving.weight_formats import (
     Piece,
     awq,
     bitsandbytes_4bit,
+    file_type,
+    format_named,
     fp8,
     gptq,
     grouped_integers,
@@ -325,6 +327,14 @@ def _modelopt(fields: Fields, dtype: str) -> WeightStorage:
     return WeightStorage(*modelopt(fields, dtype))
 
 
+def _gguf(fields: Fields, dtype: str) -> WeightStorage:
+    """Read a file of llama.cpp's; the name that a model was asked for by says its type."""
+    name = fields.get("file_type")
+    if not isinstance(name, str) or file_type(name) is None:
+        raise InvalidModel(f"file_type {quoted(name)} is not known", 'write "q4_k_m" or "q8_0"')
+    return WeightStorage(format_named(name), dtype)
+
+
 METHODS: dict[str, Callable[[Fields, str], WeightStorage]] = {
     "bitsandbytes": _bitsandbytes,
     "gptq": _gptq,
@@ -340,5 +350,6 @@ METHODS: dict[str, Callable[[Fields, str], WeightStorage]] = {
     "modelopt": _modelopt,
     "quanto": _quanto,
     "hqq": _hqq,
+    "gguf": _gguf,
 }
 """Readers of ``quantization_config``, by ``quant_method``."""

@@ -559,6 +559,17 @@ def format_named(name: str) -> Format | MixedFormat:
     return single(asked)
 
 
+def file_type(name: str) -> str | None:
+    """Return the name of a file type of llama.cpp that is meant; None where it is none that is known.
+
+    >>> file_type("Q4_K_M"), file_type("fp16"), file_type("q4_k_xl") is None
+    ('q4_k_m', 'f16', True)
+    """
+    asked = name.lower().replace("fp16", HALF.name)
+    file = ALSO.get(asked, asked)
+    return file if file in DEFAULTS or file in (HALF.name, BRAIN.name, FP32.name) else None
+
+
 def single(name: str) -> Format:
     """The format of this name that is no mixture. Raises UsageError with the nearest name for others."""
     asked = name.strip().lower()

@@ -9,6 +9,7 @@ from tfcalc.cli.commands import Command, memory
 from tfcalc.cli.commands.plans import PLANS, imply_mode, memory_plans
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
 from tfcalc.cli.settings import FLAG, Given, Settings
+from tfcalc.search.gpus import Capacity, of_card
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from tfcalc.report.answer import Answered
 
-GPU = Option("gpu", ("--gpu",), "this GPU, or several, as memory --gpu: h100, 8xh100 [default: all common GPUs]")
+GPU = Option("gpu", ("--gpu",), "one GPU, as memory --gpu (8xh100), or several kinds: h100,l40s [default: common GPUs]")
 ALL_GPUS = "all"
 OF_VERDICT = tuple(option for option in memory.BUDGET if option.name not in ("budget", "gpu"))
 """What is asked of one GPU alone."""
@@ -40,12 +41,20 @@ def table(settings: Settings) -> FitTable:
     settings.refuse(named, "without a GPU", {}, "add --gpu NAME")
     model = settings.model()
     plans = memory_plans(settings, model, settings.workload(model))
-    return FitTable(FitQuestion(model, plans.workload, plans.training, plans.serving, settings.conventions().units))
+    units, cards = settings.conventions().units, cards_named(settings.get("gpu"))
+    return FitTable(FitQuestion(model, plans.workload, plans.training, plans.serving, units, cards))
 
 
 def _one(settings: Settings) -> bool:
     """Return whether GPUs of one kind are asked about."""
-    return str(settings.get("gpu", ALL_GPUS)).lower() != ALL_GPUS
+    gpu = str(settings.get("gpu", ALL_GPUS))
+    return gpu.lower() != ALL_GPUS and "," not in gpu
+
+
+def cards_named(text: str | None) -> tuple[Capacity, ...]:
+    """Read the GPUs of a list, ``h100,a100-80``: none of ``all``. Raises UsageError."""
+    names = "" if text is None or text.lower() == ALL_GPUS else text
+    return tuple(of_card(name, instead="") for name in names.split(",") if name.strip())
 
 
 def _imply(settings: Settings) -> None:

@@ -94,6 +94,8 @@ def _only(settings: Settings, options: tuple[Option, ...], where: str) -> None:
             remedy = "add --mfu" if option in MACHINES else "leave it out"
             if option in MACHINES and settings.get("tokens") is not None:
                 remedy = "train MODEL --tokens N --gpu NAME tells hours and money"
+            elif option in MACHINES and settings.get("phase") in ("prefill", "decode"):
+                remedy = "serve MODEL --gpu NAME tells how long tokens take"
             raise UsageError(f"{option.flags[0]}{value} has no effect {where}", remedy)
 
 

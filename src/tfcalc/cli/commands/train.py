@@ -11,7 +11,6 @@ from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.search.gpus import of_card
 from tfcalc.timing.estimate import Pace
 from tfcalc.timing.rates_file import RatesFile, read_rates
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 GPU = Option(
     "gpu",
     ("--gpu",),
-    "the GPU, or several: h100, 8xh100 [default: a table of common GPUs]",
+    "the GPU, or several: h100, 8xh100, or a table: h100,l40s [default: common GPUs]",
     group="gpus",
     front=True,
     offers="gpus",
@@ -65,18 +64,19 @@ def answer(settings: Settings) -> Answered:
     model = settings.model()
     plans = memory_plans(settings, model, settings.workload(model))
     assert plans.training is not None
-    gpu = settings.get("gpu")
+    cards = fit.cards_named(settings.get("gpu"))
     return trained(
         TrainQuestion(
             model,
             plans.workload,
             plans.training,
             tokens,
-            None if gpu is None else of_card(gpu, instead=""),
+            cards[0] if len(cards) == 1 else None,
             _pace(settings),
             settings.get("price"),
             rates_of_file(settings),
             prices_of(settings),
+            cards,
         )
     )
 
