@@ -10,7 +10,6 @@ from tfcalc import Serving, Training, Transformer, Workload, flops, load, memory
 from tfcalc.core.traced import value_of
 from tfcalc.hardware import named
 from tfcalc.model import Model
-from tfcalc.tape.moments import repeated
 from tfcalc.training.peaks import Peaks
 from tfcalc.units import short_bytes
 from tools.docs_course import crossings, parts_of_flops
@@ -160,9 +159,9 @@ def _live(model: Model, run: Workload) -> Iterator[int]:
     told = cast("list[dict[str, Any]]", memory(model, run, training=plan).to_dict()["timeline"])
     phases = {phase["phase"]: phase for phase in told}
     states: int = phases["forward"]["states_bytes"]
-    noted = peaks.noted_of(*peaks.checked(run, plan))
+    events, _ = peaks.allocated(*peaks.checked(run, plan))
     live, sizes, course = states, dict[int, int](), [states]
-    for tensor, size, _ in repeated(noted.events, noted.spans) or noted.events:
+    for tensor, size, _ in events:
         live += size or -sizes.pop(tensor)
         sizes[tensor] = size
         course.append(live)

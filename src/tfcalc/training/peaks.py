@@ -436,7 +436,7 @@ class Peaks:
         if plan.megatron:
             return of_megatron()(self.model, run, plan).reserved(self._of_megatron(run, plan), limit)
         _, states, buffers = self.standing(run, plan)
-        events, returned = self._allocated(run, plan)
+        events, returned = self.allocated(run, plan)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, returned)
@@ -448,7 +448,7 @@ class Peaks:
             gradients_resident=stays(plan),
         )
 
-    def _allocated(self, run: Workload, plan: Training) -> tuple[Sequence[Allocation], Sequence[Found]]:
+    def allocated(self, run: Workload, plan: Training) -> tuple[Sequence[Allocation], Sequence[Found]]:
         """Allocations and frees of all layers in a step, and what the model returns; a step that holds here says it."""
         found, sizes = self._allocations.setdefault(self.key(*sizeless(run, plan)), []), self._sizes(run)
         for each in found:
