@@ -1,7 +1,4 @@
-"""Exercises in counting transformers: drawn by a seed, answered by tfcalc itself, and graded.
-
-The answers that take long to import (solve, memory, MFU, scaling laws) are imported where one is asked for.
-"""
+"""Exercises in counting transformers: drawn by a seed, answered by tfcalc itself, and graded."""
 
 from __future__ import annotations
 
@@ -14,9 +11,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tfcalc.analysis.check import check
+from tfcalc.analysis.design.optimum import compute_optimal
 from tfcalc.answers.explain import explain_part
 from tfcalc.answers.formula import formula
+from tfcalc.answers.memory import memory
 from tfcalc.answers.params import params
+from tfcalc.answers.utilisation import machines_of, utilisation
 from tfcalc.catalog import load
 from tfcalc.core.notation import spelled, write
 from tfcalc.core.polynomial import Polynomial, symbol
@@ -30,6 +30,7 @@ from tfcalc.report import polynomial
 from tfcalc.report.declared import Answer, Key, Record, Told, When, boolean, choice, integer, records, text
 from tfcalc.report.opening import Stated, count, given
 from tfcalc.report.sheet import Column, Sheet
+from tfcalc.solving.solve import solve
 from tfcalc.workload import Workload
 from tfcalc.zoo.transformer import Transformer
 
@@ -366,8 +367,6 @@ def _approximate(target: str) -> Drawn:
 
 
 def _crossover(width: int, heads: int) -> Drawn:
-    from tfcalc.solving.solve import solve
-
     model = Transformer(kind="encoder", d_model=width, n_heads=heads)
     text = (
         f"An encoder {CLASSIC} has {{h}} = {width}. At which length do attention and the feed-forward networks have "
@@ -417,8 +416,6 @@ def _latent_cache(context: int) -> Drawn:
 
 
 def _utilisation(name: str, length: int) -> Drawn:
-    from tfcalc.answers.utilisation import machines_of, utilisation
-
     card, speed = machines_of("h100"), SPEEDS[name]
     run = Workload(seq_len=length, phase="train")
     used = utilisation(load(name), speed, card, run)
@@ -444,8 +441,6 @@ def _adapters(name: str, rank: int) -> Drawn:
 
 
 def _sharded(name: str, stored: str, stage: str, gpus: int) -> Drawn:
-    from tfcalc.answers.memory import memory
-
     model = load(name)
     text = (
         f"{name} has {params(model).answer:,} parameters, and is trained in bf16 with fp32 master weights by "
@@ -459,8 +454,6 @@ def _sharded(name: str, stored: str, stage: str, gpus: int) -> Drawn:
 
 
 def _optimum(billions: int) -> Drawn:
-    from tfcalc.analysis.design.optimum import compute_optimal
-
     compute = 120 * billions**2 * 10**18
     text = f"A training may take {compute:.3g} FLOPs, by 6ND. How many parameters has the model if each gets 20 tokens?"
     return Drawn(text, round(compute_optimal(compute).answer), f"tfcalc design --compute {compute:.4g}")

@@ -17,7 +17,8 @@ from tfcalc.budgets.checks import BudgetReport
 from tfcalc.budgets.file import find
 from tfcalc.budgets.formats import FORMATS, written
 from tfcalc.budgets.formats.github import summarize
-from tfcalc.budgets.lock import NAME
+from tfcalc.budgets.lock import NAME, read
+from tfcalc.budgets.metric import read as metric_named
 from tfcalc.budgets.numbers import Numbers
 from tfcalc.budgets.read import read_budgets
 from tfcalc.budgets.run import BudgetRun, shown
@@ -121,10 +122,8 @@ def _checked(settings: Settings, file: BudgetFile) -> BudgetReport:
 
 def _asked(run: BudgetRun, check: LimitCheck, keys: tuple[str, ...]) -> Openable:
     """The answer that a check is about, as deep as the keys go."""
-    from tfcalc.budgets.metric import read
-
     options = run.file.scenarios[check.scenario].options if check.scenario else {}
-    command, source = read(check.metric).command, run.named(check.model)
+    command, source = metric_named(check.metric).command, run.named(check.model)
     return Asker().answer(command, source, options, run.file.conventions, levels(keys))
 
 
@@ -140,8 +139,6 @@ def _numbers(settings: Settings, file: BudgetFile) -> Numbers:
 
 def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
     """Values that the numbers are compared with: the revision's, else the recorded ones, else none."""
-    from tfcalc.budgets.lock import read
-
     ref = settings.get("base")
     if ref:
         try:
@@ -158,8 +155,6 @@ def _other(settings: Settings, file: BudgetFile, numbers: Numbers) -> Baseline:
 
 def _updated(settings: Settings, file: BudgetFile) -> Updated:
     """Record the values of today, and write them."""
-    from tfcalc.budgets.lock import read
-
     path = _baseline(settings, file)
     folder, units = Path(file.path).parent, _units(settings, file)
     run = BudgetRun(file, folder, _numbers(settings, file), NoBaseline("", NO_BASELINE), units=units)
