@@ -16,7 +16,18 @@ from tfcalc.analysis.design.spending import spending
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import BY_OF, PLANS, plans_for
 from tfcalc.cli.commands.train import GPU, PACE, RATES, TOKENS, rates_of_file, share
-from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
+from tfcalc.cli.options import (
+    COUNT,
+    DTYPE,
+    MODEL_ARGUMENT,
+    MODEL_FIELDS,
+    MODEL_OPTIONS,
+    READ_AS,
+    RUN,
+    SHOW,
+    Option,
+    spreading,
+)
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
@@ -225,7 +236,8 @@ def _cluster(settings: Settings) -> Cluster | None:
 
 def _like_a_decoder(settings: Settings) -> Settings:
     """The settings with a decoder of today as the family, where no model is named, nor a part of the classic one."""
-    classic = (option.name for option in MODEL_FIELDS if option.name not in (*CALLED, "vocab_size"))
+    also = (*CALLED, "vocab_size", "offline")
+    classic = (option.name for option in (*READ_AS, *MODEL_FIELDS) if option.name not in also)
     given = [settings.given[name] for name in (*CALLED, "vocab_size") if name in settings.given]
     if settings.model_name or any(name in settings.given for name in classic):
         return settings
