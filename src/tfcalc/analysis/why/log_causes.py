@@ -42,6 +42,16 @@ HARD_CODED = {"nanoGPT": ("an A100", 312.0), "nanochat": ("an H100", 989.0)}
 HALF = Fraction(1, 2)
 
 
+ON_A_GPU = (log.WEIGHTS, log.POOL, log.TOKENS, log.BLOCKS, log.CONCURRENCY, log.NEEDED, log.CACHE, log.RANK)
+BEARS_ON = {
+    "tensor_parallel": ON_A_GPU,
+    "gpu": (log.MFU, log.RATE),
+    "tokens": (log.FLOS,),
+    **dict.fromkeys(("batch_size", "seq_len", "source_len", "phase", "train"), (log.TRIED,)),
+}
+"""Kinds of numbers that what is said beside a log bears on."""
+
+
 class LogQuestion(NamedTuple):
     """A log's numbers, and what is said beside them: the model, its name, GPUs that split it, a workload, a card."""
 
@@ -458,7 +468,7 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
     """Remarks on all numbers together."""
     yield from _on_memory(asked)
     room, tokens = asked.said(log.POOL), asked.said(log.TOKENS)
-    if room is not None and tokens is None:
+    if room is not None and tokens is None and asked.said(log.BLOCKS) is None:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(room.value) // size if size else 0
         if slots:
