@@ -286,6 +286,9 @@ def test_what_is_wrong_with_a_number_that_is_not_the_models(tfcalc: Program) -> 
     assert "which is not" in found.stdout.splitlines()[0]
     share = tfcalc("why", "throughput per GPU (TFLOP/s/GPU): 1200.0", "llama-3-8b", "--gpu", "h100").stdout
     assert "1.21 times the dense peak of H100-SXM is impossible" in share
+    for text in ("Tried to allocate 0.00 GiB", "KV self size = 64.00 MiB", "trainable params: 9 || all params: 5"):
+        assert tfcalc("why", text, "gpt2").returncode == 1, text
+    assert "n_ctx = N; add it" in tfcalc("why", "KV self size = 64.00 MiB", "gpt2").stdout
     assert "add --gpu h100" in tfcalc("why", "throughput per GPU (TFLOP/s/GPU): 400.0", "llama-3-8b").stdout
 
 

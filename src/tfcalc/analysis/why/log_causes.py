@@ -134,6 +134,8 @@ def of_log(asked: LogQuestion) -> Why:
 
 
 def _explained(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
+    if not number.value:
+        return None
     unit, candidates = _candidates(number, asked)
     options = list(candidates)
     if not options:
@@ -204,6 +206,8 @@ def _by_search(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
     value, text = number.value, ""
     if number.key == log.ALL and (trained := asked.said(log.TRAINABLE)) is not None:
         value -= trained.value
+    if value < 1:
+        return None
     if of == MEMORY:
         text = f"{float(value / GIB):.4f}".rstrip("0").rstrip(".") + " GiB"
     else:
@@ -484,6 +488,8 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(blocks.value) * Engine().block
         yield f"{blocks.text}: {slots:,} tokens in blocks of {Engine().block}, {slots * size / GIB:.2f} GiB{_split(tp)}"
+    if (cache := asked.said(log.CACHE)) is not None and not cache.length:
+        yield f"{cache.text}: of how many tokens is in another line, n_ctx = N; add it"
     if asked.said(log.MFU, log.RATE) is not None and asked.gpu is None:
         yield "a share of the peak needs the card: add --gpu h100"
     if (rate := asked.said(log.RATE)) is not None and asked.gpu is not None:
