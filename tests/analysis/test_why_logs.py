@@ -252,6 +252,10 @@ def test_the_numbers_of_a_log_are_told_together(tfcalc: Program) -> None:
     said = json.loads(tfcalc("why", text, "llama-3.1-8b", "--json").stdout)
     assert [round(one["exact_value"], 2) for one in said["reasons"]] == [3850, 1.54]
     assert "one of 2 GPUs" in said["reasons"][0]["cause"]
+    assert (
+        tfcalc("why", text, "llama-3.1-8b", "--tp", "2", "--json").stdout
+        == tfcalc("why", text, "llama-3.1-8b", "--json").stdout
+    )
     shown = tfcalc("why", text, "llama-3.1-8b").stdout
     assert shown.startswith("vLLM logs reserved for KV Cache is 3.76GiB …: blocks of 16 tokens of one of 2 GPUs")
 
@@ -282,6 +286,9 @@ def test_what_is_wrong_with_a_number_that_is_not_the_models(tfcalc: Program) -> 
     assert "which is not" in found.stdout.splitlines()[0]
     share = tfcalc("why", "throughput per GPU (TFLOP/s/GPU): 1200.0", "llama-3-8b", "--gpu", "h100").stdout
     assert "1.21 times the dense peak of H100-SXM is impossible" in share
+    for text in ("Tried to allocate 0.00 GiB", "KV self size = 64.00 MiB", "trainable params: 9 || all params: 5"):
+        assert tfcalc("why", text, "gpt2").returncode == 1, text
+    assert "n_ctx = N; add it" in tfcalc("why", "KV self size = 64.00 MiB", "gpt2").stdout
     assert "add --gpu h100" in tfcalc("why", "throughput per GPU (TFLOP/s/GPU): 400.0", "llama-3-8b").stdout
 
 
@@ -306,7 +313,11 @@ def test_a_log_needs_a_model_and_numbers_take_no_options_of_logs(tfcalc: Program
         ("why", "Loading model weights took 14.9888 GB"): "names no model",
         ("why", "163M", "gpt2", "--gpu", "h100"): "--gpu h100 has no effect on a number",
         ("why", "Tried to allocate 2 GiB", "gpt2", "--of", "params"): "--of params has no effect on a log line",
-        ("why", "Tried to allocate 2 GiB", "gpt2", "--tp", "0"): "--tp 0",
+        ("why", "# GPU blocks: 1952", "gpt2", "--tp", "0"): "--tp 0",
+        ("why", "mfu 15.34%", "gpt2", "--tp", "2"): "--tp 2 has no effect on what nanoGPT logs here",
+        ("why", "# GPU blocks: 1952", "gpt2", "--gpu", "h100"): "--gpu h100 has no effect on what vLLM logs here",
+        ("why", "# GPU blocks: 1952", "gpt2", "--seq", "8"): "--seq 8 has no effect on what vLLM logs here",
+        ("why", "mfu 15.34%", "gpt2", "--tokens", "1B"): "has no effect on what nanoGPT logs here",
     }
     for words, fact in refused.items():
         found = tfcalc(*words)

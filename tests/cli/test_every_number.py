@@ -55,6 +55,7 @@ LINES = (
     "formula complete --model mixtral-8x7b --lora 4 --of trainable",
     "check mha '4h^2 + 4h'",
     "design --compute 1e21",
+    "design 3B --tokens 3T --gpu 1024xh100 --mfu 0.4",
     "design --budget-usd 10000 --gpu h100",
     "design --params 1B --like llama-3-8b --groups 4 --multiple-of 128",
     "design --flops-per-token 2e9 gpt2 --train --seq 1024",

@@ -81,6 +81,7 @@ FURTHER = (
     "explain flops_per_token gpt2",
     "explain memory.peak_bytes gpt2 --train",
     "explain mha --of time",
+    "design 3B --tokens 3T --gpu 1024xh100 --mfu 0.4",
     "explain mfu gpt2",
     "why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
     *(f"explain layer --of {quantity}" for quantity in COUNTS),

@@ -152,7 +152,10 @@ def test_a_budget_that_no_shape_is_near_is_a_negative_answer(tfcalc: Program) ->
         ("design --params 1M --d-ff 64 --d-ff-ratio 4", "--d-ff and --d-ff-ratio decide the same"),
         ("design --params 1M --aspect 30", "--aspect '30' is not a range"),
         ("design --params 1M --aspect 90..30", "--aspect '90..30' has no values"),
-        ("design --params 1M --pad-vocab 64", "--pad-vocab 64 has no effect on a model without a vocabulary"),
+        (
+            "design --params 1M --pad-vocab 64 --kind encoder",
+            "--pad-vocab 64 has no effect on a model without a vocabulary",
+        ),
         ("design --memory 24 gpt2", "'24' has no unit"),
         ("design --compute 1e21 --layers 3", "--layers 3 has no effect with --compute"),
         ("design --params 1M --within 60", "--within 60 is too wide"),

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import TYPE_CHECKING
 
 from tfcalc.analysis.design.family import ShapeFamily, vocabulary_of
 from tfcalc.analysis.design.practice import PRACTICES
+from tfcalc.analysis.design.pretraining import RULE, Pretraining, PretrainingKeys
 from tfcalc.analysis.design.search import Candidate
 from tfcalc.analysis.design.words import command
 from tfcalc.answers.question import Question
+from tfcalc.errors import TfcalcError
+from tfcalc.plans import Serving
 from tfcalc.report.declared import (
     HEAD,
     Answer,
     Key,
     Record,
+    When,
     as_field,
     choice,
     handed_in,
     integer,
     number,
     optional,
+    record,
     records,
     shared,
     some_conventions,
@@ -70,6 +76,19 @@ class DesignedShape(Record):
     total_params = integer("parameters", lambda shape: shape.params)
     amount = integer("what is budgeted of this shape", lambda shape: shape.candidate.amount)
     distance = integer("amount less budget", total(".amount", less="budget"))
+    flops_per_token = number(
+        "FLOPs of a forward pass for each token, of a sequence of the default length",
+        lambda shape: shape.run_once.report().flops_per_token,
+    )
+    kv_cache_bytes_per_token = optional(
+        "bytes of keys and values of a token that every layer stores; null where nothing is cached",
+        lambda shape: shape.cache_of_a_token,
+    )
+    most_tensor_parallel = integer(
+        "GPUs over which heads, KV heads and d_ff can be split: their greatest common divisor",
+        lambda shape: shape.most_tensor_parallel_,
+        found("the greatest common divisor of heads, KV heads and d_ff"),
+    )
     aspect_ratio = number("d_model over layers", Rule("rounded", (".d_model",), (".layers",)))
     breaks = texts("names of the rules in practices that it does not follow", lambda shape: shape.candidate.breaks)
     run = text(
@@ -102,11 +121,40 @@ class DesignedShape(Record):
         """The question about its parameters."""
         return Question("params", self.candidate.model)
 
+    @cached_property
+    def run_once(self) -> Question:
+        """The question about a forward pass."""
+        return Question("flops", self.candidate.model)
+
+    @cached_property
+    def served(self) -> Question:
+        """The question about the cache of one token."""
+        return Question("memory", self.candidate.model, serving=Serving(context=1, cache="dynamic"))
+
+    @cached_property
+    def cache_of_a_token(self) -> int | None:
+        """Bytes of the cache of one token; None where the model has none."""
+        try:
+            stored: int = self.served.report().kv_cache_bytes  # type: ignore[attr-defined]  # it is of memory
+            return stored or None
+        except TfcalcError:
+            return None
+
+    @property
+    def most_tensor_parallel_(self) -> int:
+        """Greatest common divisor of what tensor parallelism splits."""
+        split = ("n_heads", "n_kv_heads", "d_ff")
+        return gcd(*(self.sizes[name] for name in split if self.sizes.get(name)))
+
     def origins(self, steps: tuple[Step, ...]) -> Iterator[Way]:
         """Yield the origins of a number; the cost of the shape is an answer about its model."""
         match steps:
             case ("total_params",):
                 yield self.counted.number()
+            case ("flops_per_token",):
+                yield self.run_once.number("flops_per_token")
+            case ("kv_cache_bytes_per_token",):
+                yield self.served.number("kv_cache_bytes")
             case ("amount",):
                 yield self.within.asked(self.candidate.model)
         yield from super().origins(steps)
@@ -129,6 +177,9 @@ class Design(Answer):
     of = choice(("params", "flops", "memory", "compute"), "what the budget is of", lambda _: "compute", typed=True)
 
 
+TRAINED = When(lambda designed: designed.run is not None)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Designed(Design):
     """The answer of :func:`~tfcalc.design`.
@@ -139,6 +190,7 @@ class Designed(Design):
         candidates: the shapes, best first.
         tried: how many shapes there were near the budget.
         asked: the question whose answer is what a model costs of the budget.
+        run: the training of the best shape, if one was asked for.
     """
 
     model = shared("model", lambda designed: designed.family.base.described(), place=HEAD)
@@ -161,11 +213,15 @@ class Designed(Design):
         "the shapes, best first, each counted on its own tree",
         lambda designed: zip(designed.candidates, designed.params, strict=True),
     )
+    training = record(
+        PretrainingKeys, "the training of the best shape; with --tokens", lambda designed: designed.run, when=TRAINED
+    )
     practices = records(PracticeInWords, "what practice favours", lambda _: PRACTICES)
     family: ShapeFamily
     params: tuple[int, ...]
     asked: Callable[[Model], AskedNumber]
     name: str = ""
+    run: Pretraining | None = None
 
     @property
     def answer(self) -> str:
@@ -241,7 +297,13 @@ class Designed(Design):
             columns=columns,
             rows=rows,
             quiet=self.answer,
-            notes=[self.answer, *self._about_training(), *self._about_vocabulary()],
+            notes=[
+                self.answer,
+                *self._about_best(),
+                *self._about_run(),
+                *self._about_training(),
+                *self._about_vocabulary(),
+            ],
             see_also=("--multiple-of", "--aspect", "--json", "--assumptions"),
             assumptions=[f"{each.name}: {each.rule} ({each.source})" for each in PRACTICES],
         ).without(idle)
@@ -257,6 +319,28 @@ class Designed(Design):
     def _broken(self) -> list[str]:
         named = {name for each in self.candidates for name in each.breaks}
         return [f"against {each.name}: {each.rule}" for each in PRACTICES if each.name in named]
+
+    def _about_best(self) -> list[str]:
+        """FLOPs and cache of a token of the best shape, and how far it can be split."""
+        first = self.candidates_[0]
+        cache = first.kv_cache_bytes_per_token
+        stored = f"; KV cache {short_bytes(cache)} a token" if cache else ""
+        split = f"; tensor parallel up to {first.most_tensor_parallel}" if first.most_tensor_parallel > 1 else ""
+        return [f"{short(round(first.flops_per_token))} FLOPs a token forward{stored}{split}"]
+
+    def _about_run(self) -> list[str]:
+        if self.run is None:
+            return []
+        run = self.training
+        each, best = run.tokens_per_param, short(round(run.optimal_tokens), billion="B")
+        told = [
+            f"{short(run.tokens, billion='B')} tokens: {run.compute_flops:.3g} FLOPs by 6ND, "
+            f"{each:,.4g} tokens a parameter ({RULE} would be {best})",
+            "loss: " + ", ".join(f"{one.loss_nats_per_token:.3f} by {one.name}" for one in run.losses) + " (estimates)",
+        ]
+        if self.run.cluster is not None:
+            told.append(f"{run.gpus:,} x {run.gpu} at an MFU of {run.mfu:.0%}: {run.days:,.3g} days".replace("%", " %"))
+        return told
 
     def _about_training(self) -> list[str]:
         if self._near or self.of != "flops" or self.candidates[0].amount > self.budget:

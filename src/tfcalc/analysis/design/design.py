@@ -11,6 +11,7 @@ from tfcalc.analysis.design.amounts import BudgetedAmount, PolynomialAmount
 from tfcalc.analysis.design.answer import Designed
 from tfcalc.analysis.design.family import Constraints, ShapeFamily
 from tfcalc.analysis.design.memory import MemoryAmount
+from tfcalc.analysis.design.pretraining import Pretraining
 from tfcalc.analysis.design.search import search
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.answers.question import AskedNumber, Question
@@ -21,6 +22,7 @@ from tfcalc.model import asked_run, default_run
 from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
+    from tfcalc.analysis.design.pretraining import Cluster
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
     from tfcalc.workload import Workload
@@ -40,6 +42,8 @@ def design(
     serving: Serving | None = None,
     weights: str | None = None,
     name: str = "",
+    tokens: int | None = None,
+    cluster: Cluster | None = None,
 ) -> Designed:
     """Find shapes of a family that come near a budget: layers, widths, heads and feed-forward sizes.
 
@@ -54,6 +58,8 @@ def design(
         serving: of memory, as there.
         weights: of memory at rest, as there.
         name: the config's place, for the commands that build the shapes, where the model does not know it.
+        tokens: of parameters: the tokens of a training of the best shape, whose FLOPs and loss are told.
+        cluster: then the GPUs that it runs on, and their MFU.
 
     Returns:
         Designed: ``candidates``, best first: those within the tolerance, by how many rules of practice they break and
@@ -75,8 +81,8 @@ def design(
     check_plans(training, serving)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         raise UsageError(f"budget {budget!r} is not a whole number above 0", "give one")
-    run = asked_run(base, workload) if of == "flops" else default_run(base)
-    base.check(run)
+    forward = asked_run(base, workload) if of == "flops" else default_run(base)
+    base.check(forward)
     family = ShapeFamily(base, constraints or Constraints())
     amount: BudgetedAmount
     asked: Callable[[Model], AskedNumber]
@@ -84,13 +90,14 @@ def design(
         amount = MemoryAmount(family, budget, workload, by, training, serving, weights)
         stated, asked = amount.stated(), amount.question
     else:
-        measure = params if of == "params" else flops_of(run.training, by.count == "all")
-        amount = PolynomialAmount(family, run, measure)
-        stated = as_json(of, run, by)
-        asked = partial(_counted, of=of, run=run, by=by)
+        measure = params if of == "params" else flops_of(forward.training, by.count == "all")
+        amount = PolynomialAmount(family, forward, measure)
+        stated = as_json(of, forward, by)
+        asked = partial(_counted, of=of, run=forward, by=by)
     found = search(family, amount, budget, at_most=of == "memory")
     counted = PolynomialAmount(family, default_run(base), params)
     sizes = tuple(counted.of(each.model) for each in found.candidates)
+    run = Pretraining(sizes[0], tokens, cluster) if tokens is not None and sizes else None
     return Designed(
         of=of,
         budget=budget,
@@ -101,6 +108,7 @@ def design(
         conventions=stated,
         asked=asked,
         name=name,
+        run=run,
     )
 
 

@@ -25,7 +25,7 @@ class Split(NamedTuple):
 class ScalingFit(NamedTuple):
     """A fit: its ``name``, its ``formula``, the ``constants`` in it, their ``source``, and what it answers.
 
-    ``counted`` says which parameters it counts.
+    ``counted`` says which parameters it counts. ``loss`` is that of parameters and tokens, where it predicts one.
     """
 
     name: str
@@ -34,6 +34,7 @@ class ScalingFit(NamedTuple):
     source: str
     counted: str
     split: Callable[[float], Split]
+    loss: Callable[[float, float], float] | None = None
 
 
 def _loss_fit(name: str, source: str, E: float, A: float, B: float, alpha: float, beta: float) -> ScalingFit:
@@ -43,10 +44,14 @@ def _loss_fit(name: str, source: str, E: float, A: float, B: float, alpha: float
         budget = compute / FLOPS_PER_PARAM
         params: float = (alpha * A / (beta * B)) ** (1 / (alpha + beta)) * budget ** (beta / (alpha + beta))
         tokens = budget / params
-        return Split(params, tokens, E + A / params**alpha + B / tokens**beta)
+        return Split(params, tokens, loss(params, tokens))
+
+    def loss(params: float, tokens: float) -> float:
+        found: float = E + A / params**alpha + B / tokens**beta
+        return found
 
     constants = {"E": E, "A": A, "B": B, "alpha": alpha, "beta": beta}
-    return ScalingFit(name, "L = E + A/N^alpha + B/D^beta", constants, source, "all", split)
+    return ScalingFit(name, "L = E + A/N^alpha + B/D^beta", constants, source, "all", split, loss)
 
 
 def _power_fit(name: str, source: str, counted: str, k: float, a: float, unit: float = 1.0) -> ScalingFit:

@@ -42,6 +42,16 @@ HARD_CODED = {"nanoGPT": ("an A100", 312.0), "nanochat": ("an H100", 989.0)}
 HALF = Fraction(1, 2)
 
 
+ON_A_GPU = (log.WEIGHTS, log.POOL, log.TOKENS, log.BLOCKS, log.CONCURRENCY, log.NEEDED, log.CACHE, log.RANK)
+BEARS_ON = {
+    "tensor_parallel": ON_A_GPU,
+    "gpu": (log.MFU, log.RATE),
+    "tokens": (log.FLOS,),
+    **dict.fromkeys(("batch_size", "seq_len", "source_len", "phase", "train"), (log.TRIED,)),
+}
+"""Kinds of numbers that what is said beside a log bears on."""
+
+
 class LogQuestion(NamedTuple):
     """A log's numbers, and what is said beside them: the model, its name, GPUs that split it, a workload, a card."""
 
@@ -124,6 +134,8 @@ def of_log(asked: LogQuestion) -> Why:
 
 
 def _explained(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
+    if not number.value:
+        return None
     unit, candidates = _candidates(number, asked)
     options = list(candidates)
     if not options:
@@ -194,6 +206,8 @@ def _by_search(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
     value, text = number.value, ""
     if number.key == log.ALL and (trained := asked.said(log.TRAINABLE)) is not None:
         value -= trained.value
+    if value < 1:
+        return None
     if of == MEMORY:
         text = f"{float(value / GIB):.4f}".rstrip("0").rstrip(".") + " GiB"
     else:
@@ -458,7 +472,7 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
     """Remarks on all numbers together."""
     yield from _on_memory(asked)
     room, tokens = asked.said(log.POOL), asked.said(log.TOKENS)
-    if room is not None and tokens is None:
+    if room is not None and tokens is None and asked.said(log.BLOCKS) is None:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(room.value) // size if size else 0
         if slots:
@@ -474,6 +488,8 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(blocks.value) * Engine().block
         yield f"{blocks.text}: {slots:,} tokens in blocks of {Engine().block}, {slots * size / GIB:.2f} GiB{_split(tp)}"
+    if (cache := asked.said(log.CACHE)) is not None and not cache.length:
+        yield f"{cache.text}: of how many tokens is in another line, n_ctx = N; add it"
     if asked.said(log.MFU, log.RATE) is not None and asked.gpu is None:
         yield "a share of the peak needs the card: add --gpu h100"
     if (rate := asked.said(log.RATE)) is not None and asked.gpu is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-LONGEST = 20_000
+LONGEST = 10_000
 LONGEST_LINE = 2_000
 MOST = 24
 """Numbers of one text that are explained."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -10,22 +11,42 @@ from typing import TYPE_CHECKING, cast
 from tfcalc.analysis.design.design import design
 from tfcalc.analysis.design.family import MULTIPLE, Constraints, vocabulary_of
 from tfcalc.analysis.design.optimum import compute_optimal
+from tfcalc.analysis.design.pretraining import PRECISION, Cluster
 from tfcalc.analysis.design.spending import spending
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import BY_OF, PLANS, plans_for
-from tfcalc.cli.commands.train import GPU, PACE, RATES, rates_of_file, share
-from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, RUN, SHOW, Option, spreading
+from tfcalc.cli.commands.train import GPU, PACE, RATES, TOKENS, rates_of_file, share
+from tfcalc.cli.options import (
+    COUNT,
+    DTYPE,
+    MODEL_ARGUMENT,
+    MODEL_FIELDS,
+    MODEL_OPTIONS,
+    READ_AS,
+    RUN,
+    SHOW,
+    Option,
+    spreading,
+)
 from tfcalc.cli.prices import PRICE, prices_of
-from tfcalc.cli.settings import FLAG, Settings
+from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
+from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
-from tfcalc.units import parse_bytes
+from tfcalc.units import parse_bytes, parse_count
 
 if TYPE_CHECKING:
     from tfcalc.analysis.design.answer import Designed
     from tfcalc.analysis.design.optimum import Optimum
     from tfcalc.model import Model
 
+CLUSTER = ("gpu", "gpus", "mfu")
+"""Options of the days of a training."""
+DECODER = "llama-3-8b"
+SMALL_DECODER, SMALL = "tinyllama-1.1b", 10**9
+"""The families of shapes where none is named, of which the second has heads and a vocabulary for fewer parameters."""
+SIZE = re.compile(r"\d[\d_.]*\s?[kKmMbBtT]?")
+HOURS_OF_A_DAY = 24
 MOST_FLOPS = 10**30
 MOST_WITHIN = 50
 """Per cent: beyond, every shape is near the budget."""
@@ -70,7 +91,13 @@ BUDGETS = (
     ),
     Option("of_gpu_hours", ("--budget-gpu-hours",), "or GPU hours of it, of all GPUs together", amount=True),
 )
-ON = (GPU._replace(help="the GPU of a budget in dollars or hours, or several: h100, 64xh100"), *PACE[:1], PRICE, RATES)
+DAYS = Option("days", ("--days",), "days of a training on --gpus of --gpu: the best size and tokens", amount=True)
+ON = (
+    GPU._replace(help="the GPU of --tokens, --days, or a budget in dollars or hours, or several: h100, 64xh100"),
+    *PACE[:1],
+    PRICE,
+    RATES,
+)
 """Options of a budget in dollars or hours."""
 CALLED = {
     "d_model": "d_model",
@@ -112,6 +139,7 @@ OPTIONS = tuple(
 
 def answer(settings: Settings) -> Designed | Optimum:
     """Shapes for a budget, or the best size for the FLOPs of a training."""
+    settings = _in_gpu_hours(_with_budget(settings))
     chosen = settings.choose(*(option.name for option in BUDGETS))
     if len(chosen) != 1:
         flags = [settings.given[name].called for name in chosen]
@@ -119,13 +147,19 @@ def answer(settings: Settings) -> Designed | Optimum:
             f"{' and '.join(flags)} are two budgets" if flags else "no budget given",
             "leave one of them out"
             if flags
-            else "add --params, --flops, --flops-per-token, --memory, --compute or --budget-usd",
+            else "write tfcalc design 3B, or add --params, --flops, --flops-per-token, --memory, --compute, --days or "
+            "--budget-usd",
         )
     if chosen == ["of_compute"]:
         return _optimum(settings)
     if chosen[0] in ("of_usd", "of_gpu_hours"):
         return _affordable(settings, chosen[0])
-    settings.refuse((option.name for option in ON), "without --budget-usd or --budget-gpu-hours", {})
+    tokens = _tokens(settings, chosen[0])
+    cluster = _cluster(settings) if tokens is not None else None
+    if cluster is not None:
+        settings = Settings({key: each for key, each in settings.given.items() if key not in CLUSTER}, settings.named)
+    settings.refuse((option.name for option in ON), "without --tokens, --days or --budget-usd", {})
+    settings = _like_a_decoder(settings)
     constraints = _constraints(settings)
     settings = Settings({name: given for name, given in settings.given.items() if name not in CALLED}, settings.named)
     model = _padded(settings)
@@ -150,11 +184,84 @@ def answer(settings: Settings) -> Designed | Optimum:
     of = "params" if chosen == ["of_params"] else "flops"
     plans_for(settings, of, model, run, tunes=False, instead=INSTEAD)
     if of == "params":
-        return design(settings.get("of_params"), of, model, constraints, name=name)
+        return design(settings.get("of_params"), of, model, constraints, name=name, tokens=tokens, cluster=cluster)
     run = settings.workload(model)
     tokens = cast("int", run.target.tokens)
     budget = settings.get("of_flops") or settings.get("of_flops_per_token") * tokens
     return design(budget, of, model, constraints, run, settings.conventions(), name=name)
+
+
+def _with_budget(settings: Settings) -> Settings:
+    """The settings with a number in the place of a model as the budget: ``design 3B``."""
+    words = settings.get("model")
+    if words is None or not SIZE.fullmatch(str(words)) or any(settings.get(option.name) for option in BUDGETS):
+        return settings
+    rest = settings.without("model")
+    return Settings(rest.given | {"of_params": Given(parse_count(str(words)), FLAG, str(words))}, rest.named)
+
+
+def _in_gpu_hours(settings: Settings) -> Settings:
+    """The settings with days on GPUs as GPU hours."""
+    days = settings.get("days")
+    if days is None:
+        return settings
+    gpu, gpus = settings.get("gpu"), settings.get("gpus")
+    if gpu is None:
+        raise UsageError(f"{settings.given['days'].words} needs a GPU", "add --gpu h100 --gpus 1024")
+    if "of_gpu_hours" in settings.given:
+        raise UsageError("--days and --budget-gpu-hours are two budgets", "leave one of them out")
+    many, card = _gpus(gpu, gpus)
+    hours = HOURS_OF_A_DAY * days * many
+    given = {key: each for key, each in settings.given.items() if key not in ("days", "gpus")}
+    given["of_gpu_hours"] = Given(hours, FLAG, "--days")
+    given["gpu"] = given["gpu"]._replace(value=f"{many}x{card}" if many > 1 else card)
+    return Settings(given, settings.named)
+
+
+def _gpus(gpu: str, gpus: int | None) -> tuple[int, str]:
+    """Number of GPUs, and the card. Raises UsageError where two numbers are given."""
+    many, card = parse_gpu(gpu)
+    if gpus is not None and many not in (1, gpus):
+        raise UsageError(f"--gpu {gpu} and --gpus {gpus} are two numbers of GPUs", "leave one of them out")
+    return gpus or many, card
+
+
+def _tokens(settings: Settings, budget: str) -> int | None:
+    """The tokens of a training of the best shape, of a budget of parameters alone."""
+    if budget != "of_params":
+        settings.refuse(("tokens",), f"with {settings.given[budget].called}", {}, "give --params")
+    found: int | None = settings.get("tokens")
+    return found
+
+
+def _cluster(settings: Settings) -> Cluster | None:
+    """The GPUs of that training, which are forgotten then. Raises UsageError for some without the others."""
+    gpu, gpus, mfu = settings.get("gpu"), settings.get("gpus"), settings.get("mfu")
+    if gpu is None:
+        settings.refuse(("gpus", "mfu"), "without --gpu", {}, "add --gpu h100")
+        return None
+    if mfu is None:
+        raise UsageError("days need an MFU", "add --mfu 0.4; tfcalc train estimates the time of a step")
+    many, name = _gpus(gpu, gpus)
+    card, reached = named(name)[0], share(mfu)
+    if PRECISION not in card.peaks:
+        raise UsageError(f"{card.name} has no {PRECISION} products", "take another GPU")
+    if not 0 < reached <= 1:
+        raise UsageError(f"an MFU of {reached:g} is not from 0 to 1", "write 40% or 0.4")
+    return Cluster(card, many, reached)
+
+
+def _like_a_decoder(settings: Settings) -> Settings:
+    """The settings with a decoder of today as the family, where no model is named, nor a part of the classic one."""
+    also = (*CALLED, "vocab_size", "offline")
+    classic = (option.name for option in (*READ_AS, *MODEL_FIELDS) if option.name not in also)
+    given = [settings.given[name] for name in (*CALLED, "vocab_size") if name in settings.given]
+    if settings.model_name or any(name in settings.given for name in classic):
+        return settings
+    if any(each.source != FLAG for each in given):
+        return settings
+    small = settings.get("of_params", SMALL) < SMALL
+    return settings.with_values(model=SMALL_DECODER if small else DECODER)
 
 
 def _optimum(settings: Settings) -> Optimum:
@@ -256,8 +363,10 @@ def _number(text: str) -> Fraction:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *BUDGETS, *ON, *OPTIONS, *SIZES, *FURTHER, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
+    (MODEL_ARGUMENT, *BUDGETS, DAYS, TOKENS, *ON, *OPTIONS, *SIZES, *FURTHER, *RUN, *PLANS, *COUNT, *DTYPE, *SHOW),
     (
+        "tfcalc design 3B --tokens 3T --gpu 1024xh100 --mfu 0.4",
+        "tfcalc design --gpus 1024 --gpu h100 --days 14 --mfu 0.4",
         "tfcalc design --params 125M --vocab-size 50257 --kind decoder",
         "tfcalc design --params 7B --like llama-3-8b --head-dim 64,128",
         "tfcalc design --params 1B --like llama-3-8b --groups 4 --multiple-of 128",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
 from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE
-from tfcalc.analysis.why.log_causes import LogQuestion, of_log, refuse_nameless
+from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.presets import PresetSize
 from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
@@ -94,6 +94,8 @@ def _of_log(settings: Settings, lines: Sequence[LoggedNumber]) -> Answered:
     if not called:
         refuse_nameless(lines)
     settings.refuse(("of",), "on a log line", {})
+    idle = [name for name, keys in BEARS_ON.items() if not any(one.key in keys for one in lines)]
+    settings.refuse(idle, f"on what {lines[0].program} logs here", {})
     model, gpu = settings.model(), settings.get("gpu")
     typed = [name for name in ("batch_size", "seq_len", "source_len", "phase") if name in settings.given]
     return of_log(
