@@ -22,7 +22,7 @@ from tfcalc.model import default_run, guarding, remembering
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
-from tfcalc.tape.moments import AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
+from tfcalc.tape.moments import Allocation, AllocationRecorder, Moments, Noted, SizedRecorder, SizedTracker, repeated
 from tfcalc.tape.tape import Stepped
 from tfcalc.training.adapters import TUNING, check_adapters, tuned
 from tfcalc.training.allocator import AllocatorSettings, OutOfMemory, reserved
@@ -146,6 +146,8 @@ class Peaks:
         self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
+        self._events: dict[Key, Sequence[Allocation]] = {}
+        """The same of all layers."""
         self._plans: dict[Training, Training] = {}
         """Plans as they were resolved."""
         self.states: dict[Training, Placed] = {}
@@ -390,13 +392,8 @@ class Peaks:
         run, plan = self.resolved(run, plan)
         if plan.megatron:
             return of_megatron()(self.model, run, plan).reserved(self._of_megatron(run, plan), limit)
-        sized, states, buffers = self.standing(run, plan)
-        noted, ran = self.noted_of(run, plan), self.step(run, plan)
-        events = repeated(noted.events, noted.spans)
-        if events is None:  # then all layers have to run
-            recorder = AllocationRecorder()
-            step_of(sized, piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
-            events = recorder.noted.events
+        _, states, buffers = self.standing(run, plan)
+        events, ran = self._events_of(run, plan), self.step(run, plan)
         if plan.offload != "none":
             states = states._replace(step=Component("step", "memory"))
         beside = beside_of(buffers, plan, ran.returned)
@@ -407,6 +404,20 @@ class Peaks:
             AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE),
             gradients_resident=stays(plan),
         )
+
+    def _events_of(self, run: Workload, plan: Training) -> Sequence[Allocation]:
+        """Allocations and frees of a step with those of all its layers, of a run and a plan that are resolved."""
+        key = self.key(run, plan)
+        if key not in self._events:
+            noted = self.noted_of(run, plan)
+            events = repeated(noted.events, noted.spans)
+            if events is None:  # then all layers have to run
+                recorder = AllocationRecorder()
+                sized, model = self.tree(run, plan), piece_of(self.model, run, plan)
+                step_of(sized, model, run, plan, recorder, ends_alone=False)
+                events = recorder.noted.events
+            self._events[key] = events
+        return self._events[key]
 
     def _of_megatron(self, run: Workload, plan: Training) -> TrainingStep:
         """The step by Megatron-LM's code, of a run and a plan that are resolved; it is found once."""

@@ -45,7 +45,7 @@ ALIASES = {"check-budget": "budget"}
 """Other names of commands."""
 
 
-MOST_UNITS = 430_000
+MOST_UNITS = 520_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""
 
