@@ -7,10 +7,12 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfcalc.core.traced import EFFORT
 from tfcalc.search.remedies import (
     COMPUTE,
     HARDWARE,
     LISTED,
+    MOST_UNITS,
     NOTHING,
     QUALITY,
     REQUEST,
@@ -190,3 +192,25 @@ def test_an_impossibility_is_what_a_search_over_everything_finds_too(
                 }
                 without = WHOLE - sum(less[name] * times for name, times in rest.items() if isinstance(times, int))
                 assert without > (budget if one.tight else budget - margin)
+
+
+def test_another_way_to_share_is_tried_where_nothing_fits_with_the_first() -> None:
+    """FSDP has a root unit beside the layer that it gathers, which ZeRO-3 has not: 64 GPUs of 2 GB hold a 4B model."""
+    known = {"bits": (QUALITY, [change("bits")]), "gpus": (HARDWARE, [change("gpus")])}
+    ways = Options(known, instead={"gpus": [change("pieces")]})
+    sizes = {"bits": 200, "gpus": 200, "pieces": 300}
+    assert names(ways, sizes, WHOLE - 350) == ["bits1 + gpus1"]
+    assert names(ways, sizes, WHOLE - 450) == ["bits1 + pieces1"]
+    assert names(ways, sizes, WHOLE - 600) == ["bits1 + pieces1"]  # the closest
+
+
+def test_a_search_that_takes_too_long_stops_and_says_so() -> None:
+    def need(asked: Change) -> int:
+        EFFORT.spend(MOST_UNITS // 2)
+        return taking_off(SIZES)(asked) or 0
+
+    found = remedies(WAYS, need, Room(WHOLE - 100), lambda _: 0)
+    assert (found.ended, [one.change.name for one in found.found]) == (False, ["kernel1", "again1"])
+    none = remedies(WAYS, need, Room(0), lambda _: 0)
+    assert (none.ended, none.found) == (False, ())
+    assert remedies(WAYS, taking_off(SIZES), Room(0), lambda _: 0).ended

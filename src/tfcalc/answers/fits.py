@@ -155,6 +155,11 @@ class Fit:
         return self._search.tried
 
     @property
+    def searched(self) -> bool:
+        """Whether all changes and their combinations were tried, so that nothing else fits."""
+        return self._search.ended
+
+    @property
     def flags(self) -> tuple[tuple[str, ...], ...]:
         """The command-line options of each remedy."""
         return tuple(self.case.flags(each.change) for each in self.remedies)
@@ -332,7 +337,9 @@ class Fit:
         yield from (note for note in self.report.notes if not note.startswith(OTHER_PHASES))
 
     def _of_remedies(self) -> Iterator[str]:
-        if not self._cured:
+        if not self._search.ended:
+            yield f"The search stopped after {self.tried} changes, as layers that differ run long: others may fit"
+        elif not self._cured:
             tried = ", ".join(self._search.furthest)
             yield f"None of {self.tried} changes and combinations makes it fit. Tried up to: {tried}"
         elif all(len(remedy.changes) > 1 for remedy in self.remedies):

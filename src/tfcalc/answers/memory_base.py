@@ -541,6 +541,11 @@ class Memory(Report):
         lambda memory: memory.judge.changes,
         when=JUDGED,
     )
+    changes_complete = boolean(
+        "whether all changes and their combinations were tried; where layers differ the search for them may stop early",
+        lambda memory: memory.judge.searched,
+        when=JUDGED,
+    )
 
     _model: Model
     _by: Conventions

@@ -57,6 +57,21 @@ def at_most(units: float, fact: str, remedy: str) -> Iterator[None]:
         EFFORT.most = before
 
 
+def ends_within(units: float, work: Callable[[], object]) -> bool:
+    """Do what may be left undone; return whether it ended before these units were spent."""
+    before = EFFORT.most
+    EFFORT.most = min(before, EFFORT.spent + units)
+    try:
+        work()
+    except Spent:
+        if EFFORT.most == before:
+            raise
+        return False
+    finally:
+        EFFORT.most = before
+    return True
+
+
 class Traced:
     """An int with its closed form; operations apply to both, comparisons to the ints.
 

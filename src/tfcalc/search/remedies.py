@@ -14,14 +14,14 @@ request        less than was asked for: a shorter context, fewer requests
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tfcalc.configs.published import HFModel
 from tfcalc.core.number import divisors
-from tfcalc.core.traced import value_of
+from tfcalc.core.traced import ends_within, value_of
 from tfcalc.defaults import resolve_run, usual_stage
 from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.hardware import NODE
@@ -125,24 +125,33 @@ class Degrees(NamedTuple):
 class Options:
     """The changes that there are, in the order of what they cost, by what they are called here.
 
-    The least degree of ``tight_too`` that fits tightly is told beside that which fits with room to spare.
+    The least degree of ``tight_too`` that fits tightly is told beside that which fits with room to spare. ``instead``
+    are other degrees of some, which are tried where nothing fits with their own.
     """
 
-    def __init__(self, known: Mapping[str, tuple[int, Sequence[Change]]], tight_too: str = "") -> None:
+    def __init__(
+        self,
+        known: Mapping[str, tuple[int, Sequence[Change]]],
+        tight_too: str = "",
+        instead: Mapping[str, Sequence[Change]] | None = None,
+    ) -> None:
         found = {name: Degrees(cost, tuple(degrees)) for name, (cost, degrees) in known.items() if degrees}
         self.tight_too = found.get(tight_too)
         self.known = dict(sorted(found.items(), key=lambda item: item[1].cost))
+        other = {name: Degrees(found[name].cost, tuple(some)) for name, some in (instead or {}).items() if some}
+        self.with_others = [other.get(name, degrees) for name, degrees in self.known.items()] if other else []
+        self.all = (*self.known.values(), *other.values())
 
     def __iter__(self) -> Iterator[Degrees]:
         return iter(self.known.values())
 
     def in_order(self, changes: Changes) -> Changes:
         """Return the changes in the order of their groups."""
-        return tuple(change for group in self for change in changes if change in group.degrees)
+        return tuple(change for group in self.all for change in changes if change in group.degrees)
 
     def cost(self, changes: Changes) -> int:
         """Return the cost of the dearest of these changes."""
-        return max(group.cost for group in self for change in changes if change in group.degrees)
+        return max(group.cost for group in self.all for change in changes if change in group.degrees)
 
 
 def of_training(model: Model, run: Workload, plan: Training) -> Options:
@@ -174,8 +183,18 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
             "adafactor": (QUALITY, _optimizer("Adafactor", "adafactor", plan)),
             "sgd": (QUALITY, _optimizer("SGD without momentum", "sgd", plan)),
             "gpus": (HARDWARE, list(_more_gpus(plan))),
-        }
+        },
+        instead={"sharing": _by_pieces(_sharing(plan)), "gpus": _by_pieces(_more_gpus(plan))},
     )
+
+
+def _by_pieces(changes: Iterable[Change]) -> list[Change]:
+    """Those that share all states by FSDP, by ZeRO-3 instead, which has no root unit beside the layer it gathers."""
+    return [
+        Change(each.name.replace("FSDP", "ZeRO-3"), {name: of for name, of in each.values.items() if name != "layout"})
+        for each in changes
+        if FSDP.items() <= each.values.items()
+    ]
 
 
 GGUF = ("q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k")
@@ -400,6 +419,8 @@ def _more_gpus(plan: Training) -> Iterator[Change]:
             yield Change(f"{gpus} GPUs, {shared}", {"gpus": gpus, **more})
 
 
+MANY = 3
+"""Of so many degrees of a change the last is tried first: where it is not enough, none is."""
 LISTED, ENOUGH = 6, 3
 """This many remedies are listed at most; with this many no further changes are tried together."""
 FITTING = ("fits", "tight")
@@ -457,12 +478,14 @@ class Room(NamedTuple):
 class Remedies(NamedTuple):
     """The ``found`` remedies, the cheapest first, or what comes closest; of as many plans as were ``tried``.
 
-    ``furthest`` are the names of all changes that go with what was asked, each by the degree that goes furthest.
+    ``furthest`` are the names of all changes that go with what was asked, each by the degree that goes furthest. A
+    search that takes too long has not ``ended``: there may be others, and cheaper ones.
     """
 
     found: tuple[Remedy, ...] = ()
     tried: int = 0
     furthest: tuple[str, ...] = ()
+    ended: bool = True
 
 
 def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status | None = None) -> Remedies:
@@ -472,10 +495,38 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
     together, each change of quality with all that costs less, and more GPUs with all that costs less, with and without
     those; of what fits so, all that it fits without is left out again. As no change takes memory, nothing can fit where
     all changes together do not: then the closest is returned. ``least`` are lower bounds of the need, that found
-    soonest first; what is within the room is judged by its ``status``.
+    soonest first; what is within the room is judged by its ``status``. Models whose layers all differ run long: of them
+    what was found by then is returned.
     """
-    search = _RemedySearch(ways, need, least, room, status)
-    found = [one for group in ways for one in search.first(group)]
+    search, found = _RemedySearch(ways, need, least, room, status), list[Remedy]()
+    ended = ends_within(MOST_UNITS, lambda: _search(search, found))
+    if not ended and not any(one.fits for one in found):
+        ends_within(MOST_UNITS // 3, lambda: found.extend(_all_together(search)))
+    unlike = {frozenset(one.names): one for one in found}.values()
+    found = sorted(unlike, key=lambda one: (one.tight, ways.cost(one.changes), len(one.changes)))
+    return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(search.furthest()), ended)
+
+
+MOST_UNITS = 240_000
+"""What a search may spend (:mod:`tfcalc.core.traced`), about half of what an answer may; and a third of it once more
+for all that costs no quality, together, where nothing else was found."""
+
+
+def _all_together(search: _RemedySearch) -> Iterator[Remedy]:
+    """Yield all changes that cost no quality, if they fit: fewer of them may, too."""
+    groups = [group for group in search.ways if group.cost <= TRANSFERS]
+    for order in (groups, groups[::-1]):
+        changes = search.strongest(order, ())
+        one = search.judged(changes) if changes else None
+        if one and one.fits:
+            yield one._replace(changes=search.ways.in_order(changes))
+            return
+
+
+def _search(search: _RemedySearch, found: list[Remedy]) -> None:
+    """Append the remedies as they are found, or the closest."""
+    ways, need = search.ways, search.need
+    found.extend(one for group in ways for one in search.first(group))
     by_cost = {cost: [group for group in ways if group.cost <= cost] for cost in range(REQUEST + 1)}
     if not any(one.status == "fits" and ways.cost(one.changes) <= TRANSFERS for one in found):
         found += search.together(by_cost[TRANSFERS], [()])
@@ -490,12 +541,12 @@ def remedies(ways: Options, need: Need, room: Room, *least: Need, status: Status
     if not found:
         found += search.together(by_cost[REQUEST], [()])
     if not found:
-        both = (search.strongest(order, ()) for order in (by_cost[REQUEST], by_cost[REQUEST][::-1]))
+        found += search.together(ways.with_others, [()])
+    if not found:
+        orders = [order for groups in (by_cost[REQUEST], ways.with_others) for order in (groups, groups[::-1])]
+        both = [search.strongest(order, ()) for order in orders]
         needs = [(total, changes) for changes in both if changes and (total := need(together(changes))) is not None]
-        found = [Remedy(changes, total, "no") for total, changes in sorted(needs, key=lambda each: each[0])[:1]]
-    found = list({frozenset(one.names): one for one in found}.values())
-    found.sort(key=lambda one: (one.tight, ways.cost(one.changes), len(one.changes)))
-    return Remedies(tuple(found[:LISTED]), len(search.tried), tuple(search.furthest()))
+        found += [Remedy(changes, total, "no") for total, changes in sorted(needs, key=lambda each: each[0])[:1]]
 
 
 def _enough(found: Sequence[Remedy], of: int = ENOUGH) -> bool:
@@ -557,6 +608,8 @@ class _RemedySearch:
     def first(self, group: Degrees) -> Iterator[Remedy]:
         """The first of these that fits with the margin, or else tightly."""
         tight: Remedy | None = None
+        if len(group.degrees) >= MANY and not self._within((group.degrees[-1],)):
+            return  # nor does a lesser degree
         for degree in group.degrees:
             one = self.judged((degree,))
             if one and one.status == "fits":
@@ -565,6 +618,11 @@ class _RemedySearch:
             tight = tight or (one if one and one.fits else None)
         if tight:
             yield tight
+
+    def _within(self, changes: Changes) -> bool:
+        """Return whether these changes go together, and their need is within the room."""
+        total = self.total(changes)
+        return total is not None and self.room.holds(total)
 
     def together(self, groups: Sequence[Degrees], goals: Sequence[Changes]) -> Iterator[Remedy]:
         """Yield the first goal that fits with all changes of these groups, with those of them that it needs."""
@@ -603,7 +661,7 @@ class _RemedySearch:
         """Return the remedy with each change by the least degree that it fits with."""
         for place, change in enumerate(found.changes):
             before, after = found.changes[:place], found.changes[place + 1 :]
-            degrees = next(group.degrees for group in self.ways if change in group.degrees)
+            degrees = next(group.degrees for group in self.ways.all if change in group.degrees)
             for degree in degrees[: degrees.index(change)]:
                 less = self._as_good((*before, degree, *after), found)
                 if less is not found:

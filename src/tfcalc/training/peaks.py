@@ -173,6 +173,8 @@ class Peaks:
         self.steps: dict[Key, StepMemory] = {}
         self.noted: dict[Key, Noted] = {}
         """What steps allocate and free."""
+        self._events: dict[Key, Sequence[Allocation]] = {}
+        """The same of all layers."""
         self._plans: dict[Training, Training] = {}
         """Plans as they were resolved."""
         self.states: dict[Training, Placed] = {}
@@ -462,14 +464,20 @@ class Peaks:
                 events = form.noted.events
             found.append(AllocationForm(form, events))
             return found[-1].at(sizes)
-        ran = self.step(run, plan, noting=True)
-        noted = self.noted[self.key(run, plan)]
-        events = repeated(noted.events, noted.spans)
-        if events is None:
-            recorder = AllocationRecorder()
-            step_of(self.tree(run, plan), piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
-            events = recorder.noted.events
-        return events, ran.returned
+        return self._all_events(run, plan), self.step(run, plan).returned
+
+    def _all_events(self, run: Workload, plan: Training) -> Sequence[Allocation]:
+        """Allocations and frees of all layers in a step of its own."""
+        key = self.key(run, plan)
+        if key not in self._events:
+            self.step(run, plan, noting=True)
+            events = repeated(self.noted[key].events, self.noted[key].spans)
+            if events is None:
+                recorder, tree = AllocationRecorder(), self.tree(run, plan)
+                step_of(tree, piece_of(self.model, run, plan), run, plan, recorder, ends_alone=False)
+                events = recorder.noted.events
+            self._events[key] = events
+        return self._events[key]
 
     def _of_megatron(self, run: Workload, plan: Training) -> TrainingStep:
         """The step by Megatron-LM's code, of a run and a plan that are resolved; it is found once."""

@@ -233,6 +233,8 @@ def base_format(plan: Training) -> Format | MixedFormat:
 
 def check_quantized(plan: Training) -> None:
     """Raise InvalidModel where something is said of quantized weights, and has no effect on those that there are."""
+    if plan.base_weights and plan.zero == "3" and not plan.layout.startswith("fsdp"):
+        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
     found = format_named(plan.base_weights) if plan.base_weights else None
     if plan.bitsandbytes == BITSANDBYTES_OLD:
         said = f"--bitsandbytes {plan.bitsandbytes}"

@@ -218,8 +218,6 @@ def states_of(tree: Component, sized: Component, plan: Training) -> Placed:
             shared, away = offloaded(shared, base)
             made = made._replace(host=made.host._replace(weights=away))
         return made._replace(device=made.device._replace(weights=shared))
-    if placement.stage == 3:
-        raise InvalidModel(f"frozen weights in {plan.base_weights} with ZeRO stage 3", "add --fsdp, or take stage 2")
     stored = weights(thawed(tree), base_format(plan), dtype=own.stored)
     stored = _adapters_in(stored._replace(name="weights"), by.weights)
     return made._replace(device=made.device._replace(weights=stored))

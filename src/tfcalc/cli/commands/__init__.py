@@ -58,7 +58,7 @@ SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items(
 COMMANDS = {name: text for commands in _BY_SECTION.values() for name, text in commands.items()}
 """What each command does, in a line."""
 
-MOST_UNITS = 430_000
+MOST_UNITS = 520_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""
 
