@@ -20,6 +20,13 @@ def test_the_first_line_has_hours_and_money(quick: Quick) -> None:
     assert line.endswith(" USD")
 
 
+def test_a_card_without_a_peak_has_no_time_and_says_so(quick: Quick) -> None:
+    """A TPU v5p, whose peak in fp32 is not published: what fits is known, and nothing else."""
+    done = quick("train", "xlm-roberta-base", "--tokens", "100M", "--gpu", "tpuv5p")
+    assert done.stdout.splitlines()[0] == "FITS; how long 100M tokens take is not known"
+    assert "nothing is estimated" in done.stdout
+
+
 def test_hours_follow_from_the_step(quick: Quick) -> None:
     """100M tokens in steps of 4,096; dollars at a price that was given."""
     run = json.loads(quick(*LORA, "h100", "--price", "2", "--json").stdout)["run"]

@@ -472,7 +472,7 @@ class Train(Answer):
             title = (
                 f"{verdict}: {tokens} in at least {duration(one.hours(one.floor))}"
                 if one.floor
-                else f"{verdict}: {tokens}"
+                else f"{verdict}; how long {tokens} take is not known"
             )
         else:
             title = f"{verdict}: {tokens} in {duration(one.hours(one.step_seconds))}{self._span(one)}{self._money(one)}"
@@ -519,7 +519,7 @@ class Train(Answer):
         first = self.each[0]
         seconds = first.step_seconds
         if seconds is None:
-            bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ""
+            bound = f" in at least {duration(first.hours(first.floor))}" if first.floor else ", how long is not known"
             return self._sheet(f"{tokens}{bound}, on {name_of(first)}", rows)
         told = f": {duration(first.hours(seconds))}{self._money(first)}"
         return self._sheet(f"{tokens}, cheapest on {name_of(first)}{told}", rows)

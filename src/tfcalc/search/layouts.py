@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from heapq import nsmallest
+from importlib.util import find_spec
 from itertools import product
 from math import inf, prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,8 +28,8 @@ MOST_POINTS = 10**9
 """Combinations of the axes' values that are looked at, at most."""
 MOST_LAYOUTS = 5_000_000
 """Layouts that are evaluated at most."""
-ONE_BY_ONE = 4_000
-"""Layouts that are evaluated without numpy, at most."""
+ONE_BY_ONE, WITHOUT_NUMPY = 1_200, 4_000
+"""Layouts that are evaluated one by one, at most: more take longer than to import numpy; and where it is missing."""
 AT_A_TIME = 2**17
 """Layouts that are evaluated together."""
 LONGEST_INTERLEAVING = 12
@@ -385,7 +386,7 @@ def search(space: Space, by: LayoutEvaluator, room: float, *, all_timed: bool = 
     Raises UsageError where there are none, or too many; Unavailable where numpy is needed and not installed.
     """
     found = Enumeration(space)
-    if found.count > ONE_BY_ONE:
+    if found.count > (ONE_BY_ONE if find_spec("numpy") else WITHOUT_NUMPY):
         return _in_arrays(found, by, room, all_timed)
     chosen = list(found.rows())
     memory, seconds = [], []
