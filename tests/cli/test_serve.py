@@ -50,6 +50,7 @@ def test_the_floor_alone(quick: Quick) -> None:
     assert alone["calibration"] is None
     assert alone["floor"] == both["floor"]
     assert quick(*LLAMA, "--floor").stdout.startswith("at least 14 ms a token, by bandwidth")
+    assert answer(quick, *LLAMA, "--floor", "--slo", "tpot=5ms")["slo"]["verdict"] == "cannot"
 
 
 def test_halved_formats(quick: Quick) -> None:
@@ -281,7 +282,7 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
-        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
+        (("gpt2", "--floor", "--price", "2"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("gpt2", "--gpu", "2xh100", "--for", "gpus"), 2, "take --gpu h100"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import ceil
 from statistics import mean
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
-    from tfcalc.timing.measured_runs import LeftOut
     from tfcalc.timing.rates import Price
-    from tfcalc.timing.served_runs import OwnRates, ServedRun
+    from tfcalc.timing.served_runs import OwnRates, ServedRuns
     from tfcalc.timing.serving import EngineRates, ServingBand
 
 MILLI, MILLION = 1000, 10**6
@@ -570,23 +569,24 @@ class Serve(Answer):
     def _published(self) -> EngineRates | None:
         """Rates of the engine on this generation of GPUs; of another, where one's own runs say the rest."""
         known = engine_of(self.question.engine, self.question.card)
-        if known is not None or not self.question.runs or self.of.machine.operators is None:
+        if known is not None or self.question.runs is None or self.of.machine.operators is None:
             return known
         return engine_of(self.question.engine) or engine_of(AS_OTHERS)
 
     def _ran_over(self, tp: int) -> bool:
         """Return whether a run of one's own sent sums over as many of these GPUs."""
-        return any(run.of.sharing.tp == tp and run.of.card == self.question.card for run in self.question.runs)
+        own = self.question.runs
+        return own is not None and any(
+            run.of.sharing.tp == tp and run.of.card == self.question.card for run in own.runs
+        )
 
     @cached_property
     def own(self) -> OwnRates | None:
         """The rates as one's own runs change them; None without any."""
-        if not self.question.runs or self.unknown:
+        if self.question.runs is None or self.unknown:
             return None
-        from tfcalc.timing.served_runs import OwnRates  # only where there are runs
-
         assert self._published is not None
-        return OwnRates(self.question.runs, self._published, self.question.unused)
+        return self.question.runs.changing(self._published)
 
     @cached_property
     def by(self) -> EngineRates | None:
@@ -902,9 +902,9 @@ class Serve(Answer):
         changed = " and ".join(f"{name} x {value:.3g}" for name, value in own.factors.items())
         many = f"{len(own.runs):,} run{'s' * (len(own.runs) != 1)}"
         yield f"By {many} of yours: {changed}; {100 * of_published:.0f} % off before, {100 * left_out:.0f} % left out"
-        if own.ignored:
-            reasons = ", ".join(sorted({one.why for one in own.ignored})[:3])
-            yield f"Rows of yours that are left out: {len(own.ignored):,} ({reasons})"
+        if own.unused:
+            reasons = ", ".join(sorted({one.why for one in own.unused})[:3])
+            yield f"Rows of yours that are left out: {len(own.unused):,} ({reasons})"
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:
@@ -1038,8 +1038,7 @@ def serve(
     fewest: bool = False,
     floor: bool = False,
     curve: bool = False,
-    runs: Sequence[ServedRun] = (),
-    unused: Sequence[LeftOut] = (),
+    runs: ServedRuns | None = None,
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -1068,7 +1067,6 @@ def serve(
         floor: the floor alone, and no estimate.
         curve: further numbers of requests.
         runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
-        unused: rows of theirs that are no such runs.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -1117,7 +1115,6 @@ def serve(
             fewest=fewest,
             rate=rate,
             runs=runs,
-            unused=unused,
         )
     )
 

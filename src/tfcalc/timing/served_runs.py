@@ -62,7 +62,7 @@ class ServedRun(NamedTuple):
 
     @property
     def measured(self) -> list[tuple[bool, float]]:
-        """What was measured: whether it is the first token, and its seconds."""
+        """Seconds that were measured, each with whether it is of the first token."""
         both = ((False, self.token), (True, self.first))
         return [(first, seconds) for first, seconds in both if seconds is not None]
 
@@ -74,9 +74,18 @@ class ServedRun(NamedTuple):
         return max(of.parts(self.requests, by).seconds, of.floor_of_token(self.requests).seconds)
 
 
-def read_served(
-    rows: Iterable[tuple[str, Row]], model_of: ModelOf, *, gpu: str, engine: str
-) -> tuple[list[ServedRun], list[LeftOut]]:
+class ServedRuns(NamedTuple):
+    """Runs of an engine, and the rows that are none."""
+
+    runs: Sequence[ServedRun]
+    unused: Sequence[LeftOut] = ()
+
+    def changing(self, by: EngineRates) -> OwnRates:
+        """Return the engine's rates with what these runs say."""
+        return OwnRates(self, by)
+
+
+def read_served(rows: Iterable[tuple[str, Row]], model_of: ModelOf, *, gpu: str, engine: str) -> ServedRuns:
     """Return the runs of an engine, and what is left out and why. Raises BadFile for what no row can say."""
     found: list[ServedRun] = []
     left_out: list[LeftOut] = []
@@ -89,7 +98,7 @@ def read_served(
             left_out.append(LeftOut(place, "neither tpot_ms nor ttft_ms"))
         else:
             found.append(_run(row, place, model_of, gpu, engine))
-    return found, left_out
+    return ServedRuns(found, left_out)
 
 
 def _run(row: Row, place: str, model_of: ModelOf, gpu: str, engine: str) -> ServedRun:
@@ -120,8 +129,8 @@ def _run(row: Row, place: str, model_of: ModelOf, gpu: str, engine: str) -> Serv
 class OwnRates:
     """Rates of an engine, with the constants that runs say, and how far runs are off that were left out."""
 
-    def __init__(self, runs: Sequence[ServedRun], by: EngineRates, ignored: Sequence[LeftOut] = ()) -> None:
-        self.runs, self.by, self.ignored = runs, by, ignored
+    def __init__(self, measured: ServedRuns, by: EngineRates) -> None:
+        self.runs, self.unused, self.by = measured.runs, measured.unused, by
         self.names = [name for name, first in zip(CONSTANTS, (False, True), strict=True) if self._says(first=first)]
 
     def _says(self, *, first: bool) -> bool:
