@@ -46,7 +46,11 @@ LOAD = (
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
 )
-ENGINE_OPTION = Option("engine", ("--engine",), f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]")
+ENGINE_OPTION = Option(
+    "engine",
+    ("--engine",),
+    f"the engine, with its version: vllm@0.19.0; memory --serve --profiled has lines of its log [default: {ENGINE}]",
+)
 ASKED = (
     Option("slo", ("--slo",), "limits: ttft=500ms,tpot=50ms"),
     Option(
