@@ -378,6 +378,11 @@ def test_runs_of_ones_own(quick: Quick, tmp_path: Path) -> None:
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": -1}, "runs.jsonl:1: tpot_ms -1 is no number above 0"),
         ({"isl": 10, "osl": 10, "concurrency": 1}, "'runs.jsonl' has no run of 'vllm': runs.jsonl:1 is neither"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "nothing"}, "runs.jsonl:1: "),
+        (
+            {"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 4.4},
+            "possible (tpot_ms 4.4, at least 4.48)",
+        ),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 9, "model": "t5-small"}, "a run of an encoder with"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "model": "nothing"}, "is no preset"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "mode": "x"}, "mode 'x' is not known"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "m2-max-96"}, "no operators were measured"),

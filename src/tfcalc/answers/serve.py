@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import ceil
-from statistics import mean
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.answers.serve_question import (
@@ -45,7 +44,18 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
-from tfcalc.timing.served import AS_OTHERS, OWN, Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
+from tfcalc.timing.served import (
+    AS_OTHERS,
+    OWN,
+    WIDENED,
+    Bounds,
+    Disaggregated,
+    Draft,
+    Guess,
+    Load,
+    ServedModel,
+    TokenSeconds,
+)
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
 
@@ -896,12 +906,12 @@ class Serve(Answer):
     @staticmethod
     def _told_of_own(own: OwnRates) -> Iterator[str]:
         """Yield what one's own runs change, and how far they are off without and with it."""
-        of_published = mean(own.errors(lambda run, first: run.seconds(own.by, first=first)))
+        of_published = own.errors(lambda run, first: run.seconds(own.by, first=first))
         ratios = [one for each in own.left_out.values() for one in each]
-        left_out = mean([abs(1 / one - 1) for one in ratios])
+        left_out = [abs(1 / one - 1) for one in ratios]
         changed = " and ".join(f"{name} x {value:.3g}" for name, value in own.factors.items())
         many = f"{len(own.runs):,} run{'s' * (len(own.runs) != 1)}"
-        yield f"By {many} of yours: {changed}; {100 * of_published:.0f} % off before, {100 * left_out:.0f} % left out"
+        yield f"By {many} of yours: {changed}; {_mean(of_published)} off before, {_mean(left_out)} left out"
         if own.unused:
             reasons = ", ".join(sorted({one.why for one in own.unused})[:3])
             yield f"Rows of yours that are left out: {len(own.unused):,} ({reasons})"
@@ -909,6 +919,8 @@ class Serve(Answer):
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:
         ends = f"{band.low:.3g} to {band.high:.3g} times the estimate of {what}"
+        if band.kind == WIDENED:
+            return f"The band of published runs, widened by {band.rows:,} of yours: {ends}"
         if band.kind == OWN:
             return f"Of {band.rows:,} times of yours, each estimated without its run, four of five took {ends}"
         return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
@@ -941,6 +953,10 @@ def _time(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
     return f"{MILLI * seconds:,.2g} ms" if seconds < 0.1 else f"{MILLI * seconds:,.0f} ms"
+
+
+def _mean(errors: list[float]) -> str:
+    return f"{100 * sum(errors) / len(errors):.0f} %"
 
 
 def _span(one: Guess) -> str:
