@@ -50,6 +50,7 @@ def test_the_floor_alone(quick: Quick) -> None:
     assert alone["calibration"] is None
     assert alone["floor"] == both["floor"]
     assert quick(*LLAMA, "--floor").stdout.startswith("at least 14 ms a token, by bandwidth")
+    assert answer(quick, *LLAMA, "--floor", "--slo", "tpot=5ms")["slo"]["verdict"] == "cannot"
 
 
 def test_halved_formats(quick: Quick) -> None:
@@ -281,7 +282,7 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
         (("llama-3-8b", "--gpu", "3xh100"), 3, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
-        (("gpt2", "--floor", "--slo", "tpot=5ms"), 2, "has no effect with --floor"),
+        (("gpt2", "--floor", "--price", "2"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
         (("gpt2", "--gpu", "2xh100", "--for", "gpus"), 2, "take --gpu h100"),
@@ -377,6 +378,11 @@ def test_runs_of_ones_own(quick: Quick, tmp_path: Path) -> None:
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": -1}, "runs.jsonl:1: tpot_ms -1 is no number above 0"),
         ({"isl": 10, "osl": 10, "concurrency": 1}, "'runs.jsonl' has no run of 'vllm': runs.jsonl:1 is neither"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "nothing"}, "runs.jsonl:1: "),
+        (
+            {"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 4.4},
+            "possible (tpot_ms 4.4, at least 4.48)",
+        ),
+        ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 9, "model": "t5-small"}, "a run of an encoder with"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "model": "nothing"}, "is no preset"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "mode": "x"}, "mode 'x' is not known"),
         ({"isl": 10, "osl": 10, "concurrency": 1, "tpot_ms": 1, "gpu": "m2-max-96"}, "no operators were measured"),

@@ -47,6 +47,22 @@ def test_the_time_of_a_batch_of_prompts() -> None:
     assert mean(found) <= 0.12
 
 
+def test_the_first_token_under_load() -> None:
+    """Within 30 % in the middle, 50 % on average, where it is known how many requests ran."""
+    found = errors(first=True, modes=("served",))
+    assert len(found) > 80
+    assert median(found) <= 0.30
+    assert mean(found) <= 0.50
+
+
+def test_formats_of_the_cache_are_said_or_unknown() -> None:
+    """What is not recorded is no format: of quantized weights nobody knows it, and those in 16 bits engines follow."""
+    for row in serving_runs.rows():
+        assert row["kv"] in ("fp16", "bf16", "fp8", "auto", "unknown"), row["id"]
+        assert row["kv"] != "auto" or row["weights"] in ("fp16", "bf16"), row["id"]
+        assert row["kv"] != "unknown" or row["weights"] not in ("fp16", "bf16"), row["id"]
+
+
 FASTER = {"s00890", "s00912", "s00913"}
 """Rows below the floor: Qwen3-32B on two GPUs, 416 and 448 requests of 15,000 tokens, which look like several replicas
 (``suspect``); of 4,318 no others."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import ceil
-from statistics import mean
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.answers.serve_question import (
@@ -45,7 +44,18 @@ from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
 from tfcalc.timing.rates import NO_PRICES, price_of
-from tfcalc.timing.served import AS_OTHERS, OWN, Bounds, Disaggregated, Draft, Guess, Load, ServedModel, TokenSeconds
+from tfcalc.timing.served import (
+    AS_OTHERS,
+    OWN,
+    WIDENED,
+    Bounds,
+    Disaggregated,
+    Draft,
+    Guess,
+    Load,
+    ServedModel,
+    TokenSeconds,
+)
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes
 
@@ -53,9 +63,8 @@ if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.serving.traffic import ChosenExperts
-    from tfcalc.timing.measured_runs import LeftOut
     from tfcalc.timing.rates import Price
-    from tfcalc.timing.served_runs import OwnRates, ServedRun
+    from tfcalc.timing.served_runs import OwnRates, ServedRuns
     from tfcalc.timing.serving import EngineRates, ServingBand
 
 MILLI, MILLION = 1000, 10**6
@@ -570,23 +579,24 @@ class Serve(Answer):
     def _published(self) -> EngineRates | None:
         """Rates of the engine on this generation of GPUs; of another, where one's own runs say the rest."""
         known = engine_of(self.question.engine, self.question.card)
-        if known is not None or not self.question.runs or self.of.machine.operators is None:
+        if known is not None or self.question.runs is None or self.of.machine.operators is None:
             return known
         return engine_of(self.question.engine) or engine_of(AS_OTHERS)
 
     def _ran_over(self, tp: int) -> bool:
         """Return whether a run of one's own sent sums over as many of these GPUs."""
-        return any(run.of.sharing.tp == tp and run.of.card == self.question.card for run in self.question.runs)
+        own = self.question.runs
+        return own is not None and any(
+            run.of.sharing.tp == tp and run.of.card == self.question.card for run in own.runs
+        )
 
     @cached_property
     def own(self) -> OwnRates | None:
         """The rates as one's own runs change them; None without any."""
-        if not self.question.runs or self.unknown:
+        if self.question.runs is None or self.unknown:
             return None
-        from tfcalc.timing.served_runs import OwnRates  # only where there are runs
-
         assert self._published is not None
-        return OwnRates(self.question.runs, self._published, self.question.unused)
+        return self.question.runs.changing(self._published)
 
     @cached_property
     def by(self) -> EngineRates | None:
@@ -896,19 +906,21 @@ class Serve(Answer):
     @staticmethod
     def _told_of_own(own: OwnRates) -> Iterator[str]:
         """Yield what one's own runs change, and how far they are off without and with it."""
-        of_published = mean(own.errors(lambda run, first: run.seconds(own.by, first=first)))
+        of_published = own.errors(lambda run, first: run.seconds(own.by, first=first))
         ratios = [one for each in own.left_out.values() for one in each]
-        left_out = mean([abs(1 / one - 1) for one in ratios])
+        left_out = [abs(1 / one - 1) for one in ratios]
         changed = " and ".join(f"{name} x {value:.3g}" for name, value in own.factors.items())
         many = f"{len(own.runs):,} run{'s' * (len(own.runs) != 1)}"
-        yield f"By {many} of yours: {changed}; {100 * of_published:.0f} % off before, {100 * left_out:.0f} % left out"
-        if own.ignored:
-            reasons = ", ".join(sorted({one.why for one in own.ignored})[:3])
-            yield f"Rows of yours that are left out: {len(own.ignored):,} ({reasons})"
+        yield f"By {many} of yours: {changed}; {_mean(of_published)} off before, {_mean(left_out)} left out"
+        if own.unused:
+            reasons = ", ".join(sorted({one.why for one in own.unused})[:3])
+            yield f"Rows of yours that are left out: {len(own.unused):,} ({reasons})"
 
     @staticmethod
     def _told_of_band(band: ServingBand, what: str) -> str:
         ends = f"{band.low:.3g} to {band.high:.3g} times the estimate of {what}"
+        if band.kind == WIDENED:
+            return f"The band of published runs, widened by {band.rows:,} of yours: {ends}"
         if band.kind == OWN:
             return f"Of {band.rows:,} times of yours, each estimated without its run, four of five took {ends}"
         return f"Four of five of {band.rows:,} runs of systems it had not seen ({band.kind}) took {ends}"
@@ -941,6 +953,10 @@ def _time(seconds: float) -> str:
     if seconds >= 1:
         return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
     return f"{MILLI * seconds:,.2g} ms" if seconds < 0.1 else f"{MILLI * seconds:,.0f} ms"
+
+
+def _mean(errors: list[float]) -> str:
+    return f"{100 * sum(errors) / len(errors):.0f} %"
 
 
 def _span(one: Guess) -> str:
@@ -1038,8 +1054,7 @@ def serve(
     fewest: bool = False,
     floor: bool = False,
     curve: bool = False,
-    runs: Sequence[ServedRun] = (),
-    unused: Sequence[LeftOut] = (),
+    runs: ServedRuns | None = None,
 ) -> Serve:
     """Find how fast a model is served: a floor that physics sets, an estimate with its band, capacity and cost.
 
@@ -1068,7 +1083,6 @@ def serve(
         floor: the floor alone, and no estimate.
         curve: further numbers of requests.
         runs: runs of one's own, to which the engine's rates are fitted (``timing.served_runs.read_served``).
-        unused: rows of theirs that are no such runs.
 
     Returns:
         Serve: ``exact`` bytes and FLOPs of a step, the ``floor``, the ``estimate`` (None where no runs are known),
@@ -1117,7 +1131,6 @@ def serve(
             fewest=fewest,
             rate=rate,
             runs=runs,
-            unused=unused,
         )
     )
 

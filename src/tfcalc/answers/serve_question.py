@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
@@ -15,8 +15,7 @@ from tfcalc.timing.serving import Sharing, engine_of
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
-    from tfcalc.timing.measured_runs import LeftOut
-    from tfcalc.timing.served_runs import ServedRun
+    from tfcalc.timing.served_runs import ServedRuns
 
 ENGINE = "vllm"
 """Engine whose estimate is given where none is named."""
@@ -56,7 +55,6 @@ class ServeQuestion(NamedTuple):
         fewest: the fewest GPUs that serve the requests are asked for, however many there are.
         rate: requests that come each second, in the place of the number of those that are at work.
         runs: runs of one's own, to which the engine's rates are fitted.
-        unused: rows of theirs that are no such runs.
     """
 
     model: Model
@@ -73,8 +71,7 @@ class ServeQuestion(NamedTuple):
     prices: Mapping[str, Price] = NO_PRICES
     fewest: bool = False
     rate: float = 0.0
-    runs: Sequence[ServedRun] = ()
-    unused: Sequence[LeftOut] = ()
+    runs: ServedRuns | None = None
 
     @property
     def replicas(self) -> int:

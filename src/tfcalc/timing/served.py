@@ -48,8 +48,8 @@ COMPUTED_IN = {"fp8": BYTE, "mxfp8": BYTE, "w8a8": BYTE, "nvfp4": NIBBLE, "mxfp4
 """Bits of the operands of products, by how the format of the weights begins; of all others it is 16."""
 WAITS = 0.9
 """Prompts that are being read when a request comes, where some always are."""
-OWN = "own runs"
-"""Name of a band that one's own runs give."""
+OWN, WIDENED = "own runs", "widened"
+"""Names of bands that one's own runs give, and that few of them widen."""
 NEWER = 0.85
 """Lower end of the band where the engine is newer than all runs: engines get faster."""
 

@@ -18,7 +18,7 @@ from tfcalc.plans import Serving
 from tfcalc.printable import quoted
 from tfcalc.timing.calibration import CLOSE, ONE_ALONE, ROUNDS, STEP, Fitted, best_step, parts
 from tfcalc.timing.measured_runs import LeftOut, ModelOf, Row, RowKey, check_row
-from tfcalc.timing.served import OWN, Load, ServedModel
+from tfcalc.timing.served import OWN, WIDENED, Load, ServedModel
 from tfcalc.timing.serving import ServingBand, Sharing, operators_of
 
 if TYPE_CHECKING:
@@ -62,21 +62,45 @@ class ServedRun(NamedTuple):
 
     @property
     def measured(self) -> list[tuple[bool, float]]:
-        """What was measured: whether it is the first token, and its seconds."""
+        """Seconds that were measured, each with whether it is of the first token."""
         both = ((False, self.token), (True, self.first))
         return [(first, seconds) for first, seconds in both if seconds is not None]
+
+    @property
+    def impossible(self) -> str:
+        """Say why it cannot be, or cannot be estimated; nothing where it can."""
+        if self.of.reads_source:
+            return "a run of an encoder with a decoder"
+        for first, seconds in self.measured:
+            if seconds < (least := self.floor(first=first)):
+                name = "ttft_ms" if first else "tpot_ms"
+                return f"faster than is possible ({name} {1000 * seconds:.3g}, at least {1000 * least:.3g})"
+        return ""
+
+    def floor(self, *, first: bool) -> float:
+        """Seconds that a token, or the first one, is never below."""
+        of = self.of
+        return (of.floor_of_prompt(self.requests) if first else of.floor_of_token(self.requests)).seconds
 
     def seconds(self, by: EngineRates, *, first: bool) -> float:
         """Seconds by these rates, and never below the floor."""
         of = self.of
-        if first:
-            return max(of.first_token(self.requests, by), of.floor_of_prompt(self.requests).seconds)
-        return max(of.parts(self.requests, by).seconds, of.floor_of_token(self.requests).seconds)
+        found = of.first_token(self.requests, by) if first else of.parts(self.requests, by).seconds
+        return max(found, self.floor(first=first))
 
 
-def read_served(
-    rows: Iterable[tuple[str, Row]], model_of: ModelOf, *, gpu: str, engine: str
-) -> tuple[list[ServedRun], list[LeftOut]]:
+class ServedRuns(NamedTuple):
+    """Runs of an engine, and the rows that are none."""
+
+    runs: Sequence[ServedRun]
+    unused: Sequence[LeftOut] = ()
+
+    def changing(self, by: EngineRates) -> OwnRates:
+        """Return the engine's rates with what these runs say."""
+        return OwnRates(self, by)
+
+
+def read_served(rows: Iterable[tuple[str, Row]], model_of: ModelOf, *, gpu: str, engine: str) -> ServedRuns:
     """Return the runs of an engine, and what is left out and why. Raises BadFile for what no row can say."""
     found: list[ServedRun] = []
     left_out: list[LeftOut] = []
@@ -88,8 +112,12 @@ def read_served(
         elif row.get("tpot_ms") is None and row.get("ttft_ms") is None:
             left_out.append(LeftOut(place, "neither tpot_ms nor ttft_ms"))
         else:
-            found.append(_run(row, place, model_of, gpu, engine))
-    return found, left_out
+            run = _run(row, place, model_of, gpu, engine)
+            if why := run.impossible:
+                left_out.append(LeftOut(place, why))
+            else:
+                found.append(run)
+    return ServedRuns(found, left_out)
 
 
 def _run(row: Row, place: str, model_of: ModelOf, gpu: str, engine: str) -> ServedRun:
@@ -120,8 +148,8 @@ def _run(row: Row, place: str, model_of: ModelOf, gpu: str, engine: str) -> Serv
 class OwnRates:
     """Rates of an engine, with the constants that runs say, and how far runs are off that were left out."""
 
-    def __init__(self, runs: Sequence[ServedRun], by: EngineRates, ignored: Sequence[LeftOut] = ()) -> None:
-        self.runs, self.by, self.ignored = runs, by, ignored
+    def __init__(self, measured: ServedRuns, by: EngineRates) -> None:
+        self.runs, self.unused, self.by = measured.runs, measured.unused, by
         self.names = [name for name, first in zip(CONSTANTS, (False, True), strict=True) if self._says(first=first)]
 
     def _says(self, *, first: bool) -> bool:
@@ -188,9 +216,10 @@ class OwnRates:
         if not ratios:
             return known
         low, high = ratios[len(ratios) // 10], ratios[9 * len(ratios) // 10]
+        kind = OWN
         if len(ratios) < ONE_ALONE:
-            low, high = min(low, known.low), max(high, known.high)
-        return ServingBand(OWN, min(low, 1.0), max(high, 1.0), len(ratios), 1)
+            kind, low, high = WIDENED, min(low, known.low), max(high, known.high)
+        return ServingBand(kind, min(low, 1.0), max(high, 1.0), len(ratios), 1)
 
     def errors(self, estimate: Callable[[ServedRun, bool], float]) -> list[float]:
         """Return |estimate / measured - 1| of all that was measured."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.serve import serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.cli.commands import Command
-from tfcalc.cli.messages import tell
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import Settings
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
-    from tfcalc.timing.measured_runs import LeftOut
-    from tfcalc.timing.served_runs import ServedRun
+    from tfcalc.timing.served_runs import ServedRuns
 
 GPU = Option(
     "gpu", ("--gpu",), "the GPU, or several: h100, 4xh100 [default: h100]", group="gpus", front=True, offers="gpus"
@@ -55,7 +53,7 @@ LOAD = (
 ENGINE_OPTION = Option(
     "engine",
     ("--engine",),
-    f"the engine, with its version: vllm@0.19.0 [default: {ENGINE}]",
+    f"the engine, with its version: vllm@0.19.0; memory --serve --profiled has lines of its log [default: {ENGINE}]",
     group="serving",
     front=True,
     offers="engines",
@@ -81,7 +79,6 @@ RUNS = Option(
 )
 OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_PLAN = ("weights", "kv", "concurrency")
-LARGEST_RUNS = 1 << 24
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
@@ -107,7 +104,6 @@ def answer(settings: Settings) -> Serve:
             fact = f"--for gpus finds how many GPUs there are, and --gpu {quoted(settings.get('gpu'))} says it"
             raise UsageError(fact, f"take --gpu {name}")
     plan = settings.fill(Serving())
-    runs, unused = own_runs(settings, model, name)
     ttft, tpot = limits(settings.get("slo", ""))
     return serve(
         model,
@@ -133,31 +129,16 @@ def answer(settings: Settings) -> Serve:
         fewest=bool(settings.get("fewest")),
         floor=bool(settings.get("floor")),
         curve=bool(settings.get("curve")),
-        runs=runs,
-        unused=unused,
+        runs=_own_runs(settings, model, name),
     )
 
 
-def own_runs(settings: Settings, model: Model, gpu: str) -> tuple[list[ServedRun], list[LeftOut]]:
-    """Return the runs of the file that was typed, of the engine that is asked about; none where none was."""
-    place = settings.get("calibrate")
-    if place is None:
-        return [], []
-    from tfcalc.cli.commands.calibrate import described, file_text
-    from tfcalc.timing.measured_runs import rows_of, unread
-    from tfcalc.timing.served_runs import KEYS, REMARKS, read_served
+def _own_runs(settings: Settings, model: Model, gpu: str) -> ServedRuns | None:
+    if settings.get("calibrate") is None:
+        return None
+    from tfcalc.cli.own_runs import own_runs  # which loads what calibrate does
 
-    rows = rows_of(file_text(place, LARGEST_RUNS), place)
-    if further := unread((row for _, row in rows), KEYS, REMARKS):
-        tell(f"tfcalc: keys that are not read: {quoted(', '.join(further))}", ascii_only=settings.get("ascii", False))
-    engine = settings.get("engine", ENGINE)
-    runs, unused = read_served(
-        rows, lambda row, at: described(row, at, None if row.get("model") else model), gpu=gpu, engine=engine
-    )
-    if not runs:
-        why = f": {unused[0].place} is {unused[0].why}" if unused else ""
-        raise UsageError(f"{quoted(place)} has no run of {quoted(engine)}{why}", "say --engine as the rows do")
-    return runs, unused
+    return own_runs(settings, model, gpu, settings.get("engine", ENGINE))
 
 
 def limits(text: str) -> Limits:
