@@ -59,6 +59,19 @@ ALIASES = {"check-budget": "budget"}
 """Other names of commands."""
 
 
+QUESTION = "question"
+GROUPS = {
+    QUESTION: "What is asked",
+    "workload": "Workload",
+    "training": "Training",
+    "serving": "Serving",
+    "gpus": "GPUs",
+    "model": "Sizes of the model",
+    "output": "Output",
+}
+"""Groups of options in the help, in their order, each with its heading."""
+
+
 MOST_UNITS = 430_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""
