@@ -32,7 +32,7 @@ KERNELS |= dict.fromkeys(("flash_attention_2", "flash_attention_3", "kernels-com
 
 
 def _as(option: str, *flags: str) -> dict[str, Meaning]:
-    """These flags, which take the values of this option."""
+    """Meanings of flags that take the values of this option."""
     return {flag: Meaning((option,)) for flag in flags}
 
 
@@ -254,7 +254,7 @@ def stands_for(flag: str) -> str:
 
 
 def hint(flag: str) -> str:
-    """What to do instead of typing a flag of another program; empty where nobody is known to have it.
+    """Remedy for who types a flag of another program; empty where nobody is known to have it.
 
     >>> hint("--use_peft")
     'type --lora 16'
