@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from tests.conftest import Program
-from tfcalc.cli.commands import COMMANDS, SECTIONS, command
-from tfcalc.cli.options import GROUPS
+from tfcalc.cli.commands import COMMANDS, GROUPS, SECTIONS, command
 
 AT_80 = {"COLUMNS": "80"}
 

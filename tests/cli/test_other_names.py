@@ -64,6 +64,8 @@ SAME = {
     "memory llama-3-8b --train --bf16": "memory llama-3-8b --train --precision bf16-autocast",  # and one in bf16
     "memory llama-3-8b --train --use_liger_kernel": ("memory llama-3-8b --train --backend fused"),
     "memory gpt2 --train --dropout False": "memory gpt2 --train --no-dropout",
+    "memory llama-3-8b --train --lora 16 --weights nf4": "memory llama-3-8b --train --lora 16 --base-weights nf4",
+    "memory llama-3-8b --serve --seq 8k --batch 4": "memory llama-3-8b --serve --context 8k --concurrency 4",
     "memory gpt2 --train --dtype bfloat16": "memory gpt2 --train --precision bf16",
     "train gpt2 --tokens 1B --gpu h100 --bf16 False": "train gpt2 --tokens 1B --gpu h100",
     "serve llama-3-8b --gpu 2xh100 --tensor-parallel-size 2 --quantization fp8": (

@@ -94,28 +94,24 @@ def test_help_is_as_wide_as_the_terminal(tfcalc: Program, width: str) -> None:
         assert not too_wide or width == "60"
 
 
-def test_an_error_is_folded_at_the_width_of_the_terminal(tfcalc: Program) -> None:
-    line = ("params", "--tensor-parallel-size", "3")
-    whole = tfcalc(*line).stderr
-    assert whole.count("\n") == 1
-    for width in (40, 80):
-        folded = tfcalc(*line, env={"COLUMNS": f"{width}"}).stderr
-        assert max(map(len, folded.splitlines())) <= width
-        assert folded.split() == whole.split(), "between words"
-    assert json.loads(tfcalc(*line, "--json", env={"COLUMNS": "40"}).stderr)["code"] == "usage"
-    assert tfcalc(*line, "--json", env={"COLUMNS": "40"}).stderr.count("\n") == 1
-
-
-def test_an_error_is_folded_at_the_width_of_a_real_terminal(tmp_path: Path) -> None:
-    """A pseudo-terminal of 50 columns, and no COLUMNS."""
+@pytest.mark.parametrize("columns", ["", "40"])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_error_is_folded_at_the_width_of_the_terminal(tmp_path: Path, columns: str, form: str) -> None:
+    """A pseudo-terminal of 50 columns, without COLUMNS and with them; JSON is for programs."""
     fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 50, 0, 0))
     env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    words = [sys.executable, "-m", "tfcalc", "params", "--d-model", "513"]
+    env |= {"COLUMNS": columns} if columns else {}
+    words = [sys.executable, "-m", "tfcalc", "params", "--d-model", "513", "--format", form]
     subprocess.run(words, cwd=tmp_path, env=env, stderr=theirs, stdout=subprocess.DEVNULL, check=False)
     lines = os.read(ours, 10_000).decode().splitlines()
     os.close(ours)
     os.close(theirs)
-    assert 1 < len(lines) <= 10
-    assert max(map(len, lines)) <= 50
+    assert " ".join(line.strip() for line in lines).count("nearest: 512, 520; or give head_dim") == 1
+    assert (max(map(len, lines)) <= int(columns or 50)) == (len(lines) > 1) == (form == "table")
+
+
+def test_an_error_that_a_program_reads_is_one_line(tfcalc: Program) -> None:
+    found = tfcalc("params", "--d-model", "513", env={"COLUMNS": "40"})
+    assert found.stderr.count("\n") == 1

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from importlib import import_module
 from itertools import zip_longest
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
 from tfcalc.cli.commands import COMMANDS, Command, command
-from tfcalc.cli.completion import completer, needed, with_shell
 from tfcalc.cli.options import VERSUS, Option
-from tfcalc.cli.other_names import in_our_words
 from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
@@ -31,11 +31,12 @@ def application(called: str | None, meant: Command | None = None, words: Sequenc
     )
     if called is None:
         app.callback()(_about)
-    typed = needed(words)
+    typed = _completion().needed(words) if called is None else None
     for name in COMMANDS if called is None else [called]:
         if typed in (None, name):
             asked = meant or command(name)
-            app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options))
+            completes = _completion().completer if typed else _nothing
+            app.command(name, help=COMMANDS[name])(_typed(partial(run, asked), asked.options, completes))
         else:
             app.command(name, help=COMMANDS[name])(_not_typed)
     return app
@@ -59,7 +60,22 @@ def _about(
     """``--version`` is answered before typer is imported; it is declared here for the help."""
 
 
-def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[..., int]:
+Completer = Callable[[str], list[str]]
+
+
+def _completion() -> ModuleType:
+    """The file on completion, which only shells need."""
+    return import_module("tfcalc.cli.completion")
+
+
+def _nothing(_: Option) -> Completer | None:
+    """Complete no value."""
+    return None
+
+
+def _typed(
+    run: Callable[..., int], options: tuple[Option, ...], completes: Callable[[Option], Completer | None] = _nothing
+) -> Callable[..., int]:
     """The function that typer sees: a parameter per option."""
 
     def called(**flags: object) -> int:
@@ -78,7 +94,7 @@ def _typed(run: Callable[..., int], options: tuple[Option, ...]) -> Callable[...
             inspect.Parameter(
                 option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=_parameter(option),
+                default=_parameter(option, completes(option)),
                 annotation=bool if option.switch else list[str] if option.several else str,
             )
             for option in options
@@ -103,7 +119,7 @@ def settings_of(words: Sequence[str], options: tuple[Option, ...]) -> Settings:
 
 def words_for(asked: Sequence[str], meant: Command | None) -> list[str]:
     """The words for typer: those behind the command that is ``meant``, or those of the program where there is none."""
-    return with_values(asked[1:], meant.options) if meant else with_shell(asked)
+    return with_values(asked[1:], meant.options) if meant else list[str](_completion().with_shell(asked))
 
 
 def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
@@ -113,8 +129,9 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     trainers are replaced by those that they stand for.
     """
     flags = {part: option for option in options for flag in option.flags for part in flag.split("/")}
-    switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch}
-    words = list(in_our_words(words, flags, switches))
+    if any(_is_of_others(word, flags) for word in words):
+        switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch}
+        words = list(other_names().in_our_words(words, flags, switches))
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}
     words, found = _paired(words, pairs) if pairs else words, list[str]()
@@ -123,6 +140,19 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
         if word in alone and not following[:1].isdigit():
             found.append(alone[word])
     return found
+
+
+def other_names() -> ModuleType:
+    """The file on flags of other programs, which few lines need."""
+    return import_module("tfcalc.cli.other_names")
+
+
+def _is_of_others(word: str, flags: Collection[str]) -> bool:
+    """Return whether a word may be a flag of another program, or a value of a switch as its trainer has it."""
+    name, equals, _ = word.partition("=")
+    return word.lower() in ("true", "false") or (
+        word.startswith("-") and (name not in flags or (bool(equals) and word.endswith(("rue", "alse"))))
+    )
 
 
 def _opposite(flag: str, switch: Option) -> str:
@@ -141,8 +171,8 @@ def _paired(words: Sequence[str], flags: set[str]) -> list[str]:
     return found
 
 
-def _parameter(option: Option) -> object:
+def _parameter(option: Option, completer: Completer | None) -> object:
     """Return typer's declaration of an option. None is the default of all, so that settings can fill the gaps."""
     if option.argument:
-        return typer.Argument(None, autocompletion=completer(option))
-    return typer.Option(None, *option.flags, help=option.help, autocompletion=completer(option))
+        return typer.Argument(None, autocompletion=completer)
+    return typer.Option(None, *option.flags, help=option.help, autocompletion=completer)

@@ -27,7 +27,7 @@ SCRIPTS = ("--show-completion", "--install-completion")
 
 
 def completer(option: Option) -> Callable[[str], list[str]] | None:
-    """What completes a value of this option; None where it may be anything."""
+    """Function that completes a value of this option; None where it may be anything."""
     if not (option.known or option.offers):
         return None
 

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from shutil import get_terminal_size
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from tfcalc.cli.commands import COMMANDS, OVERVIEW, SECTIONS, command
+from tfcalc.cli.commands import COMMANDS, GROUPS, OVERVIEW, SECTIONS, command
 from tfcalc.cli.first_words import meant
 from tfcalc.cli.messages import fitting, say
-from tfcalc.cli.options import GROUPS, Option
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
+
+if TYPE_CHECKING:
+    from tfcalc.cli.options import Option
 
 ALL = "all"
 WIDEST, NARROWEST = 100, 40

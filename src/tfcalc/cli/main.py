@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
+from types import ModuleType
 from typing import cast
 
 from tfcalc import __version__
 from tfcalc.cli.commands import COMMANDS, OVERVIEW, command
 from tfcalc.cli.first_words import ALIASES, compared, meant
 from tfcalc.cli.messages import say, standard_output, tell
-from tfcalc.cli.other_names import here, hint, stands_for
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
 
@@ -110,7 +110,7 @@ def _slip(word: str, error: TfcalcError) -> TfcalcError:
 def _typer(asked: list[str], called: str | None) -> int:
     import typer
 
-    from tfcalc.cli.app import application, words_for
+    from tfcalc.cli.app import application, other_names, words_for
 
     # The base of all that typer raises of a command line has no public name.
     unusable = cast(type[Exception], typer.BadParameter.__mro__[2])
@@ -122,25 +122,25 @@ def _typer(asked: list[str], called: str | None) -> int:
     except typer.Abort:
         return INTERRUPTED
     except unusable as error:
-        raise _usage(error, called) from None
+        raise _usage(error, called, other_names()) from None
     return code if isinstance(code, int) else 0
 
 
-def _usage(error: Exception, called: str | None) -> UsageError:
+def _usage(error: Exception, called: str | None, others: ModuleType) -> UsageError:
     """Return typer's error about the command line, in our words."""
     option = getattr(error, "option_name", None)
     close = getattr(error, "possibilities", None)
     if option and close is not None and "o such option" in str(error):
         near = nearest(option, close) if close else "see --help"
-        meant = here(option, called) or _elsewhere(option) or _of_others(option) or hint(option) or near
+        of_others = _of_others(others.stands_for(option))
+        meant = others.here(option, called) or _elsewhere(option) or of_others or others.hint(option) or near
         return UsageError(f"option {option} is not known", meant)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     return UsageError(_one_line(message)[:1].lower() + _one_line(message)[1:].rstrip("."), "see --help")
 
 
-def _of_others(flag: str) -> str:
-    """Say what a flag of another program stands for, and of which commands that is an option."""
-    option = stands_for(flag)
+def _of_others(option: str) -> str:
+    """Say that a flag of another program stands for this option, and of which commands it is one."""
     return f"it stands for {option}; {_elsewhere(option)}" if option else ""
 
 

@@ -103,7 +103,7 @@ def columns(stream: TextIO | None, *, terminal: bool) -> int | None:
 def tell(line: str, *, ascii_only: bool = False, folded: bool = True) -> None:
     """Write one line to the standard error, in ASCII where it has no more or no more is wanted.
 
-    It is folded between words at the width of the terminal, unless a program is to read it.
+    On a terminal it is folded between words at the terminal's width; a program reads it in one line.
 
     Where there is none, or it cannot be written, nobody can be told of that either; the exit code says what it said.
     """
@@ -112,7 +112,7 @@ def tell(line: str, *, ascii_only: bool = False, folded: bool = True) -> None:
     encoding = "ascii" if ascii_only else sys.stderr.encoding or "utf-8"
     line = fitting(inert(printable(line)), encoding)
     with suppress(OSError, ValueError):
-        width = columns(sys.stderr, terminal=sys.stderr.isatty()) if folded else None
+        width = columns(sys.stderr, terminal=True) if folded and sys.stderr.isatty() else None
         if width and len(line) > width:
             from textwrap import wrap
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
+from tfcalc.cli.commands import QUESTION
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Described, Text, facet
 from tfcalc.workload import Workload
@@ -11,19 +12,6 @@ from tfcalc.zoo.transformer import Transformer
 
 VERSUS = " vs "
 """What stands between the two texts of an option of a pair."""
-
-
-QUESTION = "question"
-GROUPS = {
-    QUESTION: "What is asked",
-    "workload": "Workload",
-    "training": "Training",
-    "serving": "Serving",
-    "gpus": "GPUs",
-    "model": "Sizes of the model",
-    "output": "Output",
-}
-"""Groups of options in the help, in their order, each with its heading."""
 
 
 class Option(NamedTuple):

@@ -32,7 +32,7 @@ KERNELS |= dict.fromkeys(("flash_attention_2", "flash_attention_3", "kernels-com
 
 
 def _as(option: str, *flags: str) -> dict[str, Meaning]:
-    """These flags, which take the values of this option."""
+    """Meanings of flags that take the values of this option."""
     return {flag: Meaning((option,)) for flag in flags}
 
 
@@ -129,6 +129,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
 """Flags that are taken, by whose they are."""
 BY_FLAG = {flag: meaning for flags in TAKEN.values() for flag, meaning in flags.items()}
 
+NO_COUNT = "it changes no count: leave it out"
 INSTEAD = {
     "--vs": "tfcalc compare MODEL OTHER puts models side by side",
     "--price": "train MODEL --tokens N --gpu NAME tells hours and money",
@@ -148,7 +149,15 @@ INSTEAD = {
     "--parallel": "type --concurrency N, each with --context tokens: its share of --ctx-size",
     "--torch-dtype": "type --dtype at rest, --precision in training, --weights in serving",
     "--num-layers-per-virtual-pipeline-stage": "type --vpp N, the chunks of a stage: layers / (pp x layers of a chunk)",
-    "--lora-alpha": "it scales the adapters, and costs nothing: leave it out",
+    **dict.fromkeys(
+        ("--lora-alpha", "--learning-rate", "--weight-decay", "--warmup-steps", "--warmup-ratio"), NO_COUNT
+    ),
+    **dict.fromkeys(("--enable-chunked-prefill", "--trust-remote-code"), NO_COUNT),
+    "--num-train-epochs": "type --tokens N, those of all epochs",
+    "--bnb-4bit-quant-type": "type --base-weights nf4 or fp4",
+    **dict.fromkeys(("--use-bnb-nested-quant", "--bnb-4bit-use-double-quant"), "type --base-weights nf4-dq"),
+    "--enable-prefix-caching": "what requests share is --prefix N of serve; else each has a cache of its own",
+    "--enforce-eager": "CUDA graphs are not counted, unless --graphs says how much they are: leave it out",
     "--use-peft": "type --lora 16",
     "--cpu-offload-gb": "weights in the host's memory are not modelled for vLLM; --ngl is llama.cpp's",
 }
@@ -245,7 +254,7 @@ def stands_for(flag: str) -> str:
 
 
 def hint(flag: str) -> str:
-    """What to do instead of typing a flag of another program; empty where nobody is known to have it.
+    """Remedy for who types a flag of another program; empty where nobody is known to have it.
 
     >>> hint("--use_peft")
     'type --lora 16'

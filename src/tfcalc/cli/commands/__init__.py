@@ -58,6 +58,20 @@ SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items(
 COMMANDS = {name: text for commands in _BY_SECTION.values() for name, text in commands.items()}
 """What each command does, in a line."""
 
+
+QUESTION = "question"
+GROUPS = {
+    QUESTION: "What is asked",
+    "workload": "Workload",
+    "training": "Training",
+    "serving": "Serving",
+    "gpus": "GPUs",
+    "model": "Sizes of the model",
+    "output": "Output",
+}
+"""Groups of options in the help, in their order, each with its heading."""
+
+
 MOST_UNITS = 520_000
 """What an answer may spend (:mod:`tfcalc.core.traced`): most spend a hundredth of it, and a hundred layers of which no
 two are alike a fifth."""

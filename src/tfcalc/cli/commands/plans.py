@@ -99,6 +99,8 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     if settings.get("serve"):
         if workload.training:
             raise UsageError("--train and --serve cannot be combined", "choose one")
+        _take_for(settings, "seq_len", "context")
+        _take_for(settings, "batch_size", "concurrency")
         named = (option.name for option in RUN if option.name not in IN_SERVING)
         settings.refuse(named, "with --serve", INSTEAD)
         workload = settings.workload(model)
@@ -108,8 +110,12 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         sound(model)
         return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
+        if settings.get("lora"):
+            _take_for(settings, "weights", "base_weights")
+        settings.refuse(("weights",), "with --train", {}, "add --lora 16: what is quantized is frozen")
         settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
-        _take_for_precision(settings)
+        if settings.get("dtype") in COMPUTED:
+            _take_for(settings, "dtype", "precision")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
         if settings.get("method") in (GRPO, PPO):
             lengths = "give --max-prompt-length and --max-completion-length"
@@ -125,11 +131,11 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     return Plans()
 
 
-def _take_for_precision(settings: Settings) -> None:
-    """Take ``--dtype bf16`` for ``--precision bf16`` where that is not given: the same word at rest and in training."""
-    dtype = settings.given.get("dtype")
-    if dtype and dtype.source == FLAG and dtype.value in COMPUTED and "precision" not in settings.given:
-        settings.given["precision"] = settings.given.pop("dtype")
+def _take_for(settings: Settings, name: str, meant: str) -> None:
+    """Take what was typed for this option as the value of the one that the mode has for it, unless that is given."""
+    typed = settings.given.get(name)
+    if typed and typed.source == FLAG and meant not in settings.given:
+        settings.given[meant] = settings.given.pop(name)
 
 
 def plans_for(
