@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.common import Subject, check_arguments, subject
+from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
@@ -503,7 +503,7 @@ class Overview(Answer):
 
 
 def overview(
-    model: Model, workload: Workload | None = None, conventions: Conventions | None = None, *, asked: str = ""
+    model: Model | str, workload: Workload | None = None, conventions: Conventions | None = None, *, asked: str = ""
 ) -> Overview:
     """Everything about ``model`` at a glance, as ``tfcalc MODEL`` prints it.
 
@@ -527,6 +527,7 @@ def overview(
     >>> found.answer, found.weights["fp32"]
     (44140544, 176562176)
     """
+    model = model_of(model)
     check_arguments(model, workload, conventions)
     workload = resolve_checkpointing(model, workload or default_run(model)).replaced(phase="forward")
     return Overview(model, workload, asked, (conventions or Conventions()).units)
