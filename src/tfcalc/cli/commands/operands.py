@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.compared import SERVED, TRAINED, Operand
 from tfcalc.answers.memory import memory_of
