@@ -112,14 +112,44 @@ def test_memory_is_the_same_however_it_is_asked_for() -> None:
     assert held == 4 * (44_140_544 + 2 * 37_000 * 512 + 5000 * 512)
 
 
-@pytest.mark.parametrize("wrong", [512, "transformer-base", None])
+@pytest.mark.parametrize("wrong", [512, None])
 def test_what_is_no_model_is_refused(wrong: object) -> None:
     with pytest.raises(tfcalc.InvalidModel, match="is not a model"):
         tfcalc.params(wrong)  # type: ignore[arg-type]
     with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
-        tfcalc.flops(tfcalc.Transformer(), 1024)  # type: ignore[arg-type]
+        tfcalc.flops(tfcalc.Transformer(), 1.5)  # type: ignore[arg-type]
     with pytest.raises(tfcalc.InvalidModel, match="is not a workload"):
         tfcalc.memory(tfcalc.Transformer(), tfcalc.Conventions())  # type: ignore[arg-type]
+
+
+def test_a_question_in_words_is_that_of_its_plans() -> None:
+    """A model by name, lengths and plans as keywords: the same answers as of the objects."""
+    gpt2, run = tfcalc.load("gpt2"), tfcalc.Workload(seq_len=64, phase="train")
+    by_plan = tfcalc.memory(gpt2, run, training=tfcalc.Training(lora=8)).answer
+    assert tfcalc.memory("gpt2", seq_len=64, lora=8).answer == by_plan
+    assert tfcalc.memory("gpt2", 64, lora=8).answer == by_plan
+    found = tfcalc.memory("gpt2", seq_len=64, lora=8, gpu="t4")
+    assert (found.answer, found.to_dict()["status"]) == (by_plan, "fits")
+    assert tfcalc.fits("gpt2", "t4", seq_len=64, lora=8).status == "fits"
+    served = tfcalc.memory(gpt2, serving=tfcalc.Serving(context=128)).answer
+    assert tfcalc.memory("gpt2", context=128).answer == tfcalc.memory("gpt2", context=128, serve=True).answer == served
+    assert tfcalc.params("gpt2").answer == tfcalc.overview("gpt2").answer == 124_439_808
+    forward = tfcalc.flops(gpt2, tfcalc.Workload(seq_len=64)).answer
+    assert tfcalc.flops("gpt2", 64).answer == tfcalc.flops("gpt2", seq_len=64).answer == forward
+    assert tfcalc.flops("gpt2", seq_len=64, train=True).answer == tfcalc.flops(gpt2, run).answer
+
+
+def test_words_of_no_question_are_refused() -> None:
+    with pytest.raises(tfcalc.UsageError, match="lora_rank is no keyword of this question; did you mean lora"):
+        tfcalc.memory("gpt2", lora_rank=8)
+    with pytest.raises(tfcalc.UsageError, match="add train=True or serve=True"):
+        tfcalc.memory("gpt2", gpus=2)
+    with pytest.raises(tfcalc.UsageError, match="cannot be combined"):
+        tfcalc.memory("gpt2", lora=8, context=64)
+    with pytest.raises(tfcalc.UsageError, match="accelerator 'h1000' is not known"):
+        tfcalc.fits("gpt2", "h1000", train=True)
+    with pytest.raises(tfcalc.UsageError, match="is no keyword"):
+        tfcalc.flops("gpt2", lora=8)
 
 
 def test_a_numpy_integer_is_refused_with_the_way_out() -> None:

@@ -139,7 +139,7 @@ def test_a_tag_of_a_file_is_the_model_in_its_format(tfcalc: Program) -> None:
     assert "weights in q8_0" in tfcalc("memory", "llama3.2:3b-q8_0", "--serve", "--context", "1k").stdout
     refused = tfcalc("memory", "llama3.1:8b-q4_K_XL")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (3, "", 1)
-    assert "name llama-3.1-8b alone" in refused.stderr
+    assert "write q4_k_m or q8_0" in refused.stderr
 
 
 @pytest.mark.parametrize("size", ["llama-3-8b", "llama-30b", "llama-2-7b", "gemma-2b"])

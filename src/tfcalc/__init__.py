@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.flops import flops
     from tfcalc.answers.formula import formula
     from tfcalc.answers.gpus import gpus
-    from tfcalc.answers.memory import memory
+    from tfcalc.answers.memory_in_words import memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
     from tfcalc.answers.plan import plan
@@ -85,7 +85,7 @@ _HOME = {
     "gpus": "answers.gpus",
     "kernels": "analysis.kernels",
     "load": "catalog",
-    "memory": "answers.memory",
+    "memory": "answers.memory_in_words",
     "Operand": "answers.compared",
     "overview": "answers.overview",
     "Overview": "answers.overview",

@@ -494,18 +494,13 @@ def _named_by_url(name: str) -> str:
 def in_format(name: str) -> tuple[str, str] | None:
     """Split the name of a file or a tag of llama.cpp's into a preset and a format; None for any other name.
 
-    ``qwen2.5:7b-instruct-q4_K_M`` is qwen2.5-7b in q4_k_m. Raises UnknownModel for a format that is not known.
+    ``qwen2.5:7b-instruct-q4_K_M`` is qwen2.5-7b in q4_k_m. Whoever asks about bytes refuses one that is not known.
     """
     found = re.fullmatch(GGUF, name.strip(), re.ASCII | re.IGNORECASE)
     base = _preset_of(found[1]) if found and not is_place(name) else None
     if base is None or found is None or not preset(base).config:
         return None
-    from tfcalc.serving.weight_formats import file_type
-
-    format = file_type(found[2])
-    if format is None:
-        raise UnknownModel(f"{quoted(found[2])} is no file type of llama.cpp that is known", f"name {base} alone")
-    return base, format
+    return base, found[2].lower()
 
 
 GGUF = r"(.+?)(?:[-.:_]gguf)?[-.:](i?q\d\w*|b?f16|fp16|f32)(?:\.gguf)?"

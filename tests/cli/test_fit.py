@@ -65,3 +65,19 @@ def test_refusals(quick: Quick) -> None:
     done = quick("fit", "gpt2", "--margin", "3")
     assert (done.returncode, done.stdout) == (2, "")
     assert "add --gpu NAME" in done.stderr
+
+
+def test_the_overview_of_a_card_has_the_verdicts_of_memory(quick: Quick) -> None:
+    """What ``tfcalc MODEL --gpu`` says of each line is what the command beside it says."""
+    asked = ("gpt2", "--layers", "2", "--seq", "64")
+    found = _json(quick, *asked, "--gpu", "t4")
+    assert found["gpu"] == "t4"
+    for name, words in {"finetune_full": ("--train",), "finetune_qlora": ("--train", "--qlora")}.items():
+        alone = _json(quick, "memory", *asked, *words, "--gpu", "t4", "--checkpointing", "full")
+        assert alone["status"] == found["verdicts"][name]
+        assert alone["total_bytes"] == found[f"{name}_bytes"]
+    assert _json(quick, "llama-3-8b", "--gpu", "t4")["verdicts"]["finetune_full"] == "no"  # 2 x 8.03e9 bytes of weights
+    assert "gpu" not in _json(quick, *asked)
+    for gpu in ("8xh100", "zzz"):
+        refused = quick(*asked, "--gpu", gpu)
+        assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)

@@ -65,6 +65,8 @@ FURTHER = (
     "memory llama-3-8b --train --backend megatron --tp 2 --pp 2 --seq 128",
     "memory gpt2 --train --preset torchtune/full-single-device",
     "fit gpt2 --seq 64 --gpus 2 --zero 2",
+    "overview gpt2 --gpu t4",
+    "gpus h100",
     "fit llama-3-70b --serve --context 1k",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pp 2 --pareto",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --why 'pp2 hsdp2' pp2",

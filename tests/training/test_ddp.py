@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfcalc import Transformer, Workload, load
-from tfcalc.answers.memory import memory
+from tfcalc.answers.memory_in_words import memory
 from tfcalc.errors import InvalidModel
 from tfcalc.plans import Training
 

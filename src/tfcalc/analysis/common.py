@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Component, Measure, Node
 from tfcalc.core.measure import matmul_flops, params
 from tfcalc.dimensions import check_sizes, facet
-from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.model import asked_run, legend, with_symbols
+from tfcalc.errors import InvalidModel, UsageError, nearest
+from tfcalc.model import asked_run, default_run, legend, with_symbols
 from tfcalc.printable import quoted
 from tfcalc.report import Entry, breakdown
 from tfcalc.tape.groups import apart
@@ -74,6 +74,34 @@ def run_tree(model: Model, workload: Workload, plan: Training | None = None) -> 
 
     root = as_run(root) if workload.convolutions == "run" else root
     return recomputing(root, workload.recompute, workload.every, early_stop=workload.early_stop)
+
+
+def model_of(model: Model | str) -> Model:
+    """Return the model of a name, or the model itself. Raises as :func:`tfcalc.load`."""
+    if not isinstance(model, str):
+        return model
+    from tfcalc.catalog import load  # a room above: it knows all models by name
+
+    return load(model)
+
+
+TRAIN = "train"
+"""Keyword that asks about a training step, as ``--train`` does."""
+
+
+def run_of(model: Model, workload: Workload | int | None, words: Mapping[str, Any]) -> Workload | None:
+    """Return a workload with these fields, of which a length alone may be given; ``train=True`` is its phase.
+
+    Raises UsageError for a word that is none of its fields.
+    """
+    known = {item.name for item in fields(Workload)}
+    if unknown := [word for word in words if word not in known | {TRAIN}]:
+        raise UsageError(f"{unknown[0]} is no keyword of this question", nearest(unknown[0], sorted({*known, TRAIN})))
+    given = {word: value for word, value in words.items() if word != TRAIN}
+    given |= {"phase": "train"} if words.get(TRAIN) else {}
+    given |= {"seq_len": workload} if isinstance(workload, int) else {}
+    run = None if isinstance(workload, int) else workload
+    return (run or default_run(model)).replaced(**given) if given else run
 
 
 def check_arguments(model: Model, workload: Workload | None, conventions: Conventions | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tfcalc.analysis.common import check_arguments
+from tfcalc.analysis.common import check_arguments, model_of
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.itemized import tree_of
 from tfcalc.analysis.numbers import known
@@ -513,9 +513,7 @@ class ComparedModels(Answer):
 def as_operand(each: Model | Operand | str, training: Training | None, serving: Serving | None) -> Operand:
     """A model by name, or a model, with the plans that it has none of its own for. Raises InvalidModel, UsageError."""
     if isinstance(each, str):
-        from tfcalc.catalog import load  # a room above: it knows all models by name
-
-        return Operand(each, load(each), None, training, serving)
+        return Operand(each, model_of(each), None, training, serving)
     if isinstance(each, Operand):
         return each._replace(training=each.training or training, serving=each.serving or serving)
     check_arguments(each, None, None)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from tfcalc.analysis.common import TRAIN
 from tfcalc.answers.fits import SAID, Fit, memory_within
+from tfcalc.answers.in_words import SERVE, in_words
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import served_dtype
-from tfcalc.errors import TfcalcError, UsageError
+from tfcalc.errors import TfcalcError
 from tfcalc.hardware import Accelerator, named
-from tfcalc.model import default_run
 from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
@@ -285,12 +286,13 @@ def _row(one: VerdictOnCard) -> Sequence[Cell]:
 
 
 def fit(
-    model: Model,
-    workload: Workload | None = None,
+    model: Model | str,
+    workload: Workload | int | None = None,
     *,
     training: Training | None = None,
     serving: Serving | None = None,
-    gpus: Sequence[str] = (),
+    cards: Sequence[str] = (),
+    **words: Any,
 ) -> FitTable:
     """Find the common GPUs on which a model fits, trained or served, and with which change.
 
@@ -299,7 +301,8 @@ def fit(
         workload: as in :func:`~tfcalc.memory`.
         training: how it is trained; by default all weights, with AdamW, unless it is served.
         serving: how it is served, instead.
-        gpus: names of the GPUs to ask about (``["h100", "2xl40s"]``); by default the common ones.
+        cards: names of the GPUs to ask about (``["h100", "2xl40s"]``); by default the common ones.
+        words: as in :func:`~tfcalc.memory`.
 
     Returns:
         FitTable: ``cards``, the smallest first: the verdict, the cheapest change that makes it fit, bytes.
@@ -308,14 +311,10 @@ def fit(
         InvalidModel: as :func:`tfcalc.memory`.
         UsageError: both a training and a serving plan. :func:`~tfcalc.fits` asks about one GPU.
 
-    >>> import tfcalc
-    >>> fit(tfcalc.load("gpt2"), training=tfcalc.Training(lora=8)).cards[0].gpu
+    >>> fit("gpt2", lora=8, seq_len=64).cards[0].gpu
     'RTX-4060'
     """
-    if training is not None and serving is not None:
-        raise UsageError("training and serving cannot be combined", "choose one")
-    if serving is None:
-        workload = (workload or default_run(model)).replaced(phase="train")
-        training = training or Training()
-    cards = tuple(of_card(name, instead="") for name in gpus)
-    return FitTable(FitQuestion(model, workload, training, serving, cards=cards))
+    words = words if serving is not None or SERVE in words else {TRAIN: True, **words}
+    asked = in_words(model, workload, training, serving, words)
+    named = tuple(of_card(name, instead="") for name in cards)
+    return FitTable(FitQuestion(asked.model, asked.workload, asked.training, asked.serving, cards=named))

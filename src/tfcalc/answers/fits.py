@@ -5,12 +5,14 @@ The tables for people are made here, too: the verdict, what would fit, and how m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
+from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import GRAPHS, Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
@@ -464,13 +466,19 @@ def _budget(budget: Capacity | str | int | None, gpu: str | None) -> Capacity:
         return of_card(gpu)
     if budget is None:
         raise UsageError("there is no budget", 'give one, such as "80GB", or a gpu, such as "h100"')
+    if isinstance(budget, str) and not re.fullmatch(AMOUNT, budget, re.ASCII):
+        return of_card(budget, instead="")
     return budget if isinstance(budget, Capacity) else stated(budget)
 
 
+AMOUNT = r"\s*[-+\d.,_]*\s*[A-Za-z]*\s*"
+"""Amount of memory, right or wrong, and no name of a GPU: these have numbers behind letters."""
+
+
 def fits(
-    model: Model,
+    model: Model | str,
     budget: Capacity | str | int | None = None,
-    workload: Workload | None = None,
+    workload: Workload | int | None = None,
     conventions: Conventions | None = None,
     *,
     gpu: str | None = None,
@@ -482,12 +490,13 @@ def fits(
     engine: str = "",
     profile: Profile | None = None,
     breakdown: bool = False,
+    **words: Any,
 ) -> Fit:
     """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
 
     Args:
         model: as in :func:`memory`.
-        budget: an amount (``"80GB"``, ``"79.2GiB"``), or bytes.
+        budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or the name of a GPU.
         gpu: instead of a budget, a GPU by its name (``"h100"``, ``"8xh100"``, ``"24GB"``), of which the usable memory
             counts.
         workload: as in :func:`memory`.
@@ -500,6 +509,7 @@ def fits(
         engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
         profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
         breakdown: whether somebody will read what the peak is made of, so that it is best found first.
+        words: as in :func:`memory`.
 
     Returns:
         The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
@@ -515,11 +525,11 @@ def fits(
     >>> found.fits, found.headroom
     (False, -76562176)
     """
-    plans: dict[str, Any] = {"training": training, "serving": serving, "weights": weights}
+    asked = in_words(model, workload, training, serving, words)
+    plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
     by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
-    found = memory_within(
-        model, _budget(budget, gpu), workload, conventions, **plans, **by_engine, margin=margin, utilization=utilization
-    )
+    room: dict[str, Any] = {"margin": margin, "utilization": utilization}
+    found = memory_within(asked.model, _budget(budget, gpu), asked.workload, conventions, **plans, **by_engine, **room)
     if breakdown:
         assert found.whole  # all that is asked next comes out of what finds it
     assert isinstance(found.judge, Fit)

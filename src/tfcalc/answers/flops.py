@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.common import FLOPS, subject
+from tfcalc.analysis.common import FLOPS, model_of, run_of, subject
 from tfcalc.analysis.folds import Fold, Folded, of_answer
 from tfcalc.analysis.nothing import why_zero
 from tfcalc.analysis.remarks import LENGTHS, SAMPLES, overcounted, remarks
@@ -265,12 +265,13 @@ def whole_if_it_is(number: int, by: int) -> int | float:
 
 
 def flops(
-    model: Model,
-    workload: Workload | None = None,
+    model: Model | str,
+    workload: Workload | int | None = None,
     conventions: Conventions | None = None,
     *,
     depth: int | None = None,
     training: Training | None = None,
+    **words: Any,
 ) -> Flops:
     """Count the FLOPs of ``model``: a forward pass, a training step, a prefill or a decoded token.
 
@@ -278,11 +279,14 @@ def flops(
     FlopCounterMode.
 
     Args:
-        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
-        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
+        model: a :class:`~tfcalc.Transformer`, what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return, or the
+            name of a model.
+        workload: ``phase``, sequences and their lengths in tokens, or a length; by default a forward pass of one of 512
+            tokens.
         conventions: which operations are counted: matrix products (default), or ``count="all"``.
         depth: levels of the breakdown; by default down to the layers.
         training: LoRA's adapters, or modules that are frozen, which need no gradients of their weights.
+        words: fields of the workload: ``seq_len=4096``, ``batch_size=8``; also ``train=True``.
 
     Returns:
         A report: ``answer`` is the number of FLOPs; ``totals`` has those of forward, backward and recomputation, the
@@ -298,7 +302,8 @@ def flops(
     42553835520
     """
     by = conventions or Conventions()
-    question = subject(model, workload, by, training, FLOPS)
+    model = model_of(model)
+    question = subject(model, run_of(model, workload, words), by, training, FLOPS)
     if question.tuning is not None:
         check_tuning(question.tuning, question.run)
     return Flops(question, by, depth)

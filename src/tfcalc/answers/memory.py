@@ -252,47 +252,6 @@ def _footer(assumes: tuple[str, ...], assumptions: tuple[str, ...], *, chosen: b
     )
 
 
-def memory(
-    model: Model,
-    workload: Workload | None = None,
-    conventions: Conventions | None = None,
-    *,
-    training: Training | None = None,
-    serving: Serving | None = None,
-    weights: str | None = None,
-    depth: int | None = None,
-) -> Memory:
-    """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
-
-    Args:
-        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
-        workload: sequences and their lengths in tokens; by default one of 512 tokens. ``phase="train"`` is the same as
-            an empty ``training`` plan.
-        conventions: ``dtype`` of the weights at rest and in serving ("auto": the checkpoint's own; fp32 for the classic
-            model), and the ``units`` of what is printed.
-        training: number formats, optimizer, adapters, and over how many GPUs; see :class:`~tfcalc.Training`.
-        serving: formats of weights and cache, context in tokens, requests at once; see :class:`~tfcalc.Serving`.
-        weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
-        depth: levels of the breakdown; by default down to the layers.
-
-    Returns:
-        A report: ``answer`` is the number of bytes (the peak of a step, or of serving), ``totals`` the terms.
-
-    Raises:
-        InvalidModel: the model, or the model on this workload, makes no sense, or its memory is not known.
-        UsageError: a format or a quantity is not known, or something that was given has no effect.
-
-    At rest nothing runs: no gradients, activations or cache. A tied weight is stored once, buffers in 16 bits or more.
-
-    >>> from tfcalc.zoo.transformer import Transformer
-    >>> memory(Transformer()).answer
-    176562176
-    """
-    found = memory_of(model, workload, conventions, training=training, serving=serving, weights=weights, depth=depth)
-    assert found.whole  # what cannot be counted is refused here
-    return found
-
-
 def memory_of(
     model: Model,
     workload: Workload | None = None,
@@ -304,9 +263,10 @@ def memory_of(
     depth: int | None = None,
     peaks: Peaks | None = None,
 ) -> Memory:
-    """Return the answer of :func:`memory`, of which nothing is found before it is read.
+    """Return the answer of :func:`tfcalc.memory`, of which nothing is found before it is read.
 
-    ``peaks`` are those of the model that other answers have found. Raises as :func:`memory` for what cannot be asked.
+    ``peaks`` are those of the model that other answers have found. Raises as :func:`tfcalc.memory` for what cannot be
+    asked.
     """
     by = Conventions() if conventions is None else conventions
     check_arguments(model, workload, by)

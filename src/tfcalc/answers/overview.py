@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.common import Subject, check_arguments, subject
+from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
+from tfcalc.answers.fits import SAID, Fit, memory_within
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
 from tfcalc.configs.published import HFModel
@@ -19,8 +20,10 @@ from tfcalc.core.measure import active_params as active_parameters
 from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
+from tfcalc.errors import UsageError
 from tfcalc.model import default_run
 from tfcalc.plans import Serving, Training
+from tfcalc.printable import quoted
 from tfcalc.report import exact
 from tfcalc.report.declared import (
     HEAD,
@@ -28,6 +31,7 @@ from tfcalc.report.declared import (
     Key,
     Record,
     Unknown,
+    When,
     by_name,
     integer,
     number,
@@ -41,7 +45,16 @@ from tfcalc.report.number import number as number_at
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
-from tfcalc.search.gpus import UTILIZATION, Several, in_words, serving_on, serving_on_several, training_on
+from tfcalc.search.gpus import (
+    UTILIZATION,
+    Capacity,
+    Several,
+    in_words,
+    of_card,
+    serving_on,
+    serving_on_several,
+    training_on,
+)
 from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands
@@ -156,6 +169,9 @@ def cards(of: str, more: str = "") -> Key[list[str] | None]:
     return Key(schema, lambda overview: [gpu.name for gpu in overview.gpus[of]()] if of in overview.gpus else None)
 
 
+ON_CARD = When(lambda overview: overview.card is not None, "verdicts", mutual=True)
+
+
 class Overview(Answer):
     """A model at a glance. Bytes, parameters and FLOPs are exact integers; Unknown says why there is none.
 
@@ -218,6 +234,13 @@ class Overview(Answer):
     finetune_full_gpus = cards("finetune_full")
     finetune_lora_gpus = cards("finetune_lora")
     finetune_qlora_gpus = cards("finetune_qlora")
+    gpu = text("the GPU that was asked about, as --gpu took it", lambda overview: overview.card_asked, when=ON_CARD)
+    verdicts = by_name(
+        "string",
+        "the verdict on this GPU, of serving and of each way to fine-tune that is known: fits, tight, risky, no",
+        lambda overview: dict(overview.on_card),
+        when=ON_CARD,
+    )
     reasons = by_name("string", "why a quantity is null, by its key", lambda overview: overview.unknown)
     commands = by_name(
         "string",
@@ -226,8 +249,8 @@ class Overview(Answer):
         lambda overview: overview.lines,
     )
 
-    def __init__(self, model: Model, workload: Workload, asked: str, units: str) -> None:
-        self.of, self.workload, self.units = model, workload, units
+    def __init__(self, model: Model, workload: Workload, asked: str, units: str, card: Capacity | None = None) -> None:
+        self.of, self.workload, self.units, self.card = model, workload, units, card
         self.name = getattr(model, "name", "")
         self.asked = asked or shlex.quote(self.name or "MODEL")
         self.once = workload.replaced(recompute="none")
@@ -353,6 +376,27 @@ class Overview(Answer):
         return None if isinstance(need, Unknown) else need
 
     @property
+    def card_asked(self) -> str:
+        """Name of the GPU that was asked about, as it was typed."""
+        assert self.card is not None
+        return self.card.card
+
+    @cached_property
+    def on_card(self) -> dict[str, str]:
+        """The verdict of ``memory --gpu`` on serving, and on each way to fine-tune, where it is known."""
+        step = self.workload.replaced(phase="train")
+        asked: dict[str, dict[str, Any]] = {"serving": {"serving": self.plan}} | {
+            f"finetune_{method}": {"workload": step, "training": plan} for method, (_, plan, _) in METHODS.items()
+        }
+        needs = {"serving": self.serving} | {f"finetune_{method}": need for method, need in self.finetune.items()}
+        return {name: self._status(words) for name, words in asked.items() if not isinstance(needs[name], Unknown)}
+
+    def _status(self, words: dict[str, Any]) -> str:
+        judge = memory_within(self.of, self.card, **words).judge
+        assert isinstance(judge, Fit)
+        return judge.status
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the model that should be known."""
         return (*self.of.remarks(self.once), *of_text_alone(self.of))
@@ -433,7 +477,7 @@ class Overview(Answer):
             ],
             rows=list(self._rows()),
             quiet=self.total_params,
-            notes=self.notes,
+            notes=(*self._of_card(), *self.notes),
             assumes=tuple(self._assumes()),
             see_also=(f"tfcalc COMMAND {self.asked} opens a line",),
             detailed=self._detailed(),
@@ -462,7 +506,14 @@ class Overview(Answer):
     def _placed(self, called: str, name: str, need: int | Unknown, command: str) -> list[Cell]:
         if isinstance(need, Unknown):
             return [called, NONE, need.short, ""]
+        if self.card is not None:
+            return [called, Bytes(need), SAID[self.on_card[name]].lower(), f"{command} --gpu {self.card_asked}"]
         return [called, Bytes(need), in_words(self.gpus[name]()), command]
+
+    def _of_card(self) -> Iterator[str]:
+        if self.card is not None:
+            yield self.card.has(self.units)
+            yield from filter(None, (self.card.others,))
 
     def _parts(self) -> str:
         """``37.6B active, embedding 927M``."""
@@ -503,7 +554,12 @@ class Overview(Answer):
 
 
 def overview(
-    model: Model, workload: Workload | None = None, conventions: Conventions | None = None, *, asked: str = ""
+    model: Model | str,
+    workload: Workload | None = None,
+    conventions: Conventions | None = None,
+    *,
+    asked: str = "",
+    gpu: str | None = None,
 ) -> Overview:
     """Everything about ``model`` at a glance, as ``tfcalc MODEL`` prints it.
 
@@ -514,6 +570,7 @@ def overview(
             gradient checkpointing (of the model without a name 512 tokens, without).
         conventions: the ``units`` that bytes are shown in.
         asked: how the model is named in the commands that the answer names; by default by its name.
+        gpu: a GPU (``"h100"``): then there are verdicts on it in the place of GPUs.
 
     Returns:
         An overview: ``answer`` is the number of parameters; parameters, bytes and FLOPs per token are exact, and each
@@ -521,15 +578,22 @@ def overview(
 
     Raises:
         InvalidModel: the model, or the model on this workload, makes no sense.
+        UsageError: a GPU that is not known, or several.
 
     >>> from tfcalc.zoo.transformer import Transformer
     >>> found = overview(Transformer())
     >>> found.answer, found.weights["fp32"]
     (44140544, 176562176)
     """
+    model = model_of(model)
     check_arguments(model, workload, conventions)
     workload = resolve_checkpointing(model, workload or default_run(model)).replaced(phase="forward")
-    return Overview(model, workload, asked, (conventions or Conventions()).units)
+    card = None if gpu is None else of_card(gpu, instead="")
+    if card is not None and card.gpus > 1:
+        raise UsageError(
+            f"{quoted(gpu)} are several GPUs", f"name one; tfcalc memory MODEL --train --gpu {gpu} takes them"
+        )
+    return Overview(model, workload, asked, (conventions or Conventions()).units, card)
 
 
 def _tuned(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tfcalc.analysis.common import Subject, subject
+from tfcalc.analysis.common import Subject, model_of, subject
 from tfcalc.analysis.folds import OF_HEAD, OF_TABLES, OF_TOWERS, Fold, of_answer
 from tfcalc.answers.conventions_text import as_json, as_text, experts_without_adapters
 from tfcalc.conventions import Conventions
@@ -335,7 +335,7 @@ class TrainableParams(Params):
 
 
 def params(
-    model: Model,
+    model: Model | str,
     workload: Workload | None = None,
     *,
     depth: int | None = None,
@@ -345,7 +345,8 @@ def params(
     """Count the parameters of ``model``: how many, in which part, and by which formula.
 
     Args:
-        model: a :class:`~tfcalc.Transformer`, or what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
+        model: a :class:`~tfcalc.Transformer`, what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return, or the
+            name of a model.
         workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
         depth: levels of the breakdown; by default down to the layers.
         approx: also give the count without biases and norms (12h² per encoder layer).
@@ -366,7 +367,7 @@ def params(
     >>> params(tfcalc.load("llama-2-7b"), training=tfcalc.Training(lora=16)).answer
     39976960
     """
-    question = subject(model, workload, training=training, of="parameters")
+    question = subject(model_of(model), workload, training=training, of="parameters")
     if question.tuning is None:
         return Params(question, depth, approx=approx)
     if approx:

@@ -7,6 +7,7 @@ from functools import cached_property
 from math import ceil
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -1030,7 +1031,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
 
 
 def serve(
-    model: Model,
+    model: Model | str,
     gpu: str = "h100",
     prompt: int = INPUT,
     answer: int = OUTPUT,
@@ -1116,7 +1117,7 @@ def serve(
     asked = plan or Serving()
     return served(
         ServeQuestion(
-            model,
+            model_of(model),
             Serving(weights=asked.weights, kv=asked.kv),
             named(name)[0],
             gpus,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from tfcalc.analysis.common import model_of
 from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
 from tfcalc.answers.fits import NO, SAID, memory_within
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
@@ -590,7 +591,7 @@ def money_in_words(dollars: float) -> str:
 
 
 def train(
-    model: Model,
+    model: Model | str,
     tokens: int,
     workload: Workload | None = None,
     training: Training | None = None,
@@ -634,7 +635,7 @@ def train(
         raise UsageError("mfu, tokens_per_second and step_time each say how fast it runs", "give one of them")
     file = None if rates is None else read_rates(rates)
     card = None if gpu is None else of_card(gpu, instead="")
-    return trained(TrainQuestion(model, workload, training or Training(), tokens, card, pace, price, file))
+    return trained(TrainQuestion(model_of(model), workload, training or Training(), tokens, card, pace, price, file))
 
 
 def trained(question: TrainQuestion) -> Train:

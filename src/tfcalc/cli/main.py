@@ -74,7 +74,7 @@ def _overview(asked: list[str]) -> int:
         raise UsageError(
             f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
-    if several and is_model(asked[0]):
+    if several and _catalog().is_known(asked[0]):
         return _typer(several, several[0])
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
@@ -82,21 +82,19 @@ def _overview(asked: list[str]) -> int:
         raise _slip(asked[0], error) from None
 
 
-def is_model(word: str) -> bool:
-    """Return whether a word is a model's: a preset in any spelling, a file, or an id of the Hub."""
+def _catalog() -> ModuleType:
+    """The catalog of models, which a command that is called by its name loads itself."""
     from tfcalc import catalog
 
-    return catalog.is_known(word)
+    return catalog
 
 
 def _slip(word: str, error: TfcalcError) -> TfcalcError:
     """Return the error of a first word that is neither a command nor a model; the ``error`` itself where it is one."""
-    from tfcalc import catalog
-
-    if catalog.is_elsewhere(word):
+    if _catalog().is_elsewhere(word):
         return error
     try:
-        catalog.preset(word)
+        _catalog().preset(word)
     except UnknownModel as unknown:
         command = nearest(word.lower(), COMMANDS if unknown.near else [*COMMANDS, *ALIASES])
         meant = command.startswith("did you mean")

@@ -330,9 +330,10 @@ def _modelopt(fields: Fields, dtype: str) -> WeightStorage:
 def _gguf(fields: Fields, dtype: str) -> WeightStorage:
     """Read a file of llama.cpp's; the name that a model was asked for by says its type."""
     name = fields.get("file_type")
-    if not isinstance(name, str) or file_type(name) is None:
-        raise InvalidModel(f"file_type {quoted(name)} is not known", 'write "q4_k_m" or "q8_0"')
-    return WeightStorage(format_named(name), dtype)
+    known = file_type(name) if isinstance(name, str) else None
+    if known is None:
+        raise InvalidModel(f"{quoted(name)} is no file type of llama.cpp that is known", "write q4_k_m or q8_0")
+    return WeightStorage(format_named(known), dtype)
 
 
 METHODS: dict[str, Callable[[Fields, str], WeightStorage]] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
 from tfcalc.answers.fits import Fit, memory_within
-from tfcalc.answers.memory import memory
+from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.question import HEADLINES
 from tfcalc.conventions import Conventions
@@ -407,7 +407,9 @@ class Evaluator:
                 weights=weights,
                 peaks=known,
             )
-        return memory(setting.model, run, self.conventions, training=training, serving=serving, weights=weights)
+        found = memory_of(setting.model, run, self.conventions, training=training, serving=serving, weights=weights)
+        assert found.whole  # what cannot be counted is refused here
+        return found
 
 
 def _fitting(report: Report) -> int:

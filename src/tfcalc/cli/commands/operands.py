@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.compared import SERVED, TRAINED, Operand
-from tfcalc.answers.memory import memory
+from tfcalc.answers.memory import memory_of
 from tfcalc.catalog import is_path
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands.plans import IN_BOTH, PLANS, SERVING, TRAINING, sound
@@ -100,7 +100,8 @@ def refuse_unknown(
             if (enough(unknown) and _typed(settings, names)) or (own and _typed(own[place], names)):
                 operand = operands[place]
                 step = {"workload": workloads[place], "training": operand.training}
-                memory(operand.model, **step if row.key == TRAINED.key else {"serving": operand.serving})
+                asked: dict[str, Any] = step if row.key == TRAINED.key else {"serving": operand.serving}
+                assert memory_of(operand.model, **asked).whole  # what cannot be counted is refused here
 
 
 def _typed(settings: Settings, names: Collection[str]) -> bool:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, of_fields
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_FIELDS, MODEL_OPTIONS, READ_AS, SHOW, UNITS, Option, of_fields
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.model import default_run
 from tfcalc.workload import Workload
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from tfcalc.answers.overview import Overview
 
 
+GPU = Option("gpu", ("--gpu",), "verdicts on this GPU, in the place of those that hold the model: h100")
+
+
 def answer(settings: Settings) -> Overview:
     """Everything at a glance."""
     from tfcalc.answers.overview import overview  # other commands ask for the options alone
 
     model = settings.model()
     workload = settings.fill(default_run(model))
-    return overview(model, workload, settings.conventions(), asked=_as_typed(settings))
+    return overview(model, workload, settings.conventions(), asked=_as_typed(settings), gpu=settings.get("gpu"))
 
 
 def _as_typed(settings: Settings) -> str:
@@ -44,12 +47,14 @@ COMMAND = Command(
         MODEL_ARGUMENT,
         *MODEL_OPTIONS,
         *of_fields(Workload, "batch_size", "seq_len", "recompute"),
+        GPU,
         *UNITS,
         *(option for option in SHOW if option.name != "formulas"),
     ),
     (
         "tfcalc llama-3-8b",
         "tfcalc llama-3-8b --layers 16 --seq 8k",
+        "tfcalc gpt2 --gpu t4",
         "tfcalc deepseek-v3 --json",
     ),
 )

@@ -1,0 +1,70 @@
+"""The question of memory as a function: at rest, in training or in serving, and whether a GPU has room for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfcalc.answers.fits import fits
+from tfcalc.answers.in_words import in_words
+from tfcalc.answers.memory import memory_of
+
+if TYPE_CHECKING:
+    from tfcalc.answers.memory_base import Memory
+    from tfcalc.conventions import Conventions
+    from tfcalc.model import Model
+    from tfcalc.plans import Serving, Training
+    from tfcalc.workload import Workload
+
+
+def memory(
+    model: Model | str,
+    workload: Workload | int | None = None,
+    conventions: Conventions | None = None,
+    *,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    depth: int | None = None,
+    gpu: str | None = None,
+    **words: Any,
+) -> Memory:
+    """The bytes of ``model``: at rest, or with a ``training`` plan at the peak of a step, or as it is ``serving``.
+
+    Args:
+        model: a :class:`~tfcalc.Transformer`, what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return, or the
+            name of a model.
+        workload: sequences and their lengths in tokens, or a length; by default one of 512 tokens. ``phase="train"`` is
+            the same as an empty ``training`` plan.
+        conventions: ``dtype`` of the weights at rest and in serving ("auto": the checkpoint's own; fp32 for the classic
+            model), and the ``units`` of what is printed.
+        training: number formats, optimizer, adapters, and over how many GPUs; see :class:`~tfcalc.Training`.
+        serving: formats of weights and cache, context in tokens, requests at once; see :class:`~tfcalc.Serving`.
+        weights: at rest, a format such as "nf4" or "Q4_K_M"; "" is the checkpoint's own.
+        depth: levels of the breakdown; by default down to the layers.
+        gpu: a GPU (``"h100"``, ``"8xh100"``): the report has the verdict of :func:`~tfcalc.fits` as its ``judge``.
+        words: fields of the workload and of the plan, such as ``seq_len=4096``, ``lora=16``, ``context=8192``; also
+            ``train=True`` and ``serve=True``.
+
+    Returns:
+        A report: ``answer`` is the number of bytes (the peak of a step, or of serving), ``totals`` the terms.
+
+    Raises:
+        InvalidModel: the model, or the model on this workload, makes no sense, or its memory is not known.
+        UsageError: a format or a quantity is not known, or something that was given has no effect.
+
+    At rest nothing runs: no gradients, activations or cache. A tied weight is stored once, buffers in 16 bits or more.
+
+    >>> from tfcalc.zoo.transformer import Transformer
+    >>> memory(Transformer()).answer
+    176562176
+    >>> memory("gpt2", seq_len=64, lora=8, gpu="t4").judge.status
+    'fits'
+    """
+    asked = in_words(model, workload, training, serving, words)
+    plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
+    if gpu is None:
+        found = memory_of(asked.model, asked.workload, conventions, **plans, depth=depth)
+    else:
+        found = fits(asked.model, None, asked.workload, conventions, gpu=gpu, **plans).report
+    assert found.whole  # what cannot be counted is refused here
+    return found
