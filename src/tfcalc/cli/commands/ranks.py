@@ -145,7 +145,7 @@ COMMAND = Command(
     (
         "tfcalc ranks llama-3-8b --tp 2 --pp 4 --grad-accum 16",
         "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64",
-        "tfcalc ranks mixtral-8x7b --tp 2 --ep 4 --etp 1 --dp 4 --zero 1",
+        "tfcalc ranks mixtral-8x7b --ep 4 --dp 4 --zero 1",
         "tfcalc ranks mixtral-8x7b --tp 2 --sequence-parallel --ep 4 --etp 1 --dp 4 --zero 1",
         "tfcalc ranks llama-3-70b --tp 8 --pp 4 --vpp 5 --grad-accum 32 --gpus 64 --json",
     ),
