@@ -539,7 +539,7 @@ class Overview(Answer):
         for key in self.keys.values():
             if key.name == "weights_bytes":
                 rows += [[f"weights_bytes.{format}", size] for format, size in self.weights.items()]
-            elif key.scalar and key.name != "context":  # which is one of the sizes
+            elif key.scalar and key.holds(self) and key.name != "context":  # which is one of the sizes
                 rows.append([key.name, getattr(self, key.name)])
         return Sheet(
             title=f"{self.total_params:,} parameters",

@@ -1,4 +1,4 @@
-"""Words that people type first, and the command line that each means: other names of commands, tasks, and questions."""
+"""Other names of commands, of tasks and of questions, and the command line that each means."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _of_alias(word: str, rest: Sequence[str]) -> list[str]:
 
 
 def compared(words: Sequence[str]) -> list[str] | None:
-    """Return the command that compares models, where several names stand first; None where one does.
+    """Return the command that compares models, where several names come first; None where one does.
 
     >>> compared(["gpt2", "vs", "gpt2-xl", "--seq", "64"]), compared(["gpt2", "--seq", "64"])
     (['compare', 'gpt2', 'gpt2-xl', '--seq', '64'], None)
@@ -125,7 +125,8 @@ def _is_run(words: Sequence[str]) -> bool:
     """Return whether the hours or the price of a run are asked about, which train tells."""
     values = _values(words)
     share = re.fullmatch(r"[\d.]+%?", values.get("--mfu", ""), re.ASCII)
-    return bool(share) or "--price" in values or "--step-time" in values or ("--tokens" in values and _cards(words))
+    tokens = "--tokens" in values
+    return bool(share) or "--price" in values or (tokens and ("--step-time" in values or _cards(words)))
 
 
 def _cards(words: Sequence[str]) -> bool:
