@@ -395,3 +395,11 @@ def test_rows_that_are_no_runs(quick: Quick, tmp_path: Path, row: dict[str, Any]
     assert found.returncode in (2, 3)
     assert said in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+def test_a_request_alone_waits_for_nobody(quick: Quick) -> None:
+    """However long its prompt, and however short its answer: it is read, and a step makes the token."""
+    words = ("serve", "llama-3-8b", "--gpu", "2xh100", "--input", "100k", "--output", "16")
+    alone, batch = (answer(quick, *words, *static)["estimate"] for static in ((), ("--static",)))
+    token = alone["tpot_ms"]["value"]
+    assert alone["ttft_ms"]["value"] == pytest.approx(batch["ttft_ms"]["value"] + token)

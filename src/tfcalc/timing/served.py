@@ -432,8 +432,8 @@ class ServedModel:
         else:
             token = self.parts(concurrency, by).seconds
             busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
-            found = base + alone + token + WAITS * each * busy + by.queued * (of_a_copy - 1) * each
-            found += busy / (2 * (1 - busy)) * each
+            before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
+            found = base + alone + token + min(before, max(0.0, of_a_copy - 1)) * each  # prompts of others at most
         if concurrency > running:
             generation = self.load.answer * self.parts(concurrency, by).seconds
             found += (concurrency - running) / running * generation
