@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from tfcalc.answers.diff import Diff, diff
     from tfcalc.answers.explain import explain
     from tfcalc.answers.fit import fit
-    from tfcalc.answers.fits import fits
     from tfcalc.answers.flops import flops
     from tfcalc.answers.formula import formula
     from tfcalc.answers.gpus import gpus
-    from tfcalc.answers.memory_in_words import memory
+    from tfcalc.answers.memory_in_words import fits, memory
     from tfcalc.answers.overview import Overview, overview
     from tfcalc.answers.params import params
     from tfcalc.answers.plan import plan
@@ -65,7 +64,7 @@ _HOME = {
     "Serving": "plans",
     "Training": "plans",
     "fit": "answers.fit",
-    "fits": "answers.fits",
+    "fits": "answers.memory_in_words",
     "InvalidModel": "errors",
     "TfcalcError": "errors",
     "Transformer": "zoo.transformer",

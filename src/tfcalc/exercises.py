@@ -14,7 +14,7 @@ from tfcalc.analysis.check import check
 from tfcalc.analysis.design.optimum import compute_optimal
 from tfcalc.answers.explain import explain_part
 from tfcalc.answers.formula import formula
-from tfcalc.answers.memory import memory
+from tfcalc.answers.memory_in_words import memory
 from tfcalc.answers.params import params
 from tfcalc.answers.utilisation import machines_of, utilisation
 from tfcalc.catalog import load

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import Quick
-from tfcalc.cli.commands import COMMANDS, command
-from tfcalc.cli.first_words import ALIASES, meant
+from tfcalc.cli.commands import ALIASES, COMMANDS, command, meant
 
 SAME = {
     "finetune gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --seq 64 --gpu t4",

@@ -12,7 +12,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from tfcalc.analysis.common import check_plans
-from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import GRAPHS, Memory, card_assumptions, card_line
 from tfcalc.answers.training_memory import CONTEXT, FRAGMENTS, OTHER_PHASES
@@ -458,8 +457,8 @@ P = TypeVar("P", bound=Described)
 """A plan: of training, of serving, or how a model at rest is stored."""
 
 
-def _budget(budget: Capacity | str | int | None, gpu: str | None) -> Capacity:
-    """The one that was given of the two."""
+def capacity(budget: Capacity | str | int | None, gpu: str | None) -> Capacity:
+    """Memory that there is, by the one that was given of the two. Raises UsageError for both, none, or no amount."""
     if gpu is not None:
         if budget is not None:
             raise UsageError("budget and gpu both say how much there is", "leave one of them out")
@@ -473,67 +472,6 @@ def _budget(budget: Capacity | str | int | None, gpu: str | None) -> Capacity:
 
 AMOUNT = r"\s*[-+\d.,_]*\s*[A-Za-z]*\s*"
 """Amount of memory, right or wrong, and no name of a GPU: these have numbers behind letters."""
-
-
-def fits(
-    model: Model | str,
-    budget: Capacity | str | int | None = None,
-    workload: Workload | int | None = None,
-    conventions: Conventions | None = None,
-    *,
-    gpu: str | None = None,
-    training: Training | None = None,
-    serving: Serving | None = None,
-    weights: str | None = None,
-    margin: int = MARGIN,
-    utilization: float | None = None,
-    engine: str = "",
-    profile: Profile | None = None,
-    breakdown: bool = False,
-    **words: Any,
-) -> Fit:
-    """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
-
-    Args:
-        model: as in :func:`memory`.
-        budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or the name of a GPU.
-        gpu: instead of a budget, a GPU by its name (``"h100"``, ``"8xh100"``, ``"24GB"``), of which the usable memory
-            counts.
-        workload: as in :func:`memory`.
-        conventions: as in :func:`memory`.
-        training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
-        serving: as in :func:`memory`.
-        weights: as in :func:`memory`.
-        margin: per cent of the budget that should stay free; what fits with less to spare is tight.
-        utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
-        engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
-        profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
-        breakdown: whether somebody will read what the peak is made of, so that it is best found first.
-        words: as in :func:`memory`.
-
-    Returns:
-        The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
-        fit, in serving the largest context and the most requests at once, all else as asked; and where it does not
-        fit, the changes that make it fit.
-
-    Raises:
-        InvalidModel: as in :func:`memory`.
-        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for a model at rest.
-
-    >>> from tfcalc.zoo.transformer import Transformer
-    >>> found = fits(Transformer(), "100MB")
-    >>> found.fits, found.headroom
-    (False, -76562176)
-    """
-    asked = in_words(model, workload, training, serving, words)
-    plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
-    by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
-    room: dict[str, Any] = {"margin": margin, "utilization": utilization}
-    found = memory_within(asked.model, _budget(budget, gpu), asked.workload, conventions, **plans, **by_engine, **room)
-    if breakdown:
-        assert found.whole  # all that is asked next comes out of what finds it
-    assert isinstance(found.judge, Fit)
-    return found.judge
 
 
 def memory_within(
@@ -557,7 +495,7 @@ def memory_within(
     The number of GPUs of the budget is that of the training; of a card that serves, the usable part counts. Raises as
     :func:`fits`.
     """
-    budget = _budget(budget, None)
+    budget = capacity(budget, None)
     check_plans(training, serving)
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")

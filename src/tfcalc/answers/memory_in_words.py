@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.answers.fits import fits
+from tfcalc.answers.fits import MARGIN, Fit, capacity, memory_within
 from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tfcalc.conventions import Conventions
     from tfcalc.model import Model
     from tfcalc.plans import Serving, Training
+    from tfcalc.search.gpus import Capacity
+    from tfcalc.serving.engine_rules import Profile
     from tfcalc.workload import Workload
 
 
@@ -68,3 +70,64 @@ def memory(
         found = fits(asked.model, None, asked.workload, conventions, gpu=gpu, **plans).report
     assert found.whole  # what cannot be counted is refused here
     return found
+
+
+def fits(
+    model: Model | str,
+    budget: Capacity | str | int | None = None,
+    workload: Workload | int | None = None,
+    conventions: Conventions | None = None,
+    *,
+    gpu: str | None = None,
+    training: Training | None = None,
+    serving: Serving | None = None,
+    weights: str | None = None,
+    margin: int = MARGIN,
+    utilization: float | None = None,
+    engine: str = "",
+    profile: Profile | None = None,
+    breakdown: bool = False,
+    **words: Any,
+) -> Fit:
+    """Check whether ``model`` fits into the ``budget``, trained, served or at rest as in :func:`memory`.
+
+    Args:
+        model: as in :func:`memory`.
+        budget: an amount (``"80GB"``, ``"79.2GiB"``), bytes, or the name of a GPU.
+        gpu: instead of a budget, a GPU by its name (``"h100"``, ``"8xh100"``, ``"24GB"``), of which the usable memory
+            counts.
+        workload: as in :func:`memory`.
+        conventions: as in :func:`memory`.
+        training: as in :func:`memory`; with a budget of several GPUs, it is trained on all of them.
+        serving: as in :func:`memory`.
+        weights: as in :func:`memory`.
+        margin: per cent of the budget that should stay free; what fits with less to spare is tight.
+        utilization: the part of a card's memory that is used in serving; 0.9 with a paged cache, as in vLLM.
+        engine: a serving engine by whose rules a card is used: ``"vllm"``, ``"vllm@0.10"``, ``"llama.cpp"``.
+        profile: what this engine's log says of its profile run, for the lines that it prints of its cache.
+        breakdown: whether somebody will read what the peak is made of, so that it is best found first.
+        words: as in :func:`memory`.
+
+    Returns:
+        The verdict, with the report that it rests on: in training also the largest batch and the largest sequence that
+        fit, in serving the largest context and the most requests at once, all else as asked; and where it does not
+        fit, the changes that make it fit.
+
+    Raises:
+        InvalidModel: as in :func:`memory`.
+        UsageError: a budget that is no amount, a margin that is no percentage; several GPUs for a model at rest.
+
+    >>> from tfcalc.zoo.transformer import Transformer
+    >>> found = fits(Transformer(), "100MB")
+    >>> found.fits, found.headroom
+    (False, -76562176)
+    """
+    asked = in_words(model, workload, training, serving, words)
+    plans: dict[str, Any] = {"training": asked.training, "serving": asked.serving, "weights": weights}
+    by_engine: dict[str, Any] = {"engine": engine, "profile": profile}
+    room: dict[str, Any] = {"margin": margin, "utilization": utilization}
+    found = memory_within(asked.model, capacity(budget, gpu), asked.workload, conventions, **plans, **by_engine, **room)
+    if breakdown:
+        assert found.whole  # all that is asked next comes out of what finds it
+    assert isinstance(found.judge, Fit)
+    return found.judge

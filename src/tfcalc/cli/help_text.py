@@ -9,8 +9,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tfcalc.cli.commands import COMMANDS, GROUPS, OVERVIEW, SECTIONS, command
-from tfcalc.cli.first_words import meant
+from tfcalc.cli.commands import COMMANDS, GROUPS, OVERVIEW, SECTIONS, command, meant
 from tfcalc.cli.messages import fitting, say
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted

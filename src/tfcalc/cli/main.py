@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import COMMANDS, OVERVIEW, command
-from tfcalc.cli.first_words import ALIASES, compared, meant
+from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command, compared, meant
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted

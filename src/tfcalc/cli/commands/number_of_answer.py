@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.answers.question import levels
-from tfcalc.cli.commands import COMMANDS, Command, command
-from tfcalc.cli.first_words import ALIASES
+from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.number import open_answer
