@@ -157,7 +157,7 @@ class Fit:
 
     @property
     def searched(self) -> bool:
-        """Whether all changes and their combinations were tried, so that nothing else fits."""
+        """Return whether all changes and their combinations were tried, so that nothing else fits."""
         return self._search.ended
 
     @property

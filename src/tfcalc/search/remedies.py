@@ -189,7 +189,7 @@ def of_training(model: Model, run: Workload, plan: Training) -> Options:
 
 
 def _by_pieces(changes: Iterable[Change]) -> list[Change]:
-    """Those that share all states by FSDP, by ZeRO-3 instead, which has no root unit beside the layer it gathers."""
+    """Return ZeRO-3 in the place of FSDP: it has no root unit beside the layer that it gathers."""
     return [
         Change(each.name.replace("FSDP", "ZeRO-3"), {name: of for name, of in each.values.items() if name != "layout"})
         for each in changes
