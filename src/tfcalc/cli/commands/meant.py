@@ -95,7 +95,7 @@ def better(error: UsageError, settings: Settings) -> UsageError:
         number = given.read(target).text
     except UsageError:
         if not FORMULA.fullmatch(target):
-            names = near(target)
+            names = [] if "." in target else near(target)  # a path is no word
             concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
             return UsageError(error.message, concepts) if error.hint.startswith("known: ") else error
         what = f"{quoted(target)} is a formula, and no part of a model"

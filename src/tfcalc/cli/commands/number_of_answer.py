@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.answers.question import levels
-from tfcalc.cli.commands import ALIASES, COMMANDS, Command, command
+from tfcalc.cli.commands import COMMANDS, Command, command
 from tfcalc.cli.options import SHOW, Option
 from tfcalc.errors import UsageError
 from tfcalc.report.number import open_answer
@@ -40,8 +40,7 @@ def path_among(words: Sequence[str], options: Sequence[Option]) -> Path | None:
     for place, word in enumerate(words):
         if not word.startswith("-") and (not place or words[place - 1] not in valued):
             name, *keys = dotted(word).split(".")
-            named = ALIASES.get(name, name)
-            return Path(named, tuple(keys), place) if keys and named in COMMANDS else None
+            return Path(name, tuple(keys), place) if keys and name in COMMANDS else None
     return None
 
 

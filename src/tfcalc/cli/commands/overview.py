@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.overview import Overview
 
 
-GPU = Option("gpu", ("--gpu",), "verdicts on this GPU, in the place of those that hold the model: h100")
+GPU = Option("gpu", ("--gpu",), "does it fit on this GPU: a verdict in the place of GPUs that hold it: h100")
 
 
 def answer(settings: Settings) -> Overview:
