@@ -107,7 +107,7 @@ def concept_of(text: str) -> Concept | None:
     return None
 
 
-def near(text: str, alike: float = 0.6) -> list[str]:
+def near(text: str, alike: float = 0.75) -> list[str]:
     """The names of the concepts that are spelled most like a text; ``alike`` is 1 for equal ones."""
     close = get_close_matches(spelled(text[:LONGEST]), known(), n=NEAREST, cutoff=alike)
     return list(dict.fromkeys(known()[name].name for name in close))

@@ -112,7 +112,7 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     ]
     said = " ".join(found).split()
     of_a_part = any(word.partition("=")[0] in OF_A_PART for word in words)
-    if not 0 < len(said) <= MOST_WORDS or said[0] in PARTS or (of_a_part and is_meant(said[0])):
+    if not 0 < len(said) <= MOST_WORDS or said[0] in PARTS or (of_a_part and (said[0] in TARGETS or is_meant(said[0]))):
         return None
     if (concept := concept_of(" ".join(said))) is not None:
         return NamedConcept(concept, len(found), "")
