@@ -73,11 +73,17 @@ def _value(option: Option) -> str:
     return "whole number" if option.number else "amount" if option.amount else "text"
 
 
+FORMER = "tfcalc 0.1"
+"""Whose names of options are still taken, and nobody is to learn."""
+
+
 def others() -> Iterator[str]:
     """Flags of other programs, each with what it stands for here."""
     yield "| of | flag | stands for |"
     yield "| --- | --- | --- |"
     for program, flags in TAKEN.items():
+        if program == FORMER:
+            continue
         for flag, meaning in flags.items():
             yield _row(program, f"`{flag}`", _meaning(meaning))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.conftest import Quick
-from tfcalc.cli.commands import ALIASES, COMMANDS, command, meant
+from tfcalc.cli.commands import ALIASES, COMMANDS, as_meant, command
 
 SAME = {
     "finetune gpt2 --layers 1 --seq 64 --gpu t4": "memory gpt2 --layers 1 --train --seq 64 --gpu t4",
@@ -62,7 +62,7 @@ def test_a_file_of_that_name_is_a_model(quick: Quick, tmp_path: Path) -> None:
 
 def test_what_is_meant_by_other_words_stays_as_it_is() -> None:
     for line in ("flops --mfu gpt2 --tokens-per-second 9k", "memory gpt2 --gpu h100", "gpt2 --gpu h100", "check mha"):
-        assert meant(line.split()) == line.split()
+        assert as_meant(line.split()) == line.split()
 
 
 def test_slips_are_answered_with_the_nearest_word(quick: Quick) -> None:

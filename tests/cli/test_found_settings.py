@@ -18,7 +18,7 @@ from tfcalc.settings_file import find
 from tfcalc.toml_lines import line_of_key
 
 WRITES_OR_RUNS = (
-    *("output", "force", "update", "baseline", "file", "reason"),  # what is written, and where
+    *("output", "force", "update", "baseline", "file", "reason", "calibrate"),  # what is written, and where
     *("module", "args", "inputs", "against", "via", "base"),  # the user's code, PyTorch, git
     "rates",  # what is read as the truth about a machine
 )

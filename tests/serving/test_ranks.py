@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
+from math import prod
 from typing import Any
 
 import pytest
@@ -181,13 +182,12 @@ def test_a_rank_of_one_is_the_model_but_for_its_filled_vocabulary() -> None:
         if "falcon" in name:
             continue  # whose copies of keys an engine does not make
         rows = [
-            (here[0] * here[1] - shape[0] * shape[1]) * copies
+            (prod(here) - prod(shape)) * copies
             for (_, _, shape, copies), (_, _, here, _) in zip(
                 tensors(model.tree(Workload(phase="decode", batch_size=1, cached=512))), tensors(rank.tree), strict=True
             )
-            if shape != here
+            if shape != here and shape[0] % 64
         ]
-        assert not rows or fields(model)["vocab_size"] % 64
         assert rank.params == model.tree(Workload(phase="decode", batch_size=1, cached=512)).total(params) + sum(rows)
 
 

@@ -307,7 +307,7 @@ def test_a_vocabulary_is_filled_up_until_devices_share_it() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("mixtral-8x7b", "without experts"),
+        ("mixtral-8x7b", "a decoder without them"),
         ("t5-small", "Open"),
         ("mamba-1.4b", "Mamba"),
         ("albert-large-v2", "Encoder"),

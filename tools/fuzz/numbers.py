@@ -84,7 +84,9 @@ def _scaled(value: Fraction, unit: str, si: dict[str, int], iec: dict[str, int])
 
 def _count(draw: random.Random, written: Written) -> None:
     unit = draw.choice((*SI, *IEC, "", "", "", draw.choice(OTHER)))
-    value, text = _scaled(written.value, unit, SI, IEC), _spaced(draw, written, unit)
+    text = _spaced(draw, written, unit)
+    large = unit in ("b", "m", "t") and text.endswith(unit) and text[-2:-1].isdigit()  # 3b is 3B
+    value = _scaled(written.value, unit.upper() if large else unit, SI, IEC)
     possible = value is not None and value.denominator == 1 and abs(value) <= LARGEST and len(text) <= 64
     _check("count", text, units.parse_count, value if possible else None)
 

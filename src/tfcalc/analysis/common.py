@@ -97,10 +97,14 @@ def run_of(model: Model, workload: Workload | int | None, words: Mapping[str, An
     known = {item.name for item in fields(Workload)}
     if unknown := [word for word in words if word not in known | {TRAIN}]:
         raise UsageError(f"{unknown[0]} is no keyword of this question", nearest(unknown[0], sorted({*known, TRAIN})))
-    given = {word: value for word, value in words.items() if word != TRAIN}
-    given |= {"phase": "train"} if words.get(TRAIN) else {}
-    given |= {"seq_len": workload} if isinstance(workload, int) else {}
+    if not isinstance(workload, Workload | int | None):
+        raise _no_workload(workload)
     run = None if isinstance(workload, int) else workload
+    if run is not None:
+        check_sizes(run)
+    given = {word: value for word, value in words.items() if word != TRAIN}
+    given |= {"phase": "train"} if words.get(TRAIN) and (run is None or run.phase == Workload().phase) else {}
+    given |= {"seq_len": workload} if isinstance(workload, int) else {}
     return (run or default_run(model)).replaced(**given) if given else run
 
 
@@ -109,12 +113,16 @@ def check_arguments(model: Model, workload: Workload | None, conventions: Conven
     if not hasattr(model, "tree"):
         raise InvalidModel(f"{quoted(model)} is not a model", "give tfcalc.Transformer(…), or tfcalc.load(name)")
     if not isinstance(workload, Workload | None):
-        raise InvalidModel(f"{quoted(workload)} is not a workload", "give tfcalc.Workload(…)")
+        raise _no_workload(workload)
     if not isinstance(conventions, Conventions | None):
         raise InvalidModel(f"{quoted(conventions)} are not conventions", "give tfcalc.Conventions(…)")
     for given in (workload, conventions):
         if given is not None:
             check_sizes(given)
+
+
+def _no_workload(given: object) -> InvalidModel:
+    return InvalidModel(f"{quoted(given)} is not a workload", "give tfcalc.Workload(…)")
 
 
 def check_plans(training: Training | None, serving: Serving | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.analysis.common import TRAIN, model_of, run_of
+from tfcalc.analysis.common import TRAIN, check_plans, model_of, run_of
 from tfcalc.dimensions import Described
 from tfcalc.errors import UsageError, nearest
 from tfcalc.plans import Serving, Training
@@ -50,6 +50,7 @@ def in_words(
     8
     """
     found = model_of(model)
+    check_plans(training, serving)
     given = dict(words)
     trains, serves = bool(given.pop(TRAIN, False)), bool(given.pop(SERVE, False))
     for word, more in SHORT.items():

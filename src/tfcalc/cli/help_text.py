@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from tfcalc.cli.commands import COMMANDS, GROUPS, OVERVIEW, SECTIONS, command, meant
+from tfcalc.cli.commands import COMMANDS, GROUPS, OVERVIEW, SECTIONS, as_meant, command
 from tfcalc.cli.messages import fitting, say
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
@@ -86,7 +86,7 @@ def answer(before: Sequence[str], after: Sequence[str]) -> int:
 
 def _command_of(word: str) -> str:
     """The command that a first word stands for."""
-    return meant([word])[0] if word else ""
+    return as_meant([word])[0] if word else ""
 
 
 def _width() -> int:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import cast
 
 from tfcalc import __version__
-from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, command, compared, meant
+from tfcalc.cli.commands import ALIASES, COMMANDS, OVERVIEW, as_meant, command, compared
 from tfcalc.cli.messages import say, standard_output, tell
 from tfcalc.errors import Bug, TfcalcError, UnknownModel, UsageError, nearest
 from tfcalc.printable import quoted
@@ -47,12 +47,12 @@ def _version() -> int:
 
 
 def _run(asked: list[str]) -> int:
-    asked = meant(asked)
+    asked = as_meant(asked)
     if asked[:1] in (["--version"], ["-V"]):
         return _version()
     completes = "_TFCALC_COMPLETE" in os.environ
     if asked[:1] == ["help"]:
-        asked = [*meant(asked[1:2])[:1], "-h", *asked[2:3]]
+        asked = [*as_meant(asked[1:2])[:1], "-h", *asked[2:3]]
     place = next((place for place, word in enumerate(takewhile("--".__ne__, asked)) if word in HELP), None)
     if not completes and (not asked or place is not None):
         from tfcalc.cli import help_text

@@ -170,22 +170,20 @@ ON_ALL = "all"
 """GPU by which a command asks about each common one."""
 
 
-def meant(asked: Sequence[str]) -> list[str]:
+def as_meant(asked: Sequence[str]) -> list[str]:
     """Return the command line that is meant: the same, but for what others call a command, or type in its place.
 
-    >>> meant(["finetune", "gpt2", "--gpu", "a100"]), meant(["qlora", "gpt2"]), meant(["chinchilla", "1e23"])
+    >>> as_meant(["finetune", "gpt2", "--gpu", "a100"]), as_meant(["qlora", "gpt2"]), as_meant(["chinchilla", "1e23"])
     (['fit', 'gpt2', '--gpu', 'a100'], ['fit', '--qlora', 'gpt2'], ['design', '--compute', '1e23'])
-    >>> meant(["finetune", "gpt2", "--tokens", "1B"]), meant(["design", "3B"]), meant(["model", "gpt2"])
-    (['train', 'gpt2', '--tokens', '1B'], ['design', '--params', '3B'], ['overview', 'gpt2'])
+    >>> as_meant(["finetune", "gpt2", "--tokens", "1B"]), as_meant(["check", "4h", "mha"]), as_meant(["model", "gpt2"])
+    (['train', 'gpt2', '--tokens', '1B'], ['check', 'mha', '4h'], ['overview', 'gpt2'])
     """
     words = list(asked)
     if words and words[0] not in COMMANDS and words[0].lower() in ALIASES and not is_place(words[0]):
         words = [*_of_alias(words[0].lower(), words[1:]), *words[1:]]
     command, *rest = words or [""]
     match command:
-        case "design" if rest and re.fullmatch(NUMBER, rest[0], re.ASCII | re.IGNORECASE):
-            return [command, "--params", *rest]
-        case "check" if len(rest) > 1 and re.fullmatch(PART, rest[1], re.ASCII) and not re.fullmatch(PART, rest[0]):
+        case "check" if rest[1:] and re.fullmatch(PART, rest[1], re.ASCII) and not re.fullmatch(OTHER, rest[0]):
             return [command, rest[1], rest[0], *rest[2:]]
         case "models" if "--gpus" in rest:
             return ["gpus"]
@@ -198,8 +196,8 @@ def meant(asked: Sequence[str]) -> list[str]:
 
 PART = r"[A-Za-z][A-Za-z_-]+"
 """Name of a part of a model, and no formula."""
-NUMBER = r"[\d.]+(?:[kmbt]|e\d+)?"
-"""Number of parameters as it is typed."""
+OTHER = rf"{PART}|-.*"
+"""What is no formula: such a name, or an option."""
 
 
 def _of_alias(word: str, rest: Sequence[str]) -> list[str]:

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from tfcalc.report.answer import Answered
 
-GPU = Option("gpu", ("--gpu",), "one GPU, as memory --gpu (8xh100), or several kinds: h100,l40s [default: common GPUs]")
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "one GPU, as memory --gpu (8xh100), or several kinds: h100,l40s [default: common GPUs]",
+    group="gpus",
+    front=True,
+    offers="gpus",
+)
 ALL_GPUS = "all"
 OF_VERDICT = tuple(option for option in memory.BUDGET if option.name not in ("budget", "gpu"))
 """What is asked of one GPU alone."""

@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     from tfcalc.answers.overview import Overview
 
 
-GPU = Option("gpu", ("--gpu",), "does it fit on this GPU: a verdict in the place of GPUs that hold it: h100")
+GPU = Option(
+    "gpu",
+    ("--gpu",),
+    "does it fit on this GPU: a verdict in the place of GPUs that hold it: h100",
+    group="gpus",
+    front=True,
+    offers="gpus",
+)
 
 
 def answer(settings: Settings) -> Overview:
