@@ -316,6 +316,7 @@ OWN |= {
     "plans.py",
     "analysis/why/given.py",
     "serving/engine_rules.py",
+    "report/concepts.py",
     "timing/serving.py",
 }
 """What reads the data that the program brings with it."""

@@ -97,7 +97,7 @@ def test_what_means_something_else_is_refused_with_what_to_type(tfcalc: Program)
 
 def test_an_option_that_another_command_has_is_named_with_it(tfcalc: Program) -> None:
     said = tfcalc("params", "gpt2", "--kv-cache-dtype", "fp8").stderr
-    assert "it stands for --kv; it is an option of memory, serve" in said
+    assert "it stands for --kv; it is an option of memory, fit, serve" in said
 
 
 def test_megatrons_bf16_is_not_the_trainers(tfcalc: Program) -> None:
