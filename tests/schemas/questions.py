@@ -86,6 +86,7 @@ FURTHER = (
     "design 3B --tokens 3T --gpu 1024xh100 --mfu 0.4",
     "explain mfu gpt2",
     "why 'Loading model weights took 14.9888 GB' llama-3.1-8b",
+    "why 'Loading model weights took 20.9888 GB' llama-3.1-8b",
     *(f"explain layer --of {quantity}" for quantity in COUNTS),
     "explain mha --model gpt2 --of trainable --lora 8",
     "explain pf_days gpt2 --train --tokens 1B",

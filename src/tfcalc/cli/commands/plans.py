@@ -89,6 +89,10 @@ class Plans(NamedTuple):
         return self.workload is None
 
 
+AS_SERVED = {"seq_len": "context", "batch_size": "concurrency"}
+"""What a size of the workload means in serving."""
+
+
 def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     """The workload and the plan that was asked for; nothing of a model at rest. Options without effect are refused."""
     imply_mode(settings)
@@ -99,8 +103,8 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
     if settings.get("serve"):
         if workload.training:
             raise UsageError("--train and --serve cannot be combined", "choose one")
-        _take_for(settings, "seq_len", "context")
-        _take_for(settings, "batch_size", "concurrency")
+        for name, served in AS_SERVED.items():
+            _take_for(settings, name, served)
         named = (option.name for option in RUN if option.name not in IN_SERVING)
         settings.refuse(named, "with --serve", INSTEAD)
         workload = settings.workload(model)

@@ -8,7 +8,7 @@ from tfcalc.analysis.common import OF_FLOPS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
-from tfcalc.cli.commands.plans import BY_OF, PLANS, SERVING, TRAINING, memory_plans, plans_for
+from tfcalc.cli.commands.plans import AS_SERVED, BY_OF, PLANS, SERVING, TRAINING, memory_plans, plans_for
 from tfcalc.cli.idle import refuse_idle
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import FLAG, Settings
@@ -123,10 +123,11 @@ def _of_serving(sought: str) -> bool:
 
 
 def _refuse_given(settings: Settings, sought: str) -> None:
-    """A size that is solved for cannot be given, too."""
+    """A size that is solved for cannot be given, too, by its own name or by what means the same in serving."""
+    size = sought.replace("-", "_")
     for option in (*MODEL_OPTIONS, *RUN, *TRAINING, *SERVING, TOKENS):
         given = settings.given.get(option.name)
-        if given is None or not option.number or sought.replace("-", "_") not in option.keys:
+        if given is None or not option.number or size not in (*option.keys, AS_SERVED.get(option.name)):
             continue
         if given.source == FLAG:
             raise UsageError(f"{given.called} {given.value} is what --for solves for", "leave it out")
