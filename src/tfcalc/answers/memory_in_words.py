@@ -67,7 +67,7 @@ def memory(
     if gpu is None:
         found = memory_of(asked.model, asked.workload, conventions, **plans, depth=depth)
     else:
-        found = fits(asked.model, None, asked.workload, conventions, gpu=gpu, **plans).report
+        found = memory_within(asked.model, capacity(None, gpu), asked.workload, conventions, **plans)
     assert found.whole  # what cannot be counted is refused here
     return found
 

@@ -38,7 +38,11 @@ KV = ("auto", "fp8")
 BATCHED = (2048, 8192, 16_384, 32_768)
 """Prompt tokens that vLLM reads at once, which bound what a window stores."""
 HARD_CODED = {"nanoGPT": ("an A100", 312.0), "nanochat": ("an H100", 989.0)}
-"""Teraflops by which programs divide, whatever card runs them."""
+"""Teraflops by which programs divide, whatever card runs them.
+
+Source: nanoGPT's model.py, ``flops_promised`` of ``estimate_mfu``; nanochat's scripts/base_train.py,
+``promised_flops_per_sec_h100``.
+"""
 HALF = Fraction(1, 2)
 
 
@@ -392,7 +396,7 @@ def _share_of_peak(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[Log
     """Share of the card's dense peak, in per cent."""
     if asked.gpu is None:
         return
-    peak = Fraction(str((asked.gpu.peaks.get("bf16") or asked.gpu.peaks.get("fp16") or 0) / 10**12))
+    peak = Fraction(str(_peak(asked.gpu)))
     if not peak:
         return
     if number.key == log.RATE:
@@ -498,8 +502,13 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
         yield f"{flos.text}: Trainer adds up 6ND, N without embeddings; add --tokens N to compare"
 
 
+def _peak(gpu: Accelerator) -> float:
+    """Dense TFLOP/s of 16-bit numbers; 0 where none are known."""
+    return (gpu.peaks.get("bf16") or gpu.peaks.get("fp16") or 0) / 10**12
+
+
 def _on_rate(rate: log.LoggedNumber, gpu: Accelerator) -> Iterator[str]:
-    peak = (gpu.peaks.get("bf16") or gpu.peaks.get("fp16") or 0) / 10**12
+    peak = _peak(gpu)
     share = float(rate.value) / peak if peak else 0
     if share > 1:
         yield f"{share:.2f} times the dense peak of {gpu.name} is impossible: another card, or FLOPs counted twice"
