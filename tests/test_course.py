@@ -11,6 +11,7 @@ import pytest
 
 from tests.formula_reader import evaluate
 from tfcalc.core.notation import spelled
+from tfcalc.report.concepts import known
 
 TEXT = (Path(__file__).parents[1] / "formulas.md").read_text(encoding="utf-8")
 COURSE = TEXT.partition("# Part II")[0]
@@ -113,3 +114,9 @@ def test_pytorch_prints_what_the_examples_say() -> None:
     test = doctest.DocTestParser().get_doctest(source, {}, "formulas.md", "formulas.md", 0)
     assert len(test.examples) > 30
     assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_each_concept_of_explain_has_its_section() -> None:
+    headings = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
+    for concept in known().values():
+        assert concept.refused or concept.course in headings, concept.name
