@@ -360,3 +360,18 @@ def test_many_fields_that_are_given_twice_take_no_longer(quick: Quick) -> None:
     fields = ", ".join(f'"k{number % 20_000}": {number}' for number in range(80_000))
     told = quick("params", "-", "-q", input=f'{{"model_type": "gpt2", {fields}}}').stderr.splitlines()
     assert told[3:] == ["tfcalc: 19,997 more fields are given more than once; the last counts"]
+
+
+@pytest.mark.parametrize("name", ["![a](b)ForCausalLM", "a.b.LlamaForCausalLM"])
+def test_a_class_that_looks_like_a_path_changes_no_number(quick: Quick, name: str) -> None:
+    """Paths of modules are read by their dots and brackets: FSDP found no layers in such a model."""
+    asked = ("--train", "--fsdp", "--gpus", "8", "--json")
+    plain, odd = (
+        json.loads(
+            quick("memory", "-", *asked, input=json.dumps({"model_type": "llama", "architectures": [each]})).stdout
+        )
+        for each in ("LlamaForCausalLM", name)
+    )
+    for said in (plain, odd):
+        said.pop("model")
+    assert odd == plain

@@ -62,6 +62,9 @@ MOST_NAMES, MOST_COMPARED = 500, 5_000
 REMEMBERED = 16
 """Trees: as many as one question looks at."""
 
+IN_PATHS = dict.fromkeys(map(ord, "[]."), "_")
+"""What paths of modules are made of: in the name of a class, which any text can be, it would be read as part of one."""
+
 
 class HFModel:
     """The fields of a config.json, and the family that knows what they mean.
@@ -173,7 +176,7 @@ class HFModel:
             family, reading = self.family, ConfigRecord(find, self.instead)
             head = family.head_of(self.architecture)
             config = Config(self.data, family.model_type, family.defaults, family.aliases, head, reading)
-            self._module = family.module(config, head).replace(name=self.architecture)
+            self._module = family.module(config, head).replace(name=self.architecture.translate(IN_PATHS))
             check_layer_types(self.data, reading)
             self._read = reading
         return self._module
