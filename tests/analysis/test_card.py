@@ -7,9 +7,9 @@ import pytest
 from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.answers.fits import Fit
 from tfcalc.answers.memory_base import card_line, card_lines
 from tfcalc.answers.training_memory import TrainingMemory
+from tfcalc.answers.verdict import Fit
 from tfcalc.hardware import CONTEXT
 from tfcalc.search.gpus import common
 from tfcalc.training.allocator import Reserved

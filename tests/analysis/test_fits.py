@@ -15,8 +15,8 @@ from tests.conftest import recorded
 from tests.examples import examples
 from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
-from tfcalc.answers.fits import Fit
 from tfcalc.answers.memory_in_words import fits, memory
+from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
 from tfcalc.defaults import resolve_plan
 from tfcalc.model import Model

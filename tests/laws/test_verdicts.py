@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tfcalc import Training, fits, load
-from tfcalc.answers.fits import Fit
+from tfcalc.answers.verdict import Fit
 from tfcalc.errors import TfcalcError
 from tfcalc.model import Model, default_run
 from tfcalc.search.gpus import of_card

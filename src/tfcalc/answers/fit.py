@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import TRAIN
-from tfcalc.answers.fits import SAID, Fit, memory_within
 from tfcalc.answers.in_words import SERVE, in_words
+from tfcalc.answers.verdict import SAID, Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import served_dtype

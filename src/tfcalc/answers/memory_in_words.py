@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.answers.fits import MARGIN, Fit, capacity, memory_within
 from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
+from tfcalc.answers.verdict import MARGIN, Fit, capacity, memory_within
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory

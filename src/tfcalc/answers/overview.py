@@ -11,9 +11,9 @@ from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
-from tfcalc.answers.fits import SAID, Fit, memory_within
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
+from tfcalc.answers.verdict import SAID, Fit, memory_within
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters

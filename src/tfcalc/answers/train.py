@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
-from tfcalc.answers.fits import NO, SAID, memory_within
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
+from tfcalc.answers.verdict import NO, SAID, memory_within
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
