@@ -96,7 +96,7 @@ def test_what_cannot_run_does_not_fit_though_it_is_little_enough(monkeypatch: py
     """Where more would be reserved than there is, and giving back cached blocks does not help either."""
     assert fit("3.6GB").fits
     monkeypatch.setattr(Peaks, "reserved", lambda *_: Reserved(4 * GIB, 2 * GIB))
-    monkeypatch.setattr(Peaks, "runs_in", lambda *_: False)
+    monkeypatch.setattr(Peaks, "reserved_within", lambda *_: None)
     found = fit("3.6GB")
     assert not found.fits
     assert found.verdict.startswith("MAY NOT FIT")
@@ -106,8 +106,8 @@ def test_the_allocator_is_asked_in_what_there_is() -> None:
     model, run, plan = load("gpt2"), Workload(phase="train"), Training()
     peaks = Peaks(model)
     allocated = peaks.peak(run, plan)
-    assert not peaks.runs_in(run, plan, allocated - 2**20)
-    assert peaks.runs_in(run, plan, peaks.reserved(run, plan).reserved)
+    assert peaks.reserved_within(run, plan, allocated - 2**20) is None
+    assert peaks.reserved_within(run, plan, peaks.reserved(run, plan).reserved) is not None
 
 
 def measured() -> list[Run]:

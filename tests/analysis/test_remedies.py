@@ -20,9 +20,9 @@ from tfcalc.search.remedies import (
     Change,
     Need,
     Options,
-    Room,
     remedies,
 )
+from tfcalc.search.states import Room
 
 WHOLE = 1000
 LETTERS = "abcdefgh"

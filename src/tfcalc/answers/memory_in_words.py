@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
-from tfcalc.answers.verdict import MARGIN, Fit, capacity, memory_within
+from tfcalc.answers.verdict import Fit, capacity, memory_within
+from tfcalc.search.states import MARGIN
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory

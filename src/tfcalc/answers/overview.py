@@ -13,7 +13,7 @@ from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
-from tfcalc.answers.verdict import SAID, Fit, memory_within
+from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
@@ -55,6 +55,7 @@ from tfcalc.search.gpus import (
     serving_on_several,
     training_on,
 )
+from tfcalc.search.states import SAID
 from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands

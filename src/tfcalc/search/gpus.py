@@ -18,6 +18,7 @@ from tfcalc.units import parse_bytes, short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.plans import Training
+    from tfcalc.training.allocator import Reserved
     from tfcalc.training.peaks import Peaks
     from tfcalc.workload import Workload
 
@@ -204,7 +205,8 @@ def training_on(need: int, peaks: Peaks, run: Workload, plan: Training, dtype: s
             return False
         if card.bytes > ROUNDED * (simulated() + more):
             return True
-        return runs_within(peaks, run, plan.replaced(capability=gpu.capability), need + more, card.bytes)
+        there = plan.replaced(capability=gpu.capability)
+        return runs_within(need + more, card.bytes, lambda within: peaks.reserved_within(run, there, within))
 
     return filter(fits, _computing(dtype))
 
@@ -249,9 +251,15 @@ ROUNDED = 1.02
 """Times what was simulated with other workspaces: it reserves no more with these."""
 
 
-def runs_within(peaks: Peaks, run: Workload, plan: Training, need: int, within: int) -> bool:
-    """Return whether PyTorch's allocator finds room for a step of ``need`` bytes at its peak in ``within`` bytes."""
-    return need <= within and (MOST_RESERVED * need <= within or peaks.runs_in(run, plan, within))
+Simulated = Callable[[int], "Reserved | None"]
+"""What PyTorch's allocator reserves for a step on a card with so many bytes; None where it runs out of them."""
+
+
+def runs_within(need: int, within: int, simulated: Simulated | None) -> bool:
+    """Return whether PyTorch's allocator finds room for a step of ``need`` bytes at its peak, if it is simulated."""
+    if simulated is None:
+        return True
+    return need <= within and (MOST_RESERVED * need <= within or simulated(within) is not None)
 
 
 def _computing(dtype: str) -> Iterator[Accelerator]:

@@ -418,10 +418,6 @@ class Peaks:
             return sum(standing_of(states, Overheads(buffers)))
         return highest(phases_of(plan, states, Overheads(buffers), StepMemory({}, 0))).total
 
-    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
-        """Return whether the caching allocator can run it in ``memory`` bytes, giving back what it does not use."""
-        return self.reserved_within(run, plan, memory) is not None
-
     def reserved_within(self, run: Workload, plan: Training, memory: int) -> Reserved | None:
         """Memory that the caching allocator reserves for it on a card with ``memory`` bytes; None if it runs out."""
         asked = run, plan, memory
