@@ -529,7 +529,7 @@ def _case(
         return _Training(memory, budget, resolve_checkpointing(memory.model_, run), with_method(training))
     if serving is not None:
         served = _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
-        served.kernel = run.kernel
+        served.kernel, served.asked = run.kernel, serving
         return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
 
@@ -789,10 +789,20 @@ class _Serving(Case["Serving"]):
         self.profile: Profile | None = None
         self.kernel = run.kernel
         """Kernel of attention that was asked for."""
+        self.asked = plan
+        """Plan as it was asked for: "auto" stands for other formats in an engine with a paged cache."""
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.serving.memory import served
 
+        if plan.cache != self.plan.cache:
+            formats = {
+                name: getattr(self.asked, name)
+                for name in ("weights", "kv")
+                if getattr(plan, name) == getattr(self.plan, name)
+            }
+            asked = run.replaced(kernel=self.kernel), plan.replaced(**formats)
+            run, plan = resolve_serving(self.model, *asked)
         return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
 
     def _peak(self, run: Workload, plan: Serving) -> int:
