@@ -755,7 +755,7 @@ class _Training(Case["Training"]):
         return self.on_card is None or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
 
     def _peak(self, run: Workload, plan: Training) -> int:
-        return self.peaks.peak(run, plan)
+        return self.peaks.peak(run, plan, noting=self.on_card is not None)
 
     def _peak_of_size(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak_of_size(run, plan, self.room)
@@ -764,7 +764,7 @@ class _Training(Case["Training"]):
         return self.peaks.roughly(run, plan)
 
     def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
-        return self.peaks.possible, self.peaks.whole_weights, self.peaks.least
+        return self.peaks.possible, self.peaks.whole_weights, self.peaks.least, self.peaks.least_with_logits
 
     def ways(self) -> Options:
         return of_training(self.model, self.memory.run, self.memory.plan)

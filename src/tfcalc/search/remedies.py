@@ -598,15 +598,19 @@ class _RemedySearch:
 
     def first(self, group: Degrees) -> Iterator[Remedy]:
         """The first of these that fits with the margin, or else tightly."""
-        tight: Remedy | None = None
-        if len(group.degrees) >= MANY and not self._within((group.degrees[-1],)):
-            return  # nor does a lesser degree
+        tight, last = None, None
+        if len(group.degrees) >= MANY:
+            if not self._within((group.degrees[-1],)):
+                return  # nor does a lesser degree
+            last = self.judged((group.degrees[-1],))
         for degree in group.degrees:
             one = self.judged((degree,))
             if one and one.status == FITS:
                 yield from (tight, one) if tight and group is self.ways.tight_too else (one,)
                 return
             tight = tight or (one if one and one.fits else None)
+            if tight and last and last.tight:
+                break  # nor does any fit with the margin
         if tight:
             yield tight
 
