@@ -314,7 +314,9 @@ def _plain(value: float | bool) -> str:
 
 
 class OneLayout(PlanAnswer):
-    """Answer about one layout."""
+    """Answer about ``one`` layout."""
+
+    one: EvaluatedLayout
 
     step_seconds = number("seconds of a step: an estimate", lambda plan: plan.seconds_of_step, found(ESTIMATED))
     peak_bytes = integer("bytes of the fullest GPU", lambda plan: plan.case.peak(plan.one), BY_TAPE)

@@ -275,11 +275,7 @@ class WhyNot(OneLayout):
     def __init__(self, case: PlanCase, asked: WrittenLayout) -> None:
         super().__init__(case)
         self.written, self.at = asked, case.layout(asked)
-
-    @cached_property
-    def one(self) -> EvaluatedLayout:
-        """The layout, with what it takes."""
-        return self.case.by.evaluated(self.at)
+        self.one = case.by.evaluated(self.at)
 
     @property
     def seconds_of_step(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -176,7 +177,15 @@ class RanksAnswer(Answer):
         lambda answer: str(answer.waiting),
     )
     bubble_share = number(
-        "bubble as a number", lambda answer: float(answer.waiting), found("by the schedule's formula")
+        "bubble as a number",
+        lambda answer: float(answer.waiting),
+        ratio("idle_passes", over=("micro_batches", "layout.vpp")),
+        found("by the schedule's formula"),
+    )
+    idle_passes = number(
+        "idle time of a stage, in the time of a micro-batch's passes through a chunk of its layers",
+        lambda answer: float(answer.waiting * answer.micro_batches * value_of(answer.at.vpp)),
+        found("by the schedule's formula: p - 1 of 1f1b and interleaved, p stages"),
     )
     largest_params = integer(
         "parameters of the GPU that stores most",
@@ -239,7 +248,13 @@ class RanksAnswer(Answer):
         if not work.layers:
             return None
         own = Layouts(
-            *(value_of(each) for each in (at.tp, at.pp, at.vpp, at.cp, at.ep, at.of_an_expert, at.dp)),
+            tp=value_of(at.tp),
+            pp=value_of(at.pp),
+            vpp=value_of(at.vpp),
+            cp=value_of(at.cp),
+            ep=value_of(at.ep),
+            etp=value_of(at.of_an_expert),
+            dp=value_of(at.dp),
             micro_batch=value_of(self.run.batch_size),
             batches=value_of(self.plan.grad_accum),
             zero=int(self.plan.zero),
@@ -263,9 +278,10 @@ class RanksAnswer(Answer):
         return float(self.order.in_flight(at.stage, at.pp, self.plan.grad_accum, at.vpp).value)
 
     @property
-    def waiting(self) -> object:
+    def waiting(self) -> Fraction:
         """The bubble's share, where forward, gradients of inputs and those of weights take as long."""
-        return self.order.share(StageTimes(1, 1, 1), self.at.pp, self.plan.grad_accum, self.at.vpp).value
+        share = self.order.share(StageTimes(1, 1, 1), self.at.pp, self.plan.grad_accum, self.at.vpp)
+        return Fraction(share.value)
 
     @cached_property
     def sent(self) -> list[_Message]:
