@@ -48,7 +48,7 @@ def test_a_band_with_two_units_has_both() -> None:
 
 
 def test_the_json_has_what_the_text_has() -> None:
-    report = memory(load("gpt2"), Workload(phase="train"), training=Training())
+    report = memory(load("gpt2"), Workload(seq_len=512, phase="train"), training=Training())
     assert isinstance(report, TrainingMemory)
     found = report.on_card
     assert found is not None
@@ -73,7 +73,13 @@ def test_the_allocator_is_not_simulated_for_ten_thousand_layers() -> None:
 
 def fit(gpu: str = "", budget: str | None = None) -> Fit:
     """gpt2, whose peak is 2.20 GiB."""
-    return fits(load("gpt2"), budget, Workload(phase="train", recompute="none"), gpu=gpu or None, training=Training())
+    return fits(
+        load("gpt2"),
+        budget,
+        Workload(seq_len=512, phase="train", recompute="none"),
+        gpu=gpu or None,
+        training=Training(),
+    )
 
 
 def test_a_card_has_to_hold_fragments_too() -> None:

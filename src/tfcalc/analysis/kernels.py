@@ -10,6 +10,7 @@ from tfcalc.backends.sdpa import chosen
 from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
+from tfcalc.model import own_run
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.interpreter import Kernel, Numerics
 from tfcalc.workload import Workload
@@ -39,7 +40,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
     >>> sum(kernel.reads for kernel in decoded if kernel.name == "mm") > 15e9
     True
     """
-    run = workload or Workload()
+    run = own_run(model, workload)
     model.check(run)
     module = model.module() if isinstance(model, HFModel) else None
     if module is None:

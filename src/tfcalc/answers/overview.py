@@ -21,7 +21,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run
+from tfcalc.model import default_run, own_run
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.report import exact
@@ -588,7 +588,7 @@ def overview(
     """
     model = model_of(model)
     check_arguments(model, workload, conventions)
-    workload = resolve_checkpointing(model, workload or default_run(model)).replaced(phase="forward")
+    workload = resolve_checkpointing(model, own_run(model, workload)).replaced(phase="forward")
     card = None if gpu is None else of_card(gpu, instead="")
     if card is not None and card.gpus > 1:
         raise UsageError(

@@ -135,7 +135,7 @@ class PlanCase:
         return run, plan
 
     def simulated(self, one: EvaluatedLayout) -> Simulated | None:
-        """What PyTorch's allocator reserves on a card of some bytes, where the layout's step runs on the tape."""
+        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape."""
         if self.on_tape(one.layouts) is None:
             return None
         return lambda within: self.peaks.reserved_within(*self._asked(one.layouts), within)

@@ -21,7 +21,7 @@ from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import APPLE
-from tfcalc.model import asked_run, default_run
+from tfcalc.model import asked_run, default_run, own_run
 from tfcalc.plans import COLOCATE, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
@@ -488,7 +488,7 @@ def memory_within(
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
-        workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
+        workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
         raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
@@ -508,7 +508,7 @@ def memory_within(
         budget = budget.serving(serving, utilization, rules.called if rules else "")
     by = conventions or Conventions()
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
-    case = _case(found, budget, workload or default_run(model), training, serving, weights)
+    case = _case(found, budget, own_run(model, workload), training, serving, weights)
     case.margin = margin
     if isinstance(case, _Serving):
         case.rules, case.profile = rules, profile
@@ -745,7 +745,7 @@ class _Training(Case["Training"]):
         return self.rule.status(self.peak(run, plan), self._simulated(run, plan))
 
     def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
-        """What is reserved on cards of some bytes, as far as the allocator is simulated."""
+        """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
         if self.on_card is None:
             return None
         return lambda within: self.peaks.reserved_within(run, plan, within)
