@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcalc.core.traced import EFFORT
+from tfcalc.search.gpus import Room
 from tfcalc.search.remedies import (
     COMPUTE,
     HARDWARE,
@@ -22,7 +23,6 @@ from tfcalc.search.remedies import (
     Options,
     remedies,
 )
-from tfcalc.search.states import Room
 
 WHOLE = 1000
 LETTERS = "abcdefgh"

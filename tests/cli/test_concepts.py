@@ -119,7 +119,15 @@ def test_commands_that_show_more_run(tfcalc: Program, first: int) -> None:
 
 
 SPELLED = {
-    "KV cache": ("kv_cache", "kv-cache", "KV", "what is the kv cache?", "KV Caches", "PagedAttention"),
+    "KV cache": (
+        "kv_cache",
+        "kv_cache_bytes",
+        "kv-cache",
+        "KV",
+        "what is the kv cache?",
+        "KV Caches",
+        "PagedAttention",
+    ),
     "6ND": ("6nd", "6 N D", "C=6ND", "6·N·D"),
     "flash attention": ("flash-attention", "FlashAttention", "flash_attn"),
     "MFU": ("mfu", "what is mfu", "What's MFU?", "M.F.U."),
@@ -129,6 +137,7 @@ SPELLED = {
     "AdamW states": ("adamw states", "optimizer states", "Adam"),
     "tokens per parameter": ("Chinchilla", "scaling laws"),
     "TPOT": ("tpot", "inter-token latency", "ITL"),
+    "activations": ("34sbh", "saved tensors"),
     "roofline": ("Roofline model", "ridge point"),
 }
 

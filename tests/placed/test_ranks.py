@@ -141,10 +141,11 @@ def test_reserved_memory_is_what_megatron_had_on_b200(
     model = from_config({**config_of("llama-3-70b"), "num_hidden_layers": 12})
     run = Workload(seq_len=length, batch_size=1, phase="train", attention="causal")
     stages = ranks(model, at, run, Training(zero="1", grad_accum=times)).stages
-    assert all(stage.reserved_simulated for stage in stages)
-    assert max(getattr(stage, f"{what}_bytes") for stage in stages) / 2**30 == pytest.approx(gib, rel=0.08)
+    assert all(stage.reserved.simulated for stage in stages)
+    sizes = [stage.reserved.expected_bytes if what == "reserved" else stage.peak_bytes for stage in stages]
+    assert max(sizes) / 2**30 == pytest.approx(gib, rel=0.08)
     if what == "reserved":
-        assert max(stage.reserved_high_bytes for stage in stages) / 2**30 >= gib
+        assert max(stage.reserved.high_bytes for stage in stages) / 2**30 >= gib
 
 
 def test_memory_of_the_first_stage_is_that_of_memory(tfcalc: Program) -> None:
@@ -153,10 +154,11 @@ def test_memory_of_the_first_stage_is_that_of_memory(tfcalc: Program) -> None:
     stages = asked(tfcalc, "qwen3-0.6b", *words)["stages"]
     more = ("--backend", "megatron", "--precision", "bf16-master-fp32-grads", "--checkpointing", "none", "--gpus", "4")
     memory = json.loads(tfcalc("memory", "qwen3-0.6b", "--train", *more, *words, "--json").stdout)
-    names = ("peak_bytes", "reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
-    assert [stages[0][name] for name in names] == [memory[name] for name in names]
-    assert [stage["reserved_simulated"] for stage in stages] == [True, False]
+    names = ("reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
+    assert stages[0]["peak_bytes"] == memory["peak_bytes"]
+    assert list(stages[0]["reserved"].values()) == [*(memory[name] for name in names), True]
+    assert [stage["reserved"]["simulated"] for stage in stages] == [True, False]
     (stage,) = asked(tfcalc, "mixtral-8x7b", "--ep", "8", "--dp", "8")["stages"]
-    assert stage["reserved_simulated"] is False
-    states = stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
-    assert states < stage["peak_bytes"] == stage["reserved_low_bytes"] < stage["reserved_high_bytes"]
+    reserved, states = stage["reserved"], stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
+    assert reserved["simulated"] is False
+    assert states < stage["peak_bytes"] == reserved["low_bytes"] < reserved["high_bytes"]

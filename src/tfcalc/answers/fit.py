@@ -18,8 +18,7 @@ from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
-from tfcalc.search.states import SAID
+from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
 from tfcalc.training.peaks import Peaks
 
 if TYPE_CHECKING:

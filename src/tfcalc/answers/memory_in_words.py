@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.verdict import Fit, capacity, memory_within
-from tfcalc.search.states import MARGIN
+from tfcalc.search.gpus import MARGIN
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory

@@ -46,6 +46,7 @@ from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import (
+    SAID,
     UTILIZATION,
     Capacity,
     Several,
@@ -55,7 +56,6 @@ from tfcalc.search.gpus import (
     serving_on_several,
     training_on,
 )
-from tfcalc.search.states import SAID
 from tfcalc.serving.memory import kv_bytes_per_token, own_name, weights_bytes
 from tfcalc.serving.stored import at_work
 from tfcalc.training.measured import bands

@@ -25,8 +25,8 @@ from tfcalc.report.declared import Record, When, integer, number, optional_numbe
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
 from tfcalc.search.axes import Axes
+from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE
-from tfcalc.search.states import SAID
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
 from tfcalc.timing.rates_file import read_rates

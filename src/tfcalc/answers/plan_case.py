@@ -12,10 +12,9 @@ from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout
-from tfcalc.search.gpus import Simulated, of_accelerator
+from tfcalc.search.gpus import FITTING, CardRule, Simulated, of_accelerator
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
-from tfcalc.search.states import FITTING, CardRule
 from tfcalc.timing.estimate import ErrorBand
 from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
 from tfcalc.timing.rates_file import band_for, rates_for

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.answers.ranks import LayoutKeys
+from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
+from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
 from tfcalc.search.possible import ends_of
-from tfcalc.search.states import FITTING, SAID
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 ESTIMATED = "by rates fitted to published runs (rates.toml), or those of --rates"
 BY_CLOSED_FORM = found("by the closed form")
 BY_TAPE = found("by memory --train, which runs a step on a tape; where it knows no such step, by the closed form")
-RESERVED = found(
-    "by PyTorch's caching allocator, simulated; where the step is not known on a tape, an estimate: what is allocated"
-)
-BAND = found("measured over simulated, of published runs (card_memory.csv)")
-SIMULATED = "whether the allocator was simulated; else what is reserved is an estimate, from the peak to its upper end"
 STATUS = "fits; tight: with less than the margin to spare; risky: it may run out of memory; no: by memory's rule"
 GIB = 2**30
 AT_ONCE = 10_000
@@ -201,10 +196,7 @@ class ListedLayout(Record):
         lambda listed: int(listed.one.memory),
         BY_CLOSED_FORM,
     )
-    reserved_bytes = integer("bytes that PyTorch reserves", lambda listed: listed.reserved.bytes, RESERVED)
-    reserved_low_bytes = integer("lower end of these", lambda listed: listed.reserved.low, BAND)
-    reserved_high_bytes = integer("upper end of these", lambda listed: listed.reserved.high, BAND)
-    reserved_simulated = boolean(SIMULATED, lambda listed: listed.simulated)
+    reserved = record(ReservedKeys, "what PyTorch reserves", lambda listed: listed)
     status = text(STATUS, lambda listed: listed.status)
     spare_bytes = integer(
         "usable bytes less these",
@@ -325,10 +317,7 @@ class OneLayout(PlanAnswer):
         lambda plan: int(plan.one.memory),
         found("weights, gradients, optimizer, what is saved for backward, and the loss of the fullest stage"),
     )
-    reserved_bytes = integer("bytes that PyTorch reserves", lambda plan: plan.in_case.reserved.bytes, RESERVED)
-    reserved_low_bytes = integer("lower end of these", lambda plan: plan.in_case.reserved.low, BAND)
-    reserved_high_bytes = integer("upper end of these", lambda plan: plan.in_case.reserved.high, BAND)
-    reserved_simulated = boolean(SIMULATED, lambda plan: plan.in_case.simulated)
+    reserved = record(ReservedKeys, "what PyTorch reserves", lambda plan: plan.in_case)
     status = text(STATUS, lambda plan: plan.in_case.status)
     fits = boolean("whether it fits, tightly or with room to spare", lambda plan: plan.in_case.status in FITTING)
 

@@ -26,8 +26,8 @@ from tfcalc.report.declared import Record, When, boolean, integer, number, recor
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Sheet
 from tfcalc.search.axes import WrittenLayout
+from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, EvaluatedLayout
-from tfcalc.search.states import SAID
 from tfcalc.timing.estimate import ErrorBand, band_of_pairs
 from tfcalc.timing.step import Layouts
 from tfcalc.units import short_bytes

@@ -66,12 +66,31 @@ class LayoutKeys(Record):
     )
 
 
+BAND = found("measured over simulated, of published runs (card_memory.csv)")
+
+
 class StageMemory(NamedTuple):
     """Peak of a GPU of a stage in bytes, what PyTorch reserves for it, and whether its allocator was simulated."""
 
     peak: int
     reserved: Figure
     simulated: bool
+
+
+class ReservedKeys(Record):
+    """Bytes that PyTorch reserves on a GPU."""
+
+    expected_bytes = integer(
+        "bytes that PyTorch reserves",
+        lambda one: one.reserved.bytes,
+        found("by PyTorch's caching allocator, simulated; where it is not, an estimate: what is allocated"),
+    )
+    low_bytes = integer("lower end of these", lambda one: one.reserved.low, BAND)
+    high_bytes = integer("upper end of these", lambda one: one.reserved.high, BAND)
+    simulated = boolean(
+        "whether the allocator was simulated; else it is an estimate, from the peak to the upper end of the band",
+        lambda one: one.simulated,
+    )
 
 
 class _Stage(NamedTuple):
@@ -88,8 +107,6 @@ class _Stage(NamedTuple):
 
 
 BY_TAPE = found("by Megatron-LM's step, which runs on a tape; where that is not known, by plan's closed form")
-RESERVED = found("by PyTorch's caching allocator, simulated; where it is not, an estimate: what is allocated")
-BAND = found("measured over simulated, of published runs of Megatron-LM (card_memory.csv)")
 PEAKS = When(lambda one: one.memory is not None)
 
 
@@ -126,14 +143,7 @@ class Stage(Record):
         found("by the schedule of the pipeline"),
     )
     peak_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
-    reserved_bytes = integer("bytes that PyTorch reserves", lambda one: one.memory.reserved.bytes, RESERVED, when=PEAKS)
-    reserved_low_bytes = integer("lower end of these", lambda one: one.memory.reserved.low, BAND, when=PEAKS)
-    reserved_high_bytes = integer("upper end of these", lambda one: one.memory.reserved.high, BAND, when=PEAKS)
-    reserved_simulated = boolean(
-        "whether the allocator was simulated; else what is reserved is an estimate, from the peak to its upper end",
-        lambda one: one.memory.simulated,
-        when=PEAKS,
-    )
+    reserved = record(ReservedKeys, "what PyTorch reserves, nothing recomputed", lambda one: one.memory, when=PEAKS)
 
 
 class _Message(NamedTuple):
@@ -324,7 +334,7 @@ class RanksAnswer(Answer):
         depths = []
         for stage in self.stages:
             states = (stage.weights_bytes, stage.gradients_bytes, stage.optimizer_bytes)
-            reserved = None if stage.source.memory is None else Bytes(stage.reserved_bytes)
+            reserved = None if stage.source.memory is None else Bytes(stage.reserved.expected_bytes)
             work = reserved, Short(stage.flops), Rounded(stage.in_flight)
             rows.append([f"stage {stage.stage}", stage.layers, stage.params, *map(Bytes, states), *work, *[None] * 3])
             depths.append(0)

@@ -27,7 +27,20 @@ from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
-from tfcalc.search.gpus import Capacity, Simulated, of_card, runs_within, stated
+from tfcalc.search.gpus import (
+    FITTING,
+    MARGIN,
+    RISKY,
+    SAID,
+    TIGHT,
+    Capacity,
+    CardRule,
+    Room,
+    Simulated,
+    of_card,
+    runs_within,
+    stated,
+)
 from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
     Change,
@@ -40,7 +53,6 @@ from tfcalc.search.remedies import (
     of_training,
     remedies,
 )
-from tfcalc.search.states import FITTING, MARGIN, RISKY, SAID, TIGHT, CardRule, Room
 from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus

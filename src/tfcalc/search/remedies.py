@@ -27,8 +27,7 @@ from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.hardware import NODE
 from tfcalc.number_formats import COMPUTED
 from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
-from tfcalc.search.gpus import SERVING_GPUS
-from tfcalc.search.states import FITS, FITTING, NO, TIGHT, Room
+from tfcalc.search.gpus import FITS, FITTING, NO, SERVING_GPUS, TIGHT, Room
 from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.precisions import precision
 from tfcalc.workload import AUTO
