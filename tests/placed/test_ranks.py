@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_in_a_line(tfcalc: Program, words: str, said: 
 
 
 B200 = (
-    (Layout(2, True, cp=4), 32768, 1, 68.43, "peak"),
+    (Layout(2, True, cp=4), 32768, 1, 68.43, "allocated"),
     (Layout(1, pp=2, dp=4), 4096, 4, 72586.0 / 1024, "reserved"),
     (Layout(4, True, dp=2), 4096, 4, 41140.0 / 1024, "reserved"),
 )
@@ -142,7 +142,7 @@ def test_reserved_memory_is_what_megatron_had_on_b200(
     run = Workload(seq_len=length, batch_size=1, phase="train", attention="causal")
     stages = ranks(model, at, run, Training(zero="1", grad_accum=times)).stages
     assert all(stage.reserved.simulated for stage in stages)
-    sizes = [stage.reserved.expected_bytes if what == "reserved" else stage.peak_bytes for stage in stages]
+    sizes = [stage.reserved.expected_bytes if what == "reserved" else stage.allocated_bytes for stage in stages]
     assert max(sizes) / 2**30 == pytest.approx(gib, rel=0.08)
     if what == "reserved":
         assert max(stage.reserved.high_bytes for stage in stages) / 2**30 >= gib
@@ -155,10 +155,10 @@ def test_memory_of_the_first_stage_is_that_of_memory(tfcalc: Program) -> None:
     more = ("--backend", "megatron", "--precision", "bf16-master-fp32-grads", "--checkpointing", "none", "--gpus", "4")
     memory = json.loads(tfcalc("memory", "qwen3-0.6b", "--train", *more, *words, "--json").stdout)
     names = ("reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
-    assert stages[0]["peak_bytes"] == memory["peak_bytes"]
+    assert stages[0]["allocated_bytes"] == memory["peak_bytes"]
     assert list(stages[0]["reserved"].values()) == [*(memory[name] for name in names), True]
     assert [stage["reserved"]["simulated"] for stage in stages] == [True, False]
     (stage,) = asked(tfcalc, "mixtral-8x7b", "--ep", "8", "--dp", "8")["stages"]
     reserved, states = stage["reserved"], stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
     assert reserved["simulated"] is False
-    assert states < stage["peak_bytes"] == reserved["low_bytes"] < reserved["high_bytes"]
+    assert states < stage["allocated_bytes"] == reserved["low_bytes"] < reserved["high_bytes"]

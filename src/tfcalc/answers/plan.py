@@ -273,7 +273,7 @@ class Plan(OneLayout):
     def _title(self) -> str:
         best = self.layout.words
         if not self.fits:
-            sizes = (abs(self.beyond), self.peak_bytes, self.usable_bytes)
+            sizes = (abs(self.beyond), self.in_case.peak, self.usable_bytes)
             short_by, needed, usable = (short_bytes(size, "iec") for size in sizes)
             by = f"{short_by} beyond" if self.beyond > 0 else f"with {needed} of"
             return f"{SAID[self.status]}: {best} is the closest, {by} the {usable} usable"

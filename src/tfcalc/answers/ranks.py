@@ -142,7 +142,7 @@ class Stage(Record):
         lambda one: one.in_flight,
         found("by the schedule of the pipeline"),
     )
-    peak_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
+    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
     reserved = record(ReservedKeys, "what PyTorch reserves, nothing recomputed", lambda one: one.memory, when=PEAKS)
 
 
