@@ -24,7 +24,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
 
     Args:
         model: what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
-        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
+        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of the usual one.
             Keys and values are written to a static cache where text is generated.
         precision: the number format of weights and activations: fp32, bf16, fp16.
 

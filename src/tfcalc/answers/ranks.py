@@ -405,7 +405,7 @@ def ranks(
     Args:
         model: as in :func:`~tfcalc.params`.
         layout: how GPUs share it; by default one GPU has all of it.
-        workload: the micro-batch and the length of its sequences; by default one of as many tokens as the model usually has.
+        workload: the micro-batch and the length of its sequences; by default the usual one.
         training: number formats, optimizer, ZeRO's stage, and micro-batches of a step (``grad_accum``).
         order: name of the pipeline's schedule; by default Megatron-LM's, 1F1B or interleaved.
 
