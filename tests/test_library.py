@@ -306,3 +306,25 @@ def test_a_served_model() -> None:
     for wrong in ({"prompt": 0}, {"pp": 0}, {"tp": 0}, {"draft": (3, 1.5)}, {"gpu": "h1000"}, {"prefix": 5000}):
         with pytest.raises(tfcalc.TfcalcError):
             tfcalc.serve(model, **wrong)
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "gpt2", "bert-base-uncased"])
+def test_a_workload_without_a_length_has_the_models(name: str) -> None:
+    """As without a workload, and as on the command line: 4,096 tokens, or as many as the model can read."""
+    model, length = tfcalc.load(name), {"llama-3-8b": 4096, "gpt2": 1024, "bert-base-uncased": 512}[name]
+    assert tfcalc.flops(model, tfcalc.Workload()).answer == tfcalc.flops(model).answer
+    assert tfcalc.flops(model, tfcalc.Workload()).answer == tfcalc.flops(model, tfcalc.Workload(seq_len=length)).answer
+    trained = tfcalc.Workload(phase="train", batch_size=2)
+    plan, said = tfcalc.Training(), trained.replaced(seq_len=length)
+    assert tfcalc.memory(model, trained, training=plan).answer == tfcalc.memory(model, said, training=plan).answer
+    assert (
+        tfcalc.fits(model, "h100", trained, training=plan).report.answer
+        == tfcalc.fits(model, "h100", said, training=plan).report.answer
+    )
+
+
+def test_a_length_that_is_typed_is_taken_and_the_classic_model_has_its_own() -> None:
+    model = tfcalc.load("llama-3-8b")
+    assert tfcalc.flops(model, tfcalc.Workload(seq_len=512)).answer < tfcalc.flops(model).answer / 8
+    classic = tfcalc.Transformer()
+    assert tfcalc.flops(classic, tfcalc.Workload()).answer == tfcalc.flops(classic, tfcalc.Workload(seq_len=512)).answer

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tfcalc
 from tests.conftest import recorded
 from tests.groups import by_group
 from tfcalc.configs.published import HFModel
@@ -68,3 +69,13 @@ def test_a_published_model_is_counted_group_by_group(row: dict[str, Any]) -> Non
         pytest.skip("the recorded groups do not add up to the recorded total")
     ours = by_group(tensors(HFModel(row["config"]).tree(Workload())))
     assert merged(ours, row["model_type"]) == merged(row["components"], row["model_type"])
+
+
+def test_published_weights_win_over_experts_that_a_library_only_makes_room_for() -> None:
+    """LongCat-Flash (arXiv 2509.01322): 560B; 18.6B to 31.3B run, without the table that no product reads.
+
+    transformers makes maps for the 256 experts that do nothing, too.
+    """
+    found = tfcalc.params(tfcalc.from_config({"model_type": "longcat_flash"}))
+    assert round(found.total_params / 1e9) in (560, 561)
+    assert found.active_params - 131_072 * 6144 == pytest.approx(31.3e9, rel=0.005)

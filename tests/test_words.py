@@ -29,7 +29,7 @@ OTHER_NAMES = SOURCE / "cli" / "other_names.py"
 RETURNED = (
     "report.report.Report",
     "report.explanation.Explanation",
-    "answers.fits.Fit",
+    "answers.verdict.Fit",
     "analysis.closed_form.Formula",
     "analysis.check.FormulaCheck",
 )

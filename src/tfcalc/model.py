@@ -17,7 +17,7 @@ from tfcalc.core.traced import Guards, guarded, traced, value_of
 from tfcalc.dimensions import Dimension
 from tfcalc.errors import UsageError, nearest
 from tfcalc.printable import quoted
-from tfcalc.workload import Workload
+from tfcalc.workload import UnsaidLength, Workload
 
 if TYPE_CHECKING:
     from tfcalc.nn.module import Module
@@ -105,9 +105,17 @@ def shortened(length: int, model: Model) -> int:
     return min(length, model.longest) if isinstance(model.longest, int) else length
 
 
+def own_run(model: Model, workload: Workload | None) -> Workload:
+    """Return the workload that was asked for, with the model's usual length where none was given; or the default."""
+    usual = default_run(model)
+    if workload is None:
+        return usual
+    return workload.replaced(seq_len=usual.seq_len) if isinstance(workload.seq_len, UnsaidLength) else workload
+
+
 def asked_run(model: Model, workload: Workload | None) -> Workload:
-    """Return the workload that was asked for, or the default; a token is decoded over as many as are asked for."""
-    workload = workload or default_run(model)
+    """Return that, where a token is decoded over as many as are asked for."""
+    workload = own_run(model, workload)
     return workload.replaced(cached=workload.seq_len) if workload.decoding and workload.cached is None else workload
 
 

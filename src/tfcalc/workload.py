@@ -9,7 +9,14 @@ from tfcalc.errors import InvalidModel
 if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
 
-DEFAULT_LENGTH = 512
+
+class UnsaidLength(int):
+    """Length in tokens that nobody gave: of a checkpoint its usual one stands for it (:func:`tfcalc.model.own_run`)."""
+
+    __slots__ = ()
+
+
+DEFAULT_LENGTH = UnsaidLength(512)
 USUAL_LENGTH = 4096
 """Tokens of a checkpoint's sequences, where none are asked for."""
 AUTO = "auto"
@@ -53,7 +60,7 @@ class Sequences(NamedTuple):
 class Workload(Described):
     """One run over ``batch_size`` sequences: forward, train (with the backward pass), prefill, or decode.
 
-    Its own length is 512 tokens; where no workload is given, a checkpoint reads 4,096, or as many as it can.
+    Where no length is given, it is 512 tokens; asked about a checkpoint it is 4,096, or as many as that can read.
     ``source_len`` is the encoder's length in an encoder-decoder; it defaults to ``seq_len``. ``cached`` is the number
     of tokens in the cache when one is decoded, the new one included; it defaults to ``seq_len``.
     """

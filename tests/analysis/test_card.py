@@ -7,9 +7,9 @@ import pytest
 from tests.conftest import Program
 from tests.real_runs import KEYS, Run, answered, runs
 from tfcalc import Training, Workload, fits, load, memory
-from tfcalc.answers.fits import Fit
 from tfcalc.answers.memory_base import card_line, card_lines
 from tfcalc.answers.training_memory import TrainingMemory
+from tfcalc.answers.verdict import Fit
 from tfcalc.hardware import CONTEXT
 from tfcalc.search.gpus import common
 from tfcalc.training.allocator import Reserved
@@ -48,7 +48,7 @@ def test_a_band_with_two_units_has_both() -> None:
 
 
 def test_the_json_has_what_the_text_has() -> None:
-    report = memory(load("gpt2"), Workload(phase="train"), training=Training())
+    report = memory(load("gpt2"), Workload(seq_len=512, phase="train"), training=Training())
     assert isinstance(report, TrainingMemory)
     found = report.on_card
     assert found is not None
@@ -73,7 +73,13 @@ def test_the_allocator_is_not_simulated_for_ten_thousand_layers() -> None:
 
 def fit(gpu: str = "", budget: str | None = None) -> Fit:
     """gpt2, whose peak is 2.20 GiB."""
-    return fits(load("gpt2"), budget, Workload(phase="train", recompute="none"), gpu=gpu or None, training=Training())
+    return fits(
+        load("gpt2"),
+        budget,
+        Workload(seq_len=512, phase="train", recompute="none"),
+        gpu=gpu or None,
+        training=Training(),
+    )
 
 
 def test_a_card_has_to_hold_fragments_too() -> None:
@@ -96,7 +102,7 @@ def test_what_cannot_run_does_not_fit_though_it_is_little_enough(monkeypatch: py
     """Where more would be reserved than there is, and giving back cached blocks does not help either."""
     assert fit("3.6GB").fits
     monkeypatch.setattr(Peaks, "reserved", lambda *_: Reserved(4 * GIB, 2 * GIB))
-    monkeypatch.setattr(Peaks, "runs_in", lambda *_: False)
+    monkeypatch.setattr(Peaks, "reserved_within", lambda *_: None)
     found = fit("3.6GB")
     assert not found.fits
     assert found.verdict.startswith("MAY NOT FIT")
@@ -106,8 +112,8 @@ def test_the_allocator_is_asked_in_what_there_is() -> None:
     model, run, plan = load("gpt2"), Workload(phase="train"), Training()
     peaks = Peaks(model)
     allocated = peaks.peak(run, plan)
-    assert not peaks.runs_in(run, plan, allocated - 2**20)
-    assert peaks.runs_in(run, plan, peaks.reserved(run, plan).reserved)
+    assert peaks.reserved_within(run, plan, allocated - 2**20) is None
+    assert peaks.reserved_within(run, plan, peaks.reserved(run, plan).reserved) is not None
 
 
 def measured() -> list[Run]:

@@ -15,8 +15,8 @@ from tests.conftest import recorded
 from tests.examples import examples
 from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
-from tfcalc.answers.fits import Fit
 from tfcalc.answers.memory_in_words import fits, memory
+from tfcalc.answers.verdict import Fit
 from tfcalc.catalog import from_config
 from tfcalc.defaults import resolve_plan
 from tfcalc.model import Model
@@ -195,6 +195,7 @@ def test_changes_come_in_the_order_of_what_they_cost() -> None:
         "paged KV cache",
         "KV cache in fp8",
         "weights in int4",
+        "64 GPUs",
         "context 1,024",
         "1 request",
     ]
@@ -442,3 +443,21 @@ def test_an_engine_takes_nine_tenths_of_a_card() -> None:
     assert fits(load("gpt2"), "24GB", serving=Serving()).budget.bytes == 24 * 10**9, "a budget is all there is"
     with pytest.raises(UsageError, match="0 to 1"):
         card.utilized(1.5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "pythia-1.4b", "gemma-3-270m", "gpt-oss-20b"])
+@pytest.mark.parametrize("plan", [{}, {"optimizer": "sgd", "zero": "3", "gpus": 8}, {"lora": 16, "precision": "fp32"}])
+def test_no_peak_is_below_states_and_logits(name: str, plan: Mapping[str, Any]) -> None:
+    """12 bytes for each of 511 tokens and each word; none where a loss is computed in tiles."""
+    model = load(name)
+    peaks, run, asked = Peaks(model), Workload(phase="train", seq_len=512, batch_size=2), Training(**plan)
+    words = {"gpt2": 50257, "pythia-1.4b": 50304, "gemma-3-270m": 262144, "gpt-oss-20b": 201088}[name]
+    assert 12 * 2 * 511 * words < peaks.least_with_logits(run, asked) <= peaks.peak(run, asked)
+    assert peaks.least_with_logits(run, asked.replaced(loss="checkpointed")) == 0
+
+
+def test_a_search_over_layers_that_differ_goes_on_until_most_is_tried() -> None:
+    """Of Gemma 3's layers five in six have windows, so that a step runs all of them."""
+    found = fits(load("gemma-3-12b"), "a100-40", training=Training())
+    assert found.searched
+    assert found.remedies[0].status == "fits"

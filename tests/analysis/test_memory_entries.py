@@ -8,8 +8,8 @@ import pytest
 
 import tfcalc
 from tfcalc import Serving, Training, Transformer, Workload
-from tfcalc.answers.fits import memory_within
 from tfcalc.answers.memory import memory_of
+from tfcalc.answers.verdict import memory_within
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.model import Model
 from tfcalc.search.gpus import of_card, stated
@@ -80,10 +80,10 @@ def test_what_would_fit_is_not_searched_for_a_number(monkeypatch: pytest.MonkeyP
     question: dict[str, Any] = {"training": Training(), "workload": Workload(seq_len=64), "budget": stated("1GB")}
     expected = tfcalc.fits(tfcalc.load("gpt2"), **question).to_dict()
     assert expected["changes"] != []
-    monkeypatch.setattr("tfcalc.answers.fits.remedies", refused("changes"))
+    monkeypatch.setattr("tfcalc.answers.verdict.remedies", refused("changes"))
     found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     assert found["largest_batch_size"] == expected["largest_batch_size"]
-    monkeypatch.setattr("tfcalc.answers.fits.largest_of", refused("the largest"))
+    monkeypatch.setattr("tfcalc.answers.verdict.largest_of", refused("the largest"))
     found = memory_within(tfcalc.load("gpt2"), margin=5, **question).entries()
     for name in ("headroom_bytes", "peak_bytes", "reserved_high_bytes", "budget_bytes", "margin_percent"):
         assert found[name] == expected[name]

@@ -193,8 +193,8 @@ class Simulated:
     def reserved(self, *_: object) -> Reserved:
         return Reserved(self._reserved, 0)
 
-    def runs_in(self, _run: Workload, _plan: Training, memory: int) -> bool:
-        return memory >= self.least
+    def reserved_within(self, _run: Workload, _plan: Training, memory: int) -> Reserved | None:
+        return Reserved(self._reserved, 0) if memory >= self.least else None
 
 
 def test_gpus_of_training_have_room_for_fragments_and_for_a_larger_workspace() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfcalc.core.traced import EFFORT
+from tfcalc.search.gpus import Room
 from tfcalc.search.remedies import (
     COMPUTE,
     HARDWARE,
@@ -20,7 +21,6 @@ from tfcalc.search.remedies import (
     Change,
     Need,
     Options,
-    Room,
     remedies,
 )
 
@@ -155,6 +155,20 @@ def test_a_lower_bound_is_found_only_where_those_before_it_do_not_rule_a_change_
     assert [each.change.name for each in found] == ["again1", "gpus1"]
     assert "kernel1" in looked_at
     assert "bits1" not in looked_at
+
+
+def test_of_many_degrees_none_is_tried_beyond_the_first_where_the_last_fits_tightly() -> None:
+    """With 6 of them, 100 to 600 off: all that there is leaves less than the margin, as does the third."""
+    counted: list[str] = []
+
+    def need(asked: Change) -> int | None:
+        counted.append(asked.name)
+        return WHOLE - 100 * sum(times for times in asked.values.values() if isinstance(times, int))
+
+    ways = Options({"gpus": (HARDWARE, [change("gpus", n) for n in range(1, 7)])})
+    found = remedies(ways, need, Room(700, 400)).found
+    assert [(one.change.name, one.status) for one in found] == [("gpus3", "tight")]
+    assert counted == ["gpus6", "gpus1", "gpus2", "gpus3"]
 
 
 COSTS = st.sampled_from((NOTHING, COMPUTE, TRANSFERS, QUALITY, HARDWARE, REQUEST))

@@ -115,7 +115,15 @@ def test_commands_that_show_more_run(tfcalc: Program, first: int) -> None:
 
 
 SPELLED = {
-    "KV cache": ("kv_cache", "kv-cache", "KV", "what is the kv cache?", "KV Caches", "PagedAttention"),
+    "KV cache": (
+        "kv_cache",
+        "kv_cache_bytes",
+        "kv-cache",
+        "KV",
+        "what is the kv cache?",
+        "KV Caches",
+        "PagedAttention",
+    ),
     "6ND": ("6nd", "6 N D", "C=6ND", "6·N·D"),
     "flash attention": ("flash-attention", "FlashAttention", "flash_attn"),
     "MFU": ("mfu", "what is mfu", "What's MFU?", "M.F.U."),
@@ -125,6 +133,7 @@ SPELLED = {
     "AdamW states": ("adamw states", "optimizer states", "Adam"),
     "tokens per parameter": ("Chinchilla", "scaling laws"),
     "TPOT": ("tpot", "inter-token latency", "ITL"),
+    "activations": ("34sbh", "saved tensors"),
     "roofline": ("Roofline model", "ridge point"),
 }
 
@@ -182,3 +191,23 @@ def test_names_are_not_shared() -> None:
     for concept in CONCEPTS:
         for name in (concept.name, *concept.also):
             assert seen.setdefault(spelled(name), concept.name) == concept.name, name
+
+
+def test_times_and_shares_are_opened_into_their_parts(tfcalc: Program) -> None:
+    """An 8B model on an H100, by its datasheet (3.35 TB/s, 989.4 TFLOP/s): 15.0 GB a token, 14.6 TFLOP a prompt.
+
+    Of 1F1B a stage waits for p - 1 of m micro-batches (Narayanan et al. 2021, section 2.2.1).
+    """
+
+    def parts(*words: str) -> dict[str, float]:
+        found = json.loads(tfcalc("explain", *words, "--json").stdout)
+        return {term["path"].rpartition(".")[2]: term["value"] for term in found["terms"] if term.get("path")}
+
+    first = parts("TTFT", "llama-3.1-8b")
+    assert first["ttft_compute_ms"] == pytest.approx(14_569_848_176_640 / 989.4e12 * 1000, rel=1e-3)
+    assert first["ttft_bandwidth_ms"] == pytest.approx(15_152_455_680 / 3.35e12 * 1000, rel=1e-3)
+    rate = parts("throughput", "llama-3.1-8b")
+    token = (15_009_857_536 + 151_126_016) / 3.35e12 * 1000
+    assert rate["request_ms"] == pytest.approx(first["ttft_compute_ms"] + 255 * token, rel=1e-3)
+    assert (rate["concurrency"], rate["output_tokens"]) == (1, 256)
+    assert parts("bubble", "llama-3-70b") == {"idle_passes": 3, "micro_batches": 8, "vpp": 1}

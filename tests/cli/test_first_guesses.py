@@ -165,6 +165,8 @@ def test_what_is_on_the_host_can_be_opened(tfcalc: Program) -> None:
     assert "tfcalc explain host_bytes" in tfcalc("explain", "gradients", *words).stderr
     found = json.loads(tfcalc("explain", "host_bytes", *words, "--json").stdout)
     assert [one["value"] for one in found["terms"]][:2] == [2_007_565_312, 2_007_565_312]  # 2 · 8,030,261,248/8
+    answer = json.loads(tfcalc("memory", *words, "--json").stdout)
+    assert (answer["weights_bytes"], answer["gradients_bytes"]) == (0, 0)  # in one place, once
 
 
 @pytest.mark.parametrize(("word", "meant"), [("parameters", "8h² + 5h"), ("FLOP", "16lbh²"), ("complexity", "O(lh²)")])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.laws.presets import ALL, ENDS
-from tfcalc.answers.fits import memory_within
 from tfcalc.answers.overview import METHODS, Overview, overview
+from tfcalc.answers.verdict import memory_within
 from tfcalc.catalog import load
 from tfcalc.defaults import compute_dtype, served_dtype
 from tfcalc.plans import Serving

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Program
 from tfcalc import Layout, Training, Workload, flops, load, ranks
+from tfcalc.catalog import config_of, from_config
 from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import matmul_flops
 from tfcalc.placed.ranks import Ranks
@@ -118,3 +119,46 @@ def test_what_cannot_be_is_refused_in_a_line(tfcalc: Program, words: str, said: 
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert not done.stdout
+
+
+B200 = (
+    (Layout(2, True, cp=4), 32768, 1, 68.43, "allocated"),
+    (Layout(1, pp=2, dp=4), 4096, 4, 72586.0 / 1024, "reserved"),
+    (Layout(4, True, dp=2), 4096, 4, 41140.0 / 1024, "reserved"),
+)
+"""Llama 3 70B with 12 layers on 8 B200: layout, tokens, micro-batches of a step, GiB of the fullest GPU, and of what.
+
+Source: SimuMax docs/b200/b200_release_v1.2_summary.json (real_alloc_gib, max_reserved_mb): Megatron-LM 23e00ed,
+with the distributed optimizer, gradients in fp32, nothing recomputed.
+"""
+
+
+@pytest.mark.parametrize(("at", "length", "times", "gib", "what"), B200)
+def test_reserved_memory_is_what_megatron_had_on_b200(
+    at: Layout, length: int, times: int, gib: float, what: str
+) -> None:
+    """Within 8 %; the end of the band is above what was reserved."""
+    model = from_config({**config_of("llama-3-70b"), "num_hidden_layers": 12})
+    run = Workload(seq_len=length, batch_size=1, phase="train", attention="causal")
+    stages = ranks(model, at, run, Training(zero="1", grad_accum=times)).stages
+    assert all(stage.reserved.simulated for stage in stages)
+    sizes = [stage.reserved.expected_bytes if what == "reserved" else stage.allocated_bytes for stage in stages]
+    assert max(sizes) / 2**30 == pytest.approx(gib, rel=0.08)
+    if what == "reserved":
+        assert max(stage.reserved.high_bytes for stage in stages) / 2**30 >= gib
+
+
+def test_memory_of_the_first_stage_is_that_of_memory(tfcalc: Program) -> None:
+    """The same step, asked of ``memory --backend megatron``; of experts an estimate, from what is allocated upwards."""
+    words = ("--tp", "2", "--sequence-parallel", "--pp", "2", "--vpp", "2", "--grad-accum", "8", "--seq", "2048")
+    stages = asked(tfcalc, "qwen3-0.6b", *words)["stages"]
+    more = ("--backend", "megatron", "--precision", "bf16-master-fp32-grads", "--checkpointing", "none", "--gpus", "4")
+    memory = json.loads(tfcalc("memory", "qwen3-0.6b", "--train", *more, *words, "--json").stdout)
+    names = ("reserved_bytes", "reserved_low_bytes", "reserved_high_bytes")
+    assert stages[0]["allocated_bytes"] == memory["peak_bytes"]
+    assert list(stages[0]["reserved"].values()) == [*(memory[name] for name in names), True]
+    assert [stage["reserved"]["simulated"] for stage in stages] == [True, False]
+    (stage,) = asked(tfcalc, "mixtral-8x7b", "--ep", "8", "--dp", "8")["stages"]
+    reserved, states = stage["reserved"], stage["weights_bytes"] + stage["gradients_bytes"] + stage["optimizer_bytes"]
+    assert reserved["simulated"] is False
+    assert states < stage["allocated_bytes"] == reserved["low_bytes"] < reserved["high_bytes"]

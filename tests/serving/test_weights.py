@@ -339,3 +339,10 @@ def test_rows_that_a_block_does_not_divide_have_another_type_in_an_answer_too() 
     model = HFModel({"model_type": "llama", **sizes, "num_key_value_heads": 3, "vocab_size": 100})
     numbers = 4 * (4 * 192 * 192 + 3 * 192 * 288) + 2 * 100 * 192
     assert memory(model, weights="q4_k-pure").totals["weights_bytes"] == numbers * 22 // 32 + (2 * 4 + 1) * 192 * 4
+
+
+@pytest.mark.parametrize(("weights_in", "said"), [("int8", True), ("nf4", True), ("bf16", False), ("int4", False)])
+def test_loading_is_told_where_it_needs_more(weights_in: str, said: bool) -> None:
+    """bitsandbytes quantizes on the GPU (its ``Params4bit`` and ``Int8Params`` in ``.to("cuda")``)."""
+    found = memory(catalog.load("llama-3.2-1b"), serving=Serving(weights=weights_in, context=1024))
+    assert any("loading, in which bitsandbytes quantizes" in note for note in found.notes) is said

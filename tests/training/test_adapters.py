@@ -195,3 +195,13 @@ def test_a_tied_head_is_not_quantized() -> None:
     plan = Training(lora=8, base_weights="nf4", quantize_head=True)
     with pytest.raises(InvalidModel, match="its output head is tied to the embedding"):
         memory(load("llama-3.2-3b"), TRAIN, training=plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "dropout", "said"), [("gpt2", "0.1", True), ("gpt2", "", False), ("opt-125m", "0.1", False)]
+)
+def test_a_transposed_parameter_of_peft_is_told(name: str, dropout: str, said: bool) -> None:
+    """``transpose`` of peft's utils/other.py makes a Parameter of a Conv1D's weight, which DoRA multiplies by."""
+    plan = Training(lora=8, dora=True, lora_dropout=dropout)
+    notes = memory(load(name), Workload(phase="train", seq_len=64), training=plan).notes
+    assert any("Conv1D" in note for note in notes) is said

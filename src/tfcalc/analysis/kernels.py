@@ -10,6 +10,7 @@ from tfcalc.backends.sdpa import chosen
 from tfcalc.backends.transformers import Transformers
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import InvalidModel
+from tfcalc.model import own_run
 from tfcalc.number_formats import COMPUTED, NUMBERS
 from tfcalc.tape.interpreter import Kernel, Numerics
 from tfcalc.workload import Workload
@@ -23,7 +24,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
 
     Args:
         model: what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return.
-        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of one of 512 tokens.
+        workload: ``phase``, sequences and their lengths in tokens; by default a forward pass of the usual one.
             Keys and values are written to a static cache where text is generated.
         precision: the number format of weights and activations: fp32, bf16, fp16.
 
@@ -39,7 +40,7 @@ def kernels(model: Model, workload: Workload | None = None, *, precision: str = 
     >>> sum(kernel.reads for kernel in decoded if kernel.name == "mm") > 15e9
     True
     """
-    run = workload or Workload()
+    run = own_run(model, workload)
     model.check(run)
     module = model.module() if isinstance(model, HFModel) else None
     if module is None:

@@ -56,7 +56,7 @@ def explain(
         model: as in :func:`~tfcalc.params`; by default the classic Transformer. Or the answer that has the number: what
             :func:`~tfcalc.compare`, :func:`~tfcalc.diff` and other questions return.
         of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes), or ``time``: the growth of each step.
-        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        workload: sequences, lengths in tokens and phase; by default one of the model's usual length.
         conventions: which operations are counted, and the number format of weights at rest.
         training: with ``of="memory"``, explain a training step; also where the workload trains.
         serving: with ``of="memory"``, explain serving.

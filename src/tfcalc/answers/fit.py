@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import TRAIN
-from tfcalc.answers.fits import SAID, Fit, memory_within
 from tfcalc.answers.in_words import SERVE, in_words
+from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import served_dtype
@@ -18,7 +18,7 @@ from tfcalc.plans import Training
 from tfcalc.report.declared import Answer, Record, integer, records, text, texts
 from tfcalc.report.opening import count, found, given, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, common, of_accelerator, of_card
+from tfcalc.search.gpus import SAID, Capacity, common, of_accelerator, of_card
 from tfcalc.training.peaks import Peaks
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.notation import write
 from tfcalc.core.polynomial import Polynomial
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run
+from tfcalc.model import own_run
 from tfcalc.report import exact, polynomial
 from tfcalc.report.declared import Key, Record, When, integer, optional, records, text
 from tfcalc.report.opening import Stated, found, ratio, total
@@ -188,7 +188,7 @@ def compare_conventions(model: Model, workload: Workload | None = None) -> Flops
     >>> found.row("Megatron-LM").flops == found.exact_flops
     True
     """
-    workload = (workload or default_run(model)).of_flops
+    workload = own_run(model, workload).of_flops
     if workload.phase not in PHASES:
         raise UsageError(
             f"conventions are compared on a forward pass or a training step, not {workload.phase}", "add --train"

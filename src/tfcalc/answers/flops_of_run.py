@@ -13,7 +13,7 @@ from tfcalc.answers.flops import Flops, check_tuning
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import check_size
 from tfcalc.errors import InvalidModel, UsageError
-from tfcalc.model import default_run
+from tfcalc.model import own_run
 from tfcalc.report.declared import Record, When, integer, number, records, text
 from tfcalc.report.opening import Constant, Rule, found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, Rounded, Share, Sheet, Short
@@ -291,7 +291,7 @@ def flops_of_run(
         check_size("tokens", tokens, most=MOST_TOKENS)
     except InvalidModel as error:
         raise UsageError(error.message, error.hint) from None
-    workload = (workload or default_run(model).replaced(phase="train")).of_flops.replaced(convolutions="run")
+    workload = own_run(model, workload or Workload(phase="train")).of_flops.replaced(convolutions="run")
     if not workload.training:
         raise UsageError(
             f"a run of {tokens:,} tokens is made of training steps, not of {workload.phase}", "add --train"

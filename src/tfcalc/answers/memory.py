@@ -32,7 +32,7 @@ from tfcalc.core.measure import (
 from tfcalc.core.traced import value_of
 from tfcalc.defaults import assumed_dtype, own_format, resolve_dtype
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run, legend, remembering
+from tfcalc.model import legend, own_run, remembering
 from tfcalc.plans import SFT, Serving, Training
 from tfcalc.report import Entry, Footer, exact
 from tfcalc.report.opening import found, total
@@ -280,7 +280,7 @@ def memory_of(
             raise UsageError(f"--dtype {by.dtype} has no effect on training", "give --precision")
         if weights:
             raise UsageError(f"--weights {weights} has no effect on training", "give --precision")
-        run = (workload or default_run(model)).replaced(phase="train")
+        run = own_run(model, workload).replaced(phase="train")
         if training is not None and training.method != SFT:
             from tfcalc.answers.method_memory import MethodMemory
 
@@ -289,7 +289,7 @@ def memory_of(
     if serving is not None:
         from tfcalc.answers.serving_memory import ServingMemory
 
-        return ServingMemory(model, workload or default_run(model), serving, by, depth)
+        return ServingMemory(model, own_run(model, workload), serving, by, depth)
     if workload is not None:
         refuse_idle(workload, ("seq_len", "source_len"), "on a model at rest")
     return _at_rest(model, by, weights, depth)

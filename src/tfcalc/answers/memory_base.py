@@ -403,7 +403,7 @@ class EngineLog(Record):
 
 
 class Judge(Protocol):
-    """Verdict on the memory, compared with a budget: a :class:`~tfcalc.answers.fits.Fit`."""
+    """Verdict on the memory, compared with a budget: a :class:`~tfcalc.answers.verdict.Fit`."""
 
     in_a_line: bool
     strict: bool

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfcalc.answers.fits import MARGIN, Fit, capacity, memory_within
 from tfcalc.answers.in_words import in_words
 from tfcalc.answers.memory import memory_of
+from tfcalc.answers.verdict import Fit, capacity, memory_within
+from tfcalc.search.gpus import MARGIN
 
 if TYPE_CHECKING:
     from tfcalc.answers.memory_base import Memory
@@ -35,7 +36,7 @@ def memory(
     Args:
         model: a :class:`~tfcalc.Transformer`, what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return, or the
             name of a model.
-        workload: sequences and their lengths in tokens, or a length; by default one of 512 tokens. ``phase="train"`` is
+        workload: sequences and their lengths in tokens, or a length; by default the usual one. ``phase="train"`` is
             the same as an empty ``training`` plan.
         conventions: ``dtype`` of the weights at rest and in serving ("auto": the checkpoint's own; fp32 for the classic
             model), and the ``units`` of what is printed.

@@ -11,9 +11,9 @@ from tfcalc.analysis.common import Subject, check_arguments, model_of, subject
 from tfcalc.analysis.facts import Facts, facts
 from tfcalc.analysis.folds import OF_TABLES, Fold, of_answer
 from tfcalc.analysis.numbers import known, serving_and_cache
-from tfcalc.answers.fits import SAID, Fit, memory_within
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.answers.memory_base import of_text_alone
+from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.configs.published import HFModel
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import active_params as active_parameters
@@ -21,7 +21,7 @@ from tfcalc.core.measure import params as parameters
 from tfcalc.core.measure import stored
 from tfcalc.defaults import compute_dtype, resolve_checkpointing, resolve_plan, served_dtype, serving_context
 from tfcalc.errors import UsageError
-from tfcalc.model import default_run
+from tfcalc.model import default_run, own_run
 from tfcalc.plans import Serving, Training
 from tfcalc.printable import quoted
 from tfcalc.report import exact
@@ -46,6 +46,7 @@ from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.paths import reach
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.search.gpus import (
+    SAID,
     UTILIZATION,
     Capacity,
     Several,
@@ -587,7 +588,7 @@ def overview(
     """
     model = model_of(model)
     check_arguments(model, workload, conventions)
-    workload = resolve_checkpointing(model, workload or default_run(model)).replaced(phase="forward")
+    workload = resolve_checkpointing(model, own_run(model, workload)).replaced(phase="forward")
     card = None if gpu is None else of_card(gpu, instead="")
     if card is not None and card.gpus > 1:
         raise UsageError(

@@ -347,7 +347,7 @@ def params(
     Args:
         model: a :class:`~tfcalc.Transformer`, what :func:`~tfcalc.load` and :func:`~tfcalc.from_config` return, or the
             name of a model.
-        workload: decides what the parts of the JSON give as ``flops``; by default one sequence of 512 tokens.
+        workload: decides what the parts of the JSON give as ``flops``; by default one of the model's usual length.
         depth: levels of the breakdown; by default down to the layers.
         approx: also give the count without biases and norms (12h² per encoder layer).
         training: LoRA's adapters, or modules that are frozen: then the parameters that are trained are the answer.

@@ -25,6 +25,7 @@ from tfcalc.report.declared import Record, When, integer, number, optional_numbe
 from tfcalc.report.opening import Constant, found, given, ratio
 from tfcalc.report.sheet import Rounded, Sheet
 from tfcalc.search.axes import Axes
+from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE
 from tfcalc.timing.estimate import SECONDS_OF_A_DAY, Estimate
 from tfcalc.timing.rates import STACKS, machine_of
@@ -45,8 +46,8 @@ COST = When(lambda plan: plan.question.tokens is not None and plan.case.price is
 IN_DAYS = When(lambda plan: plan.question.budget_days is not None, "budget_days")
 FROM_FILE = When(lambda plan: plan.question.rates is not None)
 FRONT = When(lambda plan: plan.question.pareto)
-FITS = When(lambda plan: plan.fitting > 0)
-FITS_NOT = When(lambda plan: plan.fitting == 0)
+FITS = When(lambda plan: plan.fits)
+FITS_NOT = When(lambda plan: not plan.fits)
 
 
 class Trial(NamedTuple):
@@ -133,7 +134,9 @@ class Plan(OneLayout):
     tried = records(TrialKeys, "numbers of GPUs that were tried", lambda plan: plan.trials, when=IN_DAYS)
     searched = integer("layouts in which everything divides", lambda plan: plan.case.found.number, found("enumerated"))
     fitting = integer(
-        "of them those that fit", lambda plan: len(plan.case.found.places), found("compared with the GPU's memory")
+        "of them those that fit by the closed form",
+        lambda plan: len(plan.case.found.places),
+        found("compared with what may be allocated: what is usable, less the error of published peaks"),
     )
     equal_within = integer(
         "layouts within 2 % of the fastest: equal, as far as the estimate can tell",
@@ -230,7 +233,7 @@ class Plan(OneLayout):
     @property
     def succeeded(self) -> bool:
         """Return whether a layout fits, and ends in time."""
-        return self.fitting > 0 and (self.question.budget_days is None or self.days <= self.question.budget_days)
+        return self.fits and (self.question.budget_days is None or self.days <= self.question.budget_days)
 
     def assumed(self) -> Iterator[str]:
         """Assumptions of the answer."""
@@ -258,7 +261,7 @@ class Plan(OneLayout):
             title=self._title(),
             subtitle=self.heading,
             columns=COLUMNS,
-            rows=[one.cells for one in (self.pareto if self.question.pareto and self.fitting else self.layouts)],
+            rows=[one.cells for one in (self.pareto if self.question.pareto and self.fits else self.layouts)],
             quiet=self.gpus if self.question.budget_days is not None else Rounded(self.step_seconds),
             notes=tuple(self._notes()),
             assumes=(),
@@ -268,10 +271,12 @@ class Plan(OneLayout):
         )
 
     def _title(self) -> str:
-        best, room = self.layout.words, self.case.room
-        if not self.fitting:
-            short_by = short_bytes(self.beyond, "iec")
-            return f"DOES NOT FIT: {best} is the closest, {short_by} beyond the {short_bytes(room, 'iec')} usable"
+        best = self.layout.words
+        if not self.fits:
+            sizes = (abs(self.beyond), self.in_case.peak, self.usable_bytes)
+            short_by, needed, usable = (short_bytes(size, "iec") for size in sizes)
+            by = f"{short_by} beyond" if self.beyond > 0 else f"with {needed} of"
+            return f"{SAID[self.status]}: {best} is the closest, {by} the {usable} usable"
         low, high = self.step_seconds_low, self.step_seconds_high
         span = f"{seconds_in_words(low)} to {seconds_in_words(high)}"
         if self.question.budget_days is None:
@@ -284,7 +289,8 @@ class Plan(OneLayout):
         return f"NOT IN {self.budget_days:,.4g} DAYS: {self.gpus:,} GPUs are the fastest, {said}"
 
     def _notes(self) -> Iterator[str]:
-        if not self.fitting:
+        yield self.in_case.memory_in_words
+        if not self.fits:
             yield from self._what_fits()
         elif self.searched > 1:
             yield (

@@ -12,6 +12,7 @@ from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
 from tfcalc.search.axes import Axes, WrittenLayout
+from tfcalc.search.gpus import FITTING, CardRule, Simulated, of_accelerator
 from tfcalc.search.layouts import ChosenLayout, EvaluatedLayout, LayoutEvaluator, SearchedLayouts, search, tried
 from tfcalc.search.possible import FSDP, Possible, Space
 from tfcalc.timing.estimate import ErrorBand
@@ -19,6 +20,7 @@ from tfcalc.timing.rates import STACKS, Price, machine_of, price_of
 from tfcalc.timing.rates_file import band_for, rates_for
 from tfcalc.timing.step import Layouts, StepParts
 from tfcalc.timing.work import ModelWork, work_of
+from tfcalc.training.measured import Figure, on_card
 from tfcalc.training.peaks import Peaks
 from tfcalc.workload import Workload
 
@@ -50,7 +52,8 @@ class PlanCase:
         self.work = work_of(question.model, question.length) if work is None else work
         if not self.work.layers:
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
-        self.room = question.card.usable().bytes
+        self.rule = CardRule(of_accelerator(question.card))
+        self.usable, self.room = self.rule.budget.bytes, self.rule.room.budget
         self.space = Space(
             self.work,
             question.model.module(),
@@ -104,6 +107,13 @@ class PlanCase:
         """Return the peak of ``memory --train`` on a share of each sequence; None where it knows no such step."""
         if self.question.stack != MEGATRON or at.attention_again or self.space.experts > 1:
             return None
+        try:
+            return self.peaks.peak(*self._asked(at))
+        except InvalidModel:
+            return None
+
+    def _asked(self, at: Layouts) -> tuple[Workload, Training]:
+        """Return what ``memory --train`` is asked for a layout."""
         run = Workload(
             seq_len=self.question.length // at.cp,
             batch_size=at.micro_batch,
@@ -121,10 +131,27 @@ class PlanCase:
             pipeline_parallel=at.pp,
             virtual_pipeline=at.vpp,
         )
-        try:
-            return self.peaks.peak(run, plan)
-        except InvalidModel:
+        return run, plan
+
+    def simulated(self, one: EvaluatedLayout) -> Simulated | None:
+        """PyTorch's allocator on a card of some bytes, simulated, where the layout's step runs on the tape."""
+        if self.on_tape(one.layouts) is None:
             return None
+        return lambda within: self.peaks.reserved_within(*self._asked(one.layouts), within)
+
+    def reserved(self, one: EvaluatedLayout, *, by_tape: bool = True) -> Figure:
+        """Bytes that PyTorch reserves, by its allocator simulated; where it is not, from what is allocated upwards.
+
+        The band is that of published runs.
+        """
+        simulated = self.simulated(one) if by_tape else None
+        if simulated is None:
+            peak = self.peak(one) if by_tape else int(one.memory)
+            return on_card(peak, peak, 0, megatron=self.question.stack == MEGATRON).reserved
+        found = simulated(self.usable)
+        if found is None or found.given_back:
+            found = self.peaks.reserved(*self._asked(one.layouts))
+        return on_card(self.peak(one), found.reserved, 0, megatron=True).reserved
 
     @cached_property
     def scale(self) -> float:
@@ -219,9 +246,13 @@ class PlanCase:
             raise UsageError(f"{quoted(asked.text)} cannot be: {error.message}", error.hint)
         return self.by.evaluated(at)
 
+    def status(self, one: EvaluatedLayout) -> str:
+        """Return the state of the verdict, by the rule of ``memory --gpu``."""
+        return self.rule.status(self.peak(one), self.simulated(one))
+
     def fits(self, one: EvaluatedLayout) -> bool:
-        """Return whether it is within the GPU."""
-        return self.peak(one) <= self.room
+        """Return whether it fits, tightly or with room to spare."""
+        return self.status(one) in FITTING
 
     def untried(self, at: Layouts) -> list[str]:
         """Names of the axes of which a search would not have tried this value."""

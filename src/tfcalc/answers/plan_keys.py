@@ -6,20 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.answers.ranks import LayoutKeys
+from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
 from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
+from tfcalc.search.gpus import FITTING, SAID
 from tfcalc.search.layouts import ALIKE, ChosenLayout, EvaluatedLayout
 from tfcalc.search.possible import ends_of
 from tfcalc.units import short_bytes
 
 if TYPE_CHECKING:
     from tfcalc.answers.plan_case import PlanCase
+    from tfcalc.training.measured import Figure
 
 ESTIMATED = "by rates fitted to published runs (rates.toml), or those of --rates"
 BY_CLOSED_FORM = found("by the closed form")
 BY_TAPE = found("by memory --train, which runs a step on a tape; where it knows no such step, by the closed form")
+STATUS = "fits; tight: with less than the margin to spare; risky: it may run out of memory; no: by memory's rule"
+GIB = 2**30
 AT_ONCE = 10_000
 """Rows that are written together."""
 FULL = {"again": "full_checkpointing"}
@@ -112,6 +116,30 @@ class LayoutOfCase(NamedTuple):
         return self.case.peak(self.one) if self.by_tape else int(self.one.memory)
 
     @property
+    def reserved(self) -> Figure:
+        """Bytes that PyTorch reserves, with their band."""
+        return self.case.reserved(self.one, by_tape=self.by_tape)
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether the caching allocator was simulated."""
+        return self.by_tape and self.case.simulated(self.one) is not None
+
+    @property
+    def status(self) -> str:
+        """State of the verdict; of the closed form by the bands of published runs."""
+        return self.case.status(self.one) if self.by_tape else self.case.rule.status(int(self.one.memory))
+
+    @property
+    def memory_in_words(self) -> str:
+        """``FITS, TIGHTLY: allocated 70.9, reserved 73.5 (71.3 to 77.9) of 78.4 GiB usable, by …``."""
+        sizes = (self.peak, *self.reserved, self.case.usable)
+        peak, reserved, low, high, usable = (f"{size / GIB:,.1f}" for size in sizes)
+        by = "PyTorch's allocator simulated" if self.simulated else "an estimate, by published runs"
+        said = f"allocated {peak}, reserved {reserved} ({low} to {high}) of {usable} GiB usable"
+        return f"{SAID[self.status]}: {said}; reserved is {by}"
+
+    @property
     def seconds(self) -> float:
         """Seconds of a step, scaled."""
         return self.case.seconds(self.one)
@@ -168,9 +196,11 @@ class ListedLayout(Record):
         lambda listed: int(listed.one.memory),
         BY_CLOSED_FORM,
     )
+    reserved = record(ReservedKeys, "what PyTorch reserves", lambda listed: listed)
+    status = text(STATUS, lambda listed: listed.status)
     spare_bytes = integer(
         "usable bytes less these",
-        lambda listed: listed.case.room - listed.peak,
+        lambda listed: listed.case.usable - listed.peak,
         total("usable_bytes", less=".peak_bytes"),
         found("what is usable of its GPU, less these"),
     )
@@ -237,7 +267,7 @@ class PlanAnswer(Answer):
     tokens_per_step = integer("tokens of a step", ratio("global_batch_size", "seq_len"))
     usable_bytes = integer(
         "bytes of the GPU that a process can use",
-        lambda plan: plan.case.room,
+        lambda plan: plan.case.usable,
         found("the driver's figure less its context"),
     )
 
@@ -276,7 +306,9 @@ def _plain(value: float | bool) -> str:
 
 
 class OneLayout(PlanAnswer):
-    """Answer about one layout."""
+    """Answer about ``one`` layout."""
+
+    one: EvaluatedLayout
 
     step_seconds = number("seconds of a step: an estimate", lambda plan: plan.seconds_of_step, found(ESTIMATED))
     peak_bytes = integer("bytes of the fullest GPU", lambda plan: plan.case.peak(plan.one), BY_TAPE)
@@ -285,7 +317,14 @@ class OneLayout(PlanAnswer):
         lambda plan: int(plan.one.memory),
         found("weights, gradients, optimizer, what is saved for backward, and the loss of the fullest stage"),
     )
-    fits = boolean("whether it is within the GPU", lambda plan: plan.case.fits(plan.one))
+    reserved = record(ReservedKeys, "what PyTorch reserves", lambda plan: plan.in_case)
+    status = text(STATUS, lambda plan: plan.in_case.status)
+    fits = boolean("whether it fits, tightly or with room to spare", lambda plan: plan.in_case.status in FITTING)
+
+    @property
+    def in_case(self) -> LayoutOfCase:
+        """The layout in its case."""
+        return LayoutOfCase(self.case, self.one)
 
     @property
     def beyond(self) -> int:

@@ -26,6 +26,7 @@ from tfcalc.report.declared import Record, When, boolean, integer, number, recor
 from tfcalc.report.opening import found, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Sheet
 from tfcalc.search.axes import WrittenLayout
+from tfcalc.search.gpus import SAID
 from tfcalc.search.layouts import ALIKE, EvaluatedLayout
 from tfcalc.timing.estimate import ErrorBand, band_of_pairs
 from tfcalc.timing.step import Layouts
@@ -152,8 +153,12 @@ class LayoutsCompared(PlanAnswer):
 
     first = record(ListedLayout, "the first layout", lambda why: LayoutOfCase(why.case, why.two.first))
     second = record(ListedLayout, "the second layout", lambda why: LayoutOfCase(why.case, why.two.second))
-    first_fits = boolean("whether the first is within the GPU", lambda why: why.case.fits(why.two.first))
-    second_fits = boolean("whether the second is within the GPU", lambda why: why.case.fits(why.two.second))
+    first_fits = boolean(
+        "whether the first fits, tightly or with room to spare", lambda why: why.case.fits(why.two.first)
+    )
+    second_fits = boolean(
+        "whether the second fits, tightly or with room to spare", lambda why: why.case.fits(why.two.second)
+    )
     seconds = records(SecondsOfTwo, "where their seconds go", lambda why: why.two.seconds)
     first_seconds = number("a step of the first", lambda why: why.case.seconds(why.two.first), found(ESTIMATED))
     second_seconds = number("a step of the second", lambda why: why.case.seconds(why.two.second), found(ESTIMATED))
@@ -182,8 +187,7 @@ class LayoutsCompared(PlanAnswer):
         notes = [self.verdict]
         for listed, fits in ((self.first, self.first_fits), (self.second, self.second_fits)):
             if not fits:
-                beyond = short_bytes(-listed.spare_bytes, "iec")
-                notes.append(f"{listed.layout.words} does not fit: {beyond} beyond the usable")
+                notes.append(f"{listed.layout.words}: {listed.source.memory_in_words}")
         return Sheet(
             title=f"{other} is {slower}" if by else f"{other} takes as long as {one}",
             subtitle=self.heading,
@@ -241,7 +245,12 @@ class WhyNot(OneLayout):
 
     asked = text("the layout, as it was written", lambda why: why.written.text)
     evaluated = record(ListedLayout, "the layout, with what it takes", lambda why: LayoutOfCase(why.case, why.one))
-    beyond_bytes = integer("bytes beyond the usable", lambda why: why.beyond, BY_CLOSED_FORM, when=IS_BEYOND)
+    beyond_bytes = integer(
+        "bytes beyond the usable; below 0 where its errors or fragments may be too much",
+        lambda why: why.beyond,
+        BY_CLOSED_FORM,
+        when=IS_BEYOND,
+    )
     bytes = records(BytesOfTwo, "what its memory goes to, and that of the best", lambda why: why.two.bytes)
     changes = records(
         ChangeKeys, "changes of one axis with which it fits, the fastest first", lambda why: why.cures, when=IS_BEYOND
@@ -266,11 +275,7 @@ class WhyNot(OneLayout):
     def __init__(self, case: PlanCase, asked: WrittenLayout) -> None:
         super().__init__(case)
         self.written, self.at = asked, case.layout(asked)
-
-    @cached_property
-    def one(self) -> EvaluatedLayout:
-        """The layout, with what it takes."""
-        return self.case.by.evaluated(self.at)
+        self.one = case.by.evaluated(self.at)
 
     @property
     def seconds_of_step(self) -> float:
@@ -322,7 +327,10 @@ class WhyNot(OneLayout):
             needed, usable = (short_bytes(size, "iec") for size in (self.case.peak(self.one), self.usable_bytes))
             largest = max(self.bytes, key=lambda pair: pair.first_bytes)
             part = f"{MEMORY[largest.part]} {short_bytes(largest.first_bytes, 'iec')}"
-            title, quiet = f"{words} does not fit: it needs {needed}, usable {usable}: {part}", self.beyond_bytes
+            title, quiet = (
+                f"{words} {SAID[self.status].lower()}: it needs {needed}, usable {usable}: {part}",
+                self.beyond_bytes,
+            )
             return Sheet(
                 title=title, subtitle=self.heading, columns=CHANGED, rows=self._rows(), quiet=quiet, notes=notes
             )
@@ -347,6 +355,7 @@ class WhyNot(OneLayout):
         return [[CHANGED_TO[one.axis].format(one.value), *one.changed.cells] for one in self.changes[:MOST_CHANGES]]
 
     def _notes(self) -> Iterator[str]:
+        yield self.in_case.memory_in_words
         if self.untried:
             yield f"A search does not try it, for its {', '.join(self.untried)}"
         if self.fits:

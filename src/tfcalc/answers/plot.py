@@ -17,7 +17,7 @@ from tfcalc.conventions import Conventions
 from tfcalc.core.measure import params
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import InvalidModel, UsageError, one_of
-from tfcalc.model import asked_run, default_run
+from tfcalc.model import asked_run, own_run
 from tfcalc.printable import quoted
 from tfcalc.report.chart import Chart, Curve, Mark
 from tfcalc.report.declared import Answer, Record, Told, When, integer, integers, numbers, records, shared, text, texts
@@ -278,7 +278,7 @@ def plot(
         raise UsageError(f"{len(values):,} values of {over}", f"give 1 to {MOST:,}")
     if of == "flops":
         refuse_idle_in_flops(model, asked_run(model, workload))
-    runs = runs or (lambda other: workload or default_run(other))
+    runs = runs or (lambda other: own_run(other, workload))
     counted = PartCounts(model, runs, conventions or Conventions(), of, over, tuple(parts))
     amounts = [counted(value) for value in values]
     if len(values) > 1 and len(set(amounts)) == 1:

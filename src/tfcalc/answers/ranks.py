@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from tfcalc.analysis.common import check_arguments, check_plans
 from tfcalc.answers.conventions_text import as_json
 from tfcalc.conventions import Conventions
 from tfcalc.core.measure import flops_of
+from tfcalc.core.number import divide
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.model import asked_run
@@ -18,10 +20,17 @@ from tfcalc.placed.layout import Layout
 from tfcalc.placed.ranks import OfData, Rank, Ranks, SentBits, sent_in_a_step
 from tfcalc.placed.schedules import SCHEDULES, Schedule, StageTimes, schedule, schedule_of
 from tfcalc.plans import Training
-from tfcalc.report.declared import Answer, Record, boolean, integer, number, record, records, shared, text
+from tfcalc.report.declared import Answer, Record, When, boolean, integer, number, record, records, shared, text
 from tfcalc.report.opening import count, found, given, ratio
 from tfcalc.report.opening import total as sum_of
 from tfcalc.report.sheet import Bytes, Cell, Column, Rounded, Sheet, Short
+from tfcalc.timing.device_memory import DeviceMemory
+from tfcalc.timing.step import Layouts
+from tfcalc.timing.work import work_of
+from tfcalc.training.measured import Figure, on_card
+from tfcalc.training.megatron import MegatronStep
+from tfcalc.training.peaks import Peaks
+from tfcalc.training.plan_checks import check_plan
 from tfcalc.training.precisions import precision
 from tfcalc.training.step_terms import bytes_in, states_of
 from tfcalc.workload import AUTO, Workload
@@ -57,16 +66,48 @@ class LayoutKeys(Record):
     )
 
 
+BAND = found("measured over simulated, of published runs (card_memory.csv)")
+
+
+class StageMemory(NamedTuple):
+    """Peak of a GPU of a stage in bytes, what PyTorch reserves for it, and whether its allocator was simulated."""
+
+    peak: int
+    reserved: Figure
+    simulated: bool
+
+
+class ReservedKeys(Record):
+    """Bytes that PyTorch reserves on a GPU."""
+
+    expected_bytes = integer(
+        "bytes that PyTorch reserves",
+        lambda one: one.reserved.bytes,
+        found("by PyTorch's caching allocator, simulated; where it is not, an estimate: what is allocated"),
+    )
+    low_bytes = integer("lower end of these", lambda one: one.reserved.low, BAND)
+    high_bytes = integer("upper end of these", lambda one: one.reserved.high, BAND)
+    simulated = boolean(
+        "whether the allocator was simulated; else it is an estimate, from the peak to the upper end of the band",
+        lambda one: one.simulated,
+    )
+
+
 class _Stage(NamedTuple):
-    """A rank, and the states that it stores."""
+    """A rank, the states that it stores, and its peak."""
 
     rank: Rank
     states: tuple[Placed, ...]
     in_flight: float
+    memory: StageMemory | None = None
 
     def bytes_of(self, *names: str) -> int:
         """Return the bytes of these states."""
         return sum(bytes_in(getattr(each.device, name)) for each in self.states for name in names)
+
+
+BY_TAPE = found("by Megatron-LM's step, which runs on a tape; where that is not known, by plan's closed form")
+PEAKS = When(lambda one: one.memory is not None)
 
 
 class Stage(Record):
@@ -101,6 +142,8 @@ class Stage(Record):
         lambda one: one.in_flight,
         found("by the schedule of the pipeline"),
     )
+    allocated_bytes = integer("largest amount live at once", lambda one: one.memory.peak, BY_TAPE, when=PEAKS)
+    reserved = record(ReservedKeys, "what PyTorch reserves, nothing recomputed", lambda one: one.memory, when=PEAKS)
 
 
 class _Message(NamedTuple):
@@ -144,7 +187,15 @@ class RanksAnswer(Answer):
         lambda answer: str(answer.waiting),
     )
     bubble_share = number(
-        "bubble as a number", lambda answer: float(answer.waiting), found("by the schedule's formula")
+        "bubble as a number",
+        lambda answer: float(answer.waiting),
+        ratio("idle_passes", over=("micro_batches", "layout.vpp")),
+        found("by the schedule's formula"),
+    )
+    idle_passes = number(
+        "idle time of a stage, in the time of a micro-batch's passes through a chunk of its layers",
+        lambda answer: float(answer.waiting * answer.micro_batches * value_of(answer.at.vpp)),
+        found("by the schedule's formula: p - 1 of 1f1b and interleaved, p stages"),
     )
     largest_params = integer(
         "parameters of the GPU that stores most",
@@ -162,10 +213,68 @@ class RanksAnswer(Answer):
         """One GPU of each stage."""
         return Ranks(self.of.module(), self.at, self.run).stages
 
-    @property
+    @cached_property
     def found(self) -> list[_Stage]:
-        """The stages, each with its states."""
-        return [_Stage(rank, tuple(self._states(rank)), self._in_flight(rank.at)) for rank in self.ranks]
+        """The stages, each with its states and its peak."""
+        stages = (_Stage(rank, tuple(self._states(rank)), self._in_flight(rank.at)) for rank in self.ranks)
+        return [stage._replace(memory=self._memory(stage)) for stage in stages]
+
+    def _memory(self, stage: _Stage) -> StageMemory | None:
+        """The peak of a stage's GPU, with nothing recomputed; None where neither a tape nor a closed form knows it."""
+        at = stage.rank.at
+        peak, reserved = self._on_tape(value_of(at.stage)) or (self._by_closed_form(stage), None)
+        if peak is None:
+            return None
+        figure = on_card(peak, peak if reserved is None else reserved, 0, megatron=True).reserved
+        return StageMemory(peak, figure, reserved is not None)
+
+    def _on_tape(self, stage: int) -> tuple[int, int | None] | None:
+        """Peak and reserved bytes by Megatron-LM's step; of the last stage's chunks the allocator is not simulated."""
+        at, step = self.at, None
+        uneven = at.first_layers is not None or at.last_layers is not None or at.counts_embedding or at.counts_loss
+        if uneven or value_of(at.ep) != 1 or at.etp is not None:
+            return None
+        run = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp), recompute="none")
+        plan = self.plan.replaced(
+            backend="megatron",
+            gpus=at.gpus,
+            tensor_parallel=at.tp,
+            sequence_parallel=at.sequence_parallel,
+            pipeline_parallel=at.pp,
+            virtual_pipeline=at.vpp,
+        )
+        try:
+            known = MegatronStep(self.of, *Peaks(self.of).resolved(run, plan), stage)
+            check_plan(known.plan)
+            step = known.memory()
+        except InvalidModel:
+            return None
+        chunks = value_of(at.vpp) != 1 and stage == value_of(at.pp) - 1
+        return step.peak.total, None if chunks else known.reserved(step).reserved
+
+    def _by_closed_form(self, stage: _Stage) -> int | None:
+        """States of the stage, what ``plan`` knows to be saved for backward, and logits of the last stage."""
+        at, work = stage.rank.at, work_of(self.of, value_of(self.run.seq_len))
+        if not work.layers:
+            return None
+        own = Layouts(
+            tp=value_of(at.tp),
+            pp=value_of(at.pp),
+            vpp=value_of(at.vpp),
+            cp=value_of(at.cp),
+            ep=value_of(at.ep),
+            etp=value_of(at.of_an_expert),
+            dp=value_of(at.dp),
+            micro_batch=value_of(self.run.batch_size),
+            batches=value_of(self.plan.grad_accum),
+            zero=int(self.plan.zero),
+            sequence_parallel=at.sequence_parallel,
+        )
+        memory = DeviceMemory(work, own)
+        last, between = value_of(at.stage) == own.pp - 1, 0 < value_of(at.stage) < own.pp - 1
+        states = stage.bytes_of("weights", "gradients", "master", "optimizer")
+        loss = memory.stages[1].loss if last else 0
+        return int(states + memory.saved(last=last, between=between) + loss)
 
     def _states(self, rank: Rank) -> Iterator[Placed]:
         """Yield the states of experts and of all else, each over the GPUs with the same weights."""
@@ -179,9 +288,10 @@ class RanksAnswer(Answer):
         return float(self.order.in_flight(at.stage, at.pp, self.plan.grad_accum, at.vpp).value)
 
     @property
-    def waiting(self) -> object:
+    def waiting(self) -> Fraction:
         """The bubble's share, where forward, gradients of inputs and those of weights take as long."""
-        return self.order.share(StageTimes(1, 1, 1), self.at.pp, self.plan.grad_accum, self.at.vpp).value
+        share = self.order.share(StageTimes(1, 1, 1), self.at.pp, self.plan.grad_accum, self.at.vpp)
+        return Fraction(share.value)
 
     @cached_property
     def sent(self) -> list[_Message]:
@@ -224,13 +334,14 @@ class RanksAnswer(Answer):
         depths = []
         for stage in self.stages:
             states = (stage.weights_bytes, stage.gradients_bytes, stage.optimizer_bytes)
-            work = Short(stage.flops), Rounded(stage.in_flight)
+            reserved = None if stage.source.memory is None else Bytes(stage.reserved.expected_bytes)
+            work = reserved, Short(stage.flops), Rounded(stage.in_flight)
             rows.append([f"stage {stage.stage}", stage.layers, stage.params, *map(Bytes, states), *work, *[None] * 3])
             depths.append(0)
             for one in self.messages:
                 if one.stage == stage.stage:
                     each = one.times, Bytes(one.bytes), Bytes(one.sent_bytes)
-                    rows.append([f"{one.what}, {one.group} {one.ranks:,}", *[None] * 7, *each])
+                    rows.append([f"{one.what}, {one.group} {one.ranks:,}", *[None] * 8, *each])
                     depths.append(1)
         return Sheet(
             title=self.title,
@@ -242,6 +353,7 @@ class RanksAnswer(Answer):
                 Column("weights", spare=4),
                 Column("gradients", spare=6),
                 Column("optimizer", spare=6),
+                Column("reserved"),
                 Column("FLOPs", spare=3),
                 Column("in flight", spare=5),
                 Column("times", spare=1),
@@ -263,9 +375,21 @@ class RanksAnswer(Answer):
             f"{sizes}; ZeRO {self.zero}, {self.precision}",
             "FLOPs are those of a micro-batch, forward and backward; all bytes and messages of a step, on one GPU",
         )
+        of_all = [stage.source.memory for stage in self.stages]
+        told = ", ".join(_band(one) for one in of_all[:MOST_BANDS] if one)
+        memory = (f"Reserved by PyTorch on the stages, nothing recomputed: {told}",)
         shared = ("Experts: as many tokens for each",) if any(stage.expert_params for stage in self.stages) else ()
         sharded = ("Parameters are those that a GPU computes with: ZeRO 3 stores its share alone",)
-        return (*bubble * (self.layout.pp != 1), *stated, *shared, *sharded * (self.zero == "3"))
+        return (*bubble * (self.layout.pp != 1), *memory * any(of_all), *stated, *shared, *sharded * (self.zero == "3"))
+
+
+MOST_BANDS = 4
+"""Stages whose bands people are told; programs get all."""
+
+
+def _band(one: StageMemory) -> str:
+    low, high = (f"{size / 2**30:,.1f}" for size in (one.reserved.low, one.reserved.high))
+    return f"{low} to {high} GiB{'' if one.simulated else ' (estimate)'}"
 
 
 def ranks(
@@ -281,7 +405,7 @@ def ranks(
     Args:
         model: as in :func:`~tfcalc.params`.
         layout: how GPUs share it; by default one GPU has all of it.
-        workload: the micro-batch and the length of its sequences; by default one of 512 tokens.
+        workload: the micro-batch and the length of its sequences; by default the usual one.
         training: number formats, optimizer, ZeRO's stage, and micro-batches of a step (``grad_accum``).
         order: name of the pipeline's schedule; by default Megatron-LM's, 1F1B or interleaved.
 

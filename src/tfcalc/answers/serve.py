@@ -26,6 +26,7 @@ from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.declared import (
     Answer,
+    Key,
     Record,
     When,
     boolean,
@@ -40,7 +41,7 @@ from tfcalc.report.declared import (
     text,
     texts,
 )
-from tfcalc.report.opening import found, given
+from tfcalc.report.opening import Constant, Rule, Stated, found, given, ratio
 from tfcalc.report.sheet import Bytes, Cell, Column, Sheet, Short
 from tfcalc.serving.engine_rules import version_of
 from tfcalc.timing.estimate import SECONDS_OF_AN_HOUR
@@ -139,6 +140,12 @@ class ServedAt:
         """Tokens per second that are never exceeded."""
         rate, between = self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds), self.floor_between
         return min(rate, self.answer.decoding * self.answer.question.load.answer / between) if between else rate
+
+    @property
+    def seconds_of_request(self) -> float:
+        """Seconds that a request takes where tokens come at that rate, all requests at once."""
+        tokens = self.concurrency * self.answer.question.load.answer
+        return tokens / self.floor_rate if self.floor_rate else 0.0
 
     @property
     def floor_between(self) -> float:
@@ -290,12 +297,52 @@ class ExactKeys(Record):
     )
 
 
+OF_BYTES = found("bytes over the bandwidth")
+OF_FLOPS = found("FLOPs over the dense peak of their format")
+OF_MESSAGES = found("bytes sent over the link")
+
+
+def _bound(meaning: str, of: Callable[[ServedAt], float], how: Stated) -> Key[float]:
+    return number(f"milliseconds of {meaning}", lambda one: MILLI * of(one), how)
+
+
 class FloorKeys(Record):
     """Floor of physics: no token is faster."""
 
-    tpot_ms = number("milliseconds of a token", lambda one: MILLI * one.floor_of_token.seconds, BY_BYTES)
-    ttft_ms = number("milliseconds to the first token", lambda one: MILLI * one.floor_of_first.seconds, BY_BYTES)
-    tokens_per_second = number("tokens per second, at most", lambda one: one.floor_rate, BY_BYTES)
+    tpot_ms = number(
+        "milliseconds of a token",
+        lambda one: MILLI * one.floor_of_token.seconds,
+        Rule("most", (".tpot_bandwidth_ms", ".tpot_compute_ms", ".tpot_link_ms")),
+        BY_BYTES,
+    )
+    tpot_bandwidth_ms = _bound("a token, of its bytes", lambda one: one.floor_of_token.bandwidth, OF_BYTES)
+    tpot_compute_ms = _bound("a token, of its FLOPs", lambda one: one.floor_of_token.compute, OF_FLOPS)
+    tpot_link_ms = _bound("a token, of messages", lambda one: one.floor_of_token.link, OF_MESSAGES)
+    ttft_ms = number(
+        "milliseconds to the first token",
+        lambda one: MILLI * one.floor_of_first.seconds,
+        Rule("most", (".ttft_bandwidth_ms", ".ttft_compute_ms", ".ttft_link_ms")),
+        BY_BYTES,
+    )
+    ttft_bandwidth_ms = _bound("the first token, of its bytes", lambda one: one.floor_of_first.bandwidth, OF_BYTES)
+    ttft_compute_ms = _bound("the first token, of its FLOPs", lambda one: one.floor_of_first.compute, OF_FLOPS)
+    ttft_link_ms = _bound("the first token, of messages", lambda one: one.floor_of_first.link, OF_MESSAGES)
+    tokens_per_second = number(
+        "tokens per second, at most",
+        lambda one: one.floor_rate,
+        ratio(
+            "traffic.concurrency",
+            "traffic.output_tokens",
+            Constant(MILLI, "milliseconds of a second"),
+            over=(".request_ms",),
+        ),
+        BY_BYTES,
+    )
+    request_ms = number(
+        "milliseconds from a request to its last token at that rate, all at once",
+        lambda one: MILLI * one.seconds_of_request,
+        found("the time to the first token, and that of each further one; prompts of others are read in between"),
+    )
     bound = text("what bounds a token: bandwidth, compute, link", lambda one: one.floor_of_token.name)
 
 

@@ -335,6 +335,8 @@ def _halved(model: Model, weights: str) -> tuple[str, ...]:
 def _unknown(found: Served) -> Iterator[str]:
     if found.peak.temporary is None:
         yield "Temporary buffers of this kind of model are not known, and not counted"
+    if dequantizes(found.recipe) or in_int8(found.recipe):
+        yield "Not counted: loading, in which bitsandbytes quantizes each matrix on the GPU, beside its copy in 16 bits"
 
 
 def notes(plan: Serving, found: Served) -> Iterator[str]:

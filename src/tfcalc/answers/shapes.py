@@ -314,7 +314,7 @@ def shapes(
     Args:
         target: a part of the model: a name (``attention``, ``sdpa``, ``layer``, ``complete``, …) or a path of the tree.
         model: as in :func:`~tfcalc.params`; by default the classic Transformer.
-        workload: sequences, lengths in tokens and phase; by default one sequence of 512 tokens.
+        workload: sequences, lengths in tokens and phase; by default one of the model's usual length.
         conventions: ``count="all"`` counts passes over elements beside matrix products.
 
     Returns:

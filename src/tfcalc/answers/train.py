@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
-from tfcalc.answers.fits import NO, SAID, memory_within
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
+from tfcalc.answers.verdict import memory_within
 from tfcalc.core.traced import value_of
 from tfcalc.errors import UsageError
 from tfcalc.hardware import Accelerator
@@ -19,7 +19,7 @@ from tfcalc.plans import DPO, GRPO, PPO, SFT, Training
 from tfcalc.report.declared import Answer, When, integer, number, record, records, text, texts
 from tfcalc.report.opening import found, given
 from tfcalc.report.sheet import Cell, Column, InUnit, Sheet
-from tfcalc.search.gpus import Capacity, of_card
+from tfcalc.search.gpus import NO, SAID, Capacity, of_card
 from tfcalc.timing.estimate import EAGER, SECONDS_OF_A_DAY, SECONDS_OF_AN_HOUR, Estimate, Pace
 from tfcalc.timing.rates import NO_PRICES, Machine, Price, Rates, machine_of, price_of, rates_of
 from tfcalc.timing.rates_file import RatesFile, band_for, rates_for, read_rates

@@ -24,6 +24,7 @@ from tfcalc.answers.memory_base import (
 from tfcalc.backends import backend
 from tfcalc.backends.program import backend_for
 from tfcalc.backends.sdpa import METAL
+from tfcalc.configs.published import HFModel
 from tfcalc.core.measure import params
 from tfcalc.defaults import assumed_dtype
 from tfcalc.hardware import CONTEXT as CUDA_CONTEXT
@@ -562,6 +563,13 @@ def adapters_in_short(plan: Training) -> tuple[str, ...]:
     )
 
 
+CONV1D = ("gpt2", "openai-gpt", "imagegpt", "decision_transformer")
+"""Types whose linear maps are transformers' Conv1D: their weights are inputs x outputs.
+
+Source: peft's tuners/lora/dora.py and utils/other.py (``transpose``).
+"""
+
+
 def _caveats(model: Model, plan: Training) -> Iterator[str]:
     """Yield how far the family's activations were from PyTorch's, where unequal, and which parts' are not counted."""
     error = 0.0 if plan.megatron else known_error(model)
@@ -572,6 +580,8 @@ def _caveats(model: Model, plan: Training) -> Iterator[str]:
         yield "Not counted: what adapters beside experts save (peft's target_parameters); their weights are"
     if plan.dora and drops(plan.lora_dropout) and backend_for(model, plan.backend).dora_computes_again:
         yield "Dropout with DoRA: peft runs each adapted matrix twice, and saves a copy of it (not without dropout)"
+        if isinstance(model, HFModel) and model.family.model_type in CONV1D:
+            yield "Not counted: peft makes a parameter of each Conv1D's transposed weight then, which has a gradient"
     if plan.tensor_parallel != 1 and not plan.megatron:
         yield "Accuracy: an estimate; layers that GPUs share under FSDP were compared with DTensor's of one small model"
     if loops(model):

@@ -15,7 +15,7 @@ from tfcalc.answers.flops import Flops, flops
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
 from tfcalc.hardware import SPARSITY, TERA, Accelerator, looks_sparse, named
-from tfcalc.model import default_run
+from tfcalc.model import own_run
 from tfcalc.number_formats import MULTIPLIED
 from tfcalc.report.declared import When, integer, number, text, texts
 from tfcalc.report.opening import found, given, ratio
@@ -215,7 +215,7 @@ def utilisation(
             f"a peak of {machines.peak:g} FLOP/s is too low for an accelerator",
             f"{machines.peak:g} TFLOP/s are {machines.peak:g}T",
         )
-    workload = (workload or default_run(model).replaced(phase="train")).of_flops.replaced(convolutions="run")
+    workload = own_run(model, workload or Workload(phase="train")).of_flops.replaced(convolutions="run")
     if not workload.training:
         raise UsageError(f"MFU is defined for training, not for phase {workload.phase}", "use phase train")
     by = conventions or Conventions()

@@ -13,7 +13,7 @@ from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
 from tfcalc.errors import InvalidModel, Unavailable, UsageError, one_of
-from tfcalc.model import asked_run, default_run
+from tfcalc.model import asked_run, own_run
 from tfcalc.plans import Serving, Training
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def asked(
     trains = training is not None and of == "memory"
 
     def run_of(other: Model) -> Workload:
-        run = runs(other) if runs else workload or default_run(other)
+        run = runs(other) if runs else own_run(other, workload)
         return run.replaced(phase="train") if trains else run
 
     run = asked_run(model, run_of(model))

@@ -27,7 +27,7 @@ from tfcalc.dimensions import Described, choice, described, facet, text
 from tfcalc.hardware import NODE
 from tfcalc.number_formats import COMPUTED
 from tfcalc.plans import AWAKE, COLOCATE, DPO, EXPANDABLE, LAYOUT, SFT
-from tfcalc.search.gpus import SERVING_GPUS
+from tfcalc.search.gpus import FITS, FITTING, NO, SERVING_GPUS, TIGHT, Room
 from tfcalc.serving.caches import CELLS, PAGED
 from tfcalc.training.precisions import precision
 from tfcalc.workload import AUTO
@@ -212,12 +212,14 @@ def _fewer_layers(plan: Serving, count: int) -> Iterator[Change]:
 def of_serving(run: Workload, plan: Serving, *, pages: bool = True, count: int = 0) -> Options:
     """Return the changes that could be made in serving; the ``plan`` is resolved.
 
-    ``pages``: whether an engine with a paged cache could answer the same question. It has kernels of its own, and takes
-    less of a card. Of ``count`` layers, the head among them, some may be in RAM (llama.cpp).
+    ``pages``: whether an engine with a paged cache could answer the same question, which has kernels of its own. Of
+    ``count`` layers, the head among them, some may be in RAM (llama.cpp).
     """
     kv = plan.kv in PLAIN_CACHES
     gguf = plan.cache == CELLS
     caches, formats = (("q8_0", "q4_0"), GGUF) if gguf else (("fp8",), ("int8", "int4"))
+    paged = plan.cache == PAGED
+    more = list(_more_gpus_that_serve(plan)) if paged or (pages and not gguf) else []
     slow = run.kernel not in (AUTO, "flash", "efficient")
     halved = plan.kv == "fp32" and not plan.weights
     return Options(
@@ -225,7 +227,7 @@ def of_serving(run: Workload, plan: Serving, *, pages: bool = True, count: int =
             "kernel": (NOTHING, [Change("flash attention", {"kernel": "flash"})] if slow else []),
             "paged": (
                 NOTHING,
-                [Change("paged KV cache", {"cache": "paged"})] if not gguf and plan.cache != "paged" and pages else [],
+                [Change("paged KV cache", {"cache": "paged"})] if not gguf and not paged and pages else [],
             ),
             "bf16": (
                 QUALITY,
@@ -240,7 +242,7 @@ def of_serving(run: Workload, plan: Serving, *, pages: bool = True, count: int =
                 QUALITY,
                 [Change(f"weights in {name}", {"weights": name}, name) for name in _fewer_bits(plan.weights, formats)],
             ),
-            "gpus": (HARDWARE, list(_more_gpus_that_serve(plan))),
+            "gpus": (HARDWARE, more),
             "context": (
                 REQUEST,
                 [
@@ -266,7 +268,7 @@ def _more_gpus_that_serve(plan: Serving) -> Iterator[Change]:
     given = plan.asked_layout
     least = max(value_of(given.get("gpus", 1)), prod(value_of(given.get(name, 1)) for name in LAYOUT[1:-1]))
     for gpus in SERVING_GPUS:
-        if gpus > least and plan.cache == PAGED:
+        if gpus > least:
             shared = min(gpus, NODE)
             by_hand = {"tensor_parallel": shared, "pipeline_parallel": gpus // shared, "data_parallel": 1}
             more = {name: size for name, size in by_hand.items() if given.keys() & LAYOUT[1:-1]}
@@ -374,10 +376,10 @@ def _activations(plan: Training) -> list[Change]:
 
 
 def _offload(plan: Training) -> Iterator[Change]:
-    """The optimizer in the host's memory, then, where weights are sharded, all states."""
+    """The optimizer in the host's memory, then all states, which is refused unless GPUs share the weights."""
     if plan.offload == "none" and plan.optimizer not in STATELESS:
         yield Change("optimizer offloaded to the CPU", {"offload": "optimizer"}, "CPU offload")
-    if plan.offload != "all" and plan.data_parallel != 1:
+    if plan.offload != "all":
         yield Change("all states offloaded to the CPU", {"offload": "all"}, "CPU offload of all states")
 
 
@@ -423,8 +425,6 @@ MANY = 3
 """Of so many degrees of a change the last is tried first: where it is not enough, none is."""
 LISTED, ENOUGH = 6, 3
 """This many remedies are listed at most; with this many no further changes are tried together."""
-FITTING = ("fits", "tight")
-"""States of a verdict that mean that it fits."""
 
 Need = Callable[[Change], int | None]
 """The bytes with a change; None where it does not go with the rest."""
@@ -457,22 +457,7 @@ class Remedy(NamedTuple):
     @property
     def tight(self) -> bool:
         """Return whether it leaves less than the margin."""
-        return self.status == "tight"
-
-
-class Room(NamedTuple):
-    """Bytes that there are, and how many of them should stay free."""
-
-    budget: int
-    margin: int = 0
-
-    def holds(self, total: int) -> bool:
-        """Return whether ``total`` bytes are within the budget."""
-        return total <= self.budget
-
-    def tight(self, total: int) -> bool:
-        """Return whether ``total`` bytes are within the budget, but leave less than the margin."""
-        return self.budget - self.margin < total <= self.budget
+        return self.status == TIGHT
 
 
 class Remedies(NamedTuple):
@@ -528,7 +513,7 @@ def _search(search: _RemedySearch, found: list[Remedy]) -> None:
     ways, need = search.ways, search.need
     found.extend(one for group in ways for one in search.first(group))
     by_cost = {cost: [group for group in ways if group.cost <= cost] for cost in range(REQUEST + 1)}
-    if not any(one.status == "fits" and ways.cost(one.changes) <= TRANSFERS for one in found):
+    if not any(one.status == FITS and ways.cost(one.changes) <= TRANSFERS for one in found):
         found += search.together(by_cost[TRANSFERS], [()])
     alone = [one.changes[0] for one in found if len(one.changes) == 1 and not one.tight]
     for group in ways:
@@ -546,11 +531,12 @@ def _search(search: _RemedySearch, found: list[Remedy]) -> None:
         orders = [order for groups in (by_cost[REQUEST], ways.with_others) for order in (groups, groups[::-1])]
         both = [search.strongest(order, ()) for order in orders]
         needs = [(total, changes) for changes in both if changes and (total := need(together(changes))) is not None]
-        found += [Remedy(changes, total, "no") for total, changes in sorted(needs, key=lambda each: each[0])[:1]]
+        for total, changes in sorted(needs, key=lambda each: each[0])[:1]:
+            found.append(Remedy(changes, total, search.state(changes, total)))
 
 
 def _enough(found: Sequence[Remedy], of: int = ENOUGH) -> bool:
-    return sum(one.status == "fits" for one in found) >= of
+    return sum(one.status == FITS for one in found) >= of
 
 
 def together(changes: Sequence[Change]) -> Change:
@@ -562,7 +548,7 @@ def together(changes: Sequence[Change]) -> Change:
 class _RemedySearch:
     def __init__(self, ways: Options, need: Need, least: Sequence[Need], room: Room, status: Status | None) -> None:
         self.ways, self.need, self.least, self.room = ways, need, least, room
-        self.status = status or (lambda _: "fits")
+        self.status = status
         self.tried: dict[frozenset[str], int | None] = {}
         self._compatible: dict[frozenset[str], bool] = {}
         self._judged: dict[frozenset[str], Remedy] = {}
@@ -600,22 +586,30 @@ class _RemedySearch:
         if total is None:
             return None
         if names not in self._judged:
-            status = self.status(together(changes)) if self.room.holds(total) else "no"
-            tight = status == "fits" and self.room.tight(total)
-            self._judged[names] = Remedy(changes, total, "tight" if tight else status)
+            status = self.state(changes, total) if self.room.holds(total) else NO
+            tight = status == FITS and self.room.tight(total)
+            self._judged[names] = Remedy(changes, total, TIGHT if tight else status)
         return self._judged[names]
+
+    def state(self, changes: Changes, total: int) -> str:
+        """Return the state of the verdict with these changes, whose need is ``total``."""
+        return self.room.status(total) if self.status is None else self.status(together(changes))
 
     def first(self, group: Degrees) -> Iterator[Remedy]:
         """The first of these that fits with the margin, or else tightly."""
-        tight: Remedy | None = None
-        if len(group.degrees) >= MANY and not self._within((group.degrees[-1],)):
-            return  # nor does a lesser degree
+        tight, last = None, None
+        if len(group.degrees) >= MANY:
+            if not self._within((group.degrees[-1],)):
+                return  # nor does a lesser degree
+            last = self.judged((group.degrees[-1],))
         for degree in group.degrees:
             one = self.judged((degree,))
-            if one and one.status == "fits":
+            if one and one.status == FITS:
                 yield from (tight, one) if tight and group is self.ways.tight_too else (one,)
                 return
             tight = tight or (one if one and one.fits else None)
+            if tight and last and last.tight:
+                break  # nor does any fit with the margin
         if tight:
             yield tight
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.analysis.common import run_tree, tuning_for
 from tfcalc.analysis.targets import TARGETS, Finder, by_path, meant_by
-from tfcalc.answers.fits import Fit, memory_within
 from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.answers.question import HEADLINES
+from tfcalc.answers.verdict import Fit, memory_within
 from tfcalc.conventions import Conventions
 from tfcalc.core.component import Measure, Node
 from tfcalc.core.measure import active_params, flops_of, held_bytes, params, trainable_params

@@ -12,7 +12,7 @@ from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError, UsageError, nearest
 from tfcalc.expressions import Condition, read_conditions
 from tfcalc.expressions.nodes import Name, NumberNode, walk
-from tfcalc.model import asked_run, default_run, legend
+from tfcalc.model import asked_run, legend, own_run
 from tfcalc.printable import quoted
 from tfcalc.report.style import Style
 from tfcalc.solving.answer import Solved
@@ -90,7 +90,7 @@ def solve(
     check_plans(training, serving)
     by = conventions or Conventions()
     conditions = read_conditions(parts_named(condition))
-    run = asked_run(chosen, workload or default_run(chosen))
+    run = asked_run(chosen, own_run(chosen, workload))
     run = run.replaced(phase="train") if training is not None and not run.training and serving is None else run
     setting = Setting(chosen, run, training, serving, tokens)
     one, setting = with_feasible_start(

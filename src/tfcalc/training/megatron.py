@@ -53,11 +53,17 @@ RECOMPUTED = ("none", "selective", "full")
 
 
 class MegatronStep(NamedTuple):
-    """A training step on the first stage's device, which holds most."""
+    """A training step on a device of a ``stage``: of the first one, which holds most, unless another is asked for."""
 
     model: Model
     run: Workload
     plan: Training
+    stage: int = 0
+
+    @property
+    def at(self) -> Layout:
+        """The stage's place."""
+        return layout_of(self.plan)._replace(stage=self.stage)
 
     def memory(self) -> TrainingStep:
         """Find what is live at the peak, and what it is made of. Raises InvalidModel.
@@ -65,14 +71,14 @@ class MegatronStep(NamedTuple):
         Korthikanti et al. 2022 (arXiv 2205.05198) know no temporary: their peak is at the start of backward. Of today's
         code the last micro-batch in flight runs, over what the others have saved.
         """
-        model, run, plan = self
+        model, run, plan, stage = self
         if plan.loop != TRAINER:
             raise InvalidModel(f"--loop {plan.loop} has no effect with --backend {plan.backend}", "leave it out")
         model_, run_, plan_ = remembering(model), remembering(run), remembering(plan)
-        sized = held_on_device(on_device(model.module(), layout_of(plan)), run, plan)
-        piece = on_device(model_.module(), layout_of(plan_))
+        sized = held_on_device(on_device(model.module(), self.at), run, plan)
+        piece = on_device(model_.module(), layout_of(plan_)._replace(stage=stage))
         tree = held_on_device(piece, run_, plan)
-        saved = saved_on_device(piece, tree, run_, layout_of(plan_), plan.backend)
+        saved = saved_on_device(piece, tree, run_, layout_of(plan_)._replace(stage=stage), plan.backend)
         by, placement = precision(plan.precision), placement_of(plan)
         states = states_of(tree, sized, plan)
         beside = Overheads(buffers_of(tree, run_, by), NOTHING if plan.of_2022 else dummy_gradients(tree))
@@ -80,7 +86,7 @@ class MegatronStep(NamedTuple):
         stays = not plan.of_2022 or gradients_stay(by, placement) or plan.grad_accum != 1
         gradients, gathered = bytes_in(states.device.gradients), bytes_in(states.gathered)
         standing = standing_of(states, beside)
-        recorder = None if plan.of_2022 else chunk_of(model, run, plan, ends_alone=True)
+        recorder = None if plan.of_2022 else chunk_of(model, run, plan, stage, ends_alone=True)
         moments = over(bytes_in(saved), recorder)
         found = phases(standing, gradients, moments, gathered, scratch, gradients_resident=stays)
         peak = highest(found)
@@ -113,21 +119,24 @@ class MegatronStep(NamedTuple):
         )
         if plan.offload != "none":
             states = states._replace(step=NOTHING)
-        ahead = value_of(chunks_in_flight(layout_of(plan)))
+        ahead = value_of(chunks_in_flight(self.at))
         chunks = max(ahead, value_of(plan.grad_accum) * value_of(plan.virtual_pipeline))
         events = pipelined(recorder.noted.events, recorder.forward_events, ahead, min(chunks, ahead + STEADY))
         settings = AllocatorSettings(limit=limit, expandable_segments=plan.alloc_conf == EXPANDABLE)
         return reserved_by(states, list(step.beside), events, settings, gradients_resident=False, before=before)
 
 
-def chunk_of(model: Model, run: Workload, plan: Training, *, ends_alone: bool = False) -> ChunkRecorder:
-    """Forward and backward of a micro-batch through a chunk of the first stage's layers, with every allocation.
+def chunk_of(model: Model, run: Workload, plan: Training, stage: int = 0, *, ends_alone: bool = False) -> ChunkRecorder:
+    """Forward and backward of a micro-batch through a chunk of a stage's layers, with every allocation.
+
+    Of several chunks the first one, which has the embedding on the first stage; on the last stage that with the head.
 
     Gradients of weights are added to their buffer. ``ends_alone``: of equal layers those at the ends run, which is
     enough to find when most is live.
     """
     at = layout_of(plan)
-    piece = on_device(model.module(), at._replace(pp=at.pp * at.vpp, vpp=1))
+    chunk = stage + (at.pp * (at.vpp - 1) if stage == at.pp - 1 else 0)
+    piece = on_device(model.module(), at._replace(pp=at.pp * at.vpp, vpp=1, stage=chunk))
     tree = held_on_device(piece, run, plan)
     running = ModuleProgram(piece, run, NUMERICS, backend(plan.backend)())
     running.trace.ends_alone = ends_alone

@@ -19,6 +19,7 @@ from tfcalc.defaults import resolve_checkpointing, resolve_plan, resolve_run, re
 from tfcalc.errors import UsageError
 from tfcalc.hardware import CONTEXT
 from tfcalc.model import default_run, guarding, remembering
+from tfcalc.nn.model import ModelWithHead
 from tfcalc.plans import DEFAULT, DPO, EXPANDABLE, SFT, TRAINER
 from tfcalc.serving.weight_formats import Format, format_named
 from tfcalc.tape.memory_tracker import LENT, Found, LeafNode, MemoryTracker, PeakRecorder
@@ -66,6 +67,7 @@ from tfcalc.training.step_terms import (
     states_of,
     temporaries,
 )
+from tfcalc.workload import AUTO
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
@@ -163,6 +165,13 @@ Key = tuple["Workload", "Training", bool]
 def sizeless(run: Workload, plan: Training) -> tuple[Workload, Training]:
     """Key of the steps of such a run and plan at all batch sizes and lengths."""
     return run.replaced(batch_size=1, seq_len=1), plan
+
+
+LOGIT = 12
+"""Bytes of a logit as backward begins: its log-softmax, the gradient of that, and its own gradient, all in fp32.
+
+Source: ATen's ``nll_loss_backward`` and ``_log_softmax_backward_data``.
+"""
 
 
 class Peaks:
@@ -418,9 +427,25 @@ class Peaks:
             return sum(standing_of(states, Overheads(buffers)))
         return highest(phases_of(plan, states, Overheads(buffers), StepMemory({}, 0))).total
 
-    def runs_in(self, run: Workload, plan: Training, memory: int) -> bool:
-        """Return whether the caching allocator can run it in ``memory`` bytes, giving back what it does not use."""
-        return self.reserved_within(run, plan, memory) is not None
+    def least_with_logits(self, run: Workload, plan: Training) -> int:
+        """The bytes of the states and of all logits as backward begins, which no peak is below.
+
+        Nothing runs on a tape for it. 0 where a loss in tiles, other code or several GPUs need fewer at once.
+        """
+        run, plan = self.resolved(run, plan)
+        module = self.model.module()
+        plain = (
+            plan.method == SFT
+            and plan.backend in (AUTO, "transformers")
+            and plan.loss in (AUTO, "logits")
+            and not plan.compile
+        )
+        if not (plain and isinstance(module, ModelWithHead) and module.upcasts and plan.tensor_parallel == 1):
+            return 0
+        _, states, buffers = self.standing(run, plan)
+        tokens = value_of(run.batch_size) * (value_of(run.seq_len) - 1)
+        logits = tokens * value_of(module.output.fan_out) * LOGIT
+        return sum(standing_of(states, Overheads(buffers))) + logits
 
     def reserved_within(self, run: Workload, plan: Training, memory: int) -> Reserved | None:
         """Memory that the caching allocator reserves for it on a card with ``memory`` bytes; None if it runs out."""

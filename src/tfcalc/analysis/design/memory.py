@@ -10,7 +10,7 @@ from tfcalc.analysis.design.amounts import AT_DEPTH
 from tfcalc.analysis.design.family import DEPTH, ShapeFamily
 from tfcalc.answers.question import AskedNumber, Question
 from tfcalc.conventions import Conventions
-from tfcalc.model import Model, default_run
+from tfcalc.model import Model, own_run
 from tfcalc.plans import Training
 from tfcalc.serving.memory import least_served, served
 from tfcalc.training.peaks import Peaks
@@ -61,11 +61,11 @@ class MemoryAmount:
     def _at_least(self, model: Model) -> int:
         if self.training is not None or (self.workload is not None and self.workload.training):
             peaks = Peaks(model)
-            step = (self.workload or default_run(model)).replaced(phase="train"), self.training or Training()
+            step = own_run(model, self.workload).replaced(phase="train"), self.training or Training()
             least = peaks.least(*step)
             return least if least > self.most else peaks.peak(*step)
         if self.serving is not None:
-            asked = self.workload or default_run(model), self.serving, self.conventions.dtype
+            asked = own_run(model, self.workload), self.serving, self.conventions.dtype
             least = least_served(model, *asked)
             return least if least > self.most else served(model, *asked, formulas=False).total
         return self.of(model)

@@ -88,7 +88,7 @@ def entries(settings: Settings) -> Mapping[str, Any]:
 def _asked_of(settings: Settings) -> Memory:
     imply_mode(settings)
     if settings.choose("budget", "gpu"):
-        from tfcalc.answers.fits import memory_within
+        from tfcalc.answers.verdict import memory_within
 
         model, question = _room(settings)
         found = memory_within(model, **question)

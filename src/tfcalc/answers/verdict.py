@@ -21,20 +21,32 @@ from tfcalc.defaults import resolve_checkpointing, resolve_serving
 from tfcalc.dimensions import Described
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import APPLE
-from tfcalc.model import asked_run, default_run
+from tfcalc.model import asked_run, default_run, own_run
 from tfcalc.plans import COLOCATE, Training, training_preset
 from tfcalc.report import Footer
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
-from tfcalc.search.gpus import MOST_RESERVED, Capacity, of_card, runs_within, stated
+from tfcalc.search.gpus import (
+    FITTING,
+    MARGIN,
+    RISKY,
+    SAID,
+    TIGHT,
+    Capacity,
+    CardRule,
+    Room,
+    Simulated,
+    of_card,
+    runs_within,
+    stated,
+)
 from tfcalc.search.largest import GrowingSize, Largest, largest_of
 from tfcalc.search.remedies import (
     Change,
     Options,
     Remedies,
     Remedy,
-    Room,
     StoredFormat,
     at_rest,
     of_serving,
@@ -42,7 +54,6 @@ from tfcalc.search.remedies import (
     remedies,
 )
 from tfcalc.serving.caches import CELLS, PAGED
-from tfcalc.training.measured import least_allocated, most_reserved, most_simulated
 from tfcalc.training.methods import with_method, writes
 from tfcalc.training.plan_checks import check_gpus
 from tfcalc.units import short_bytes
@@ -61,9 +72,6 @@ if TYPE_CHECKING:
 
 
 SEE_ALSO = ("--assumptions", "--json (exact boundaries)")
-FITS, TIGHT, RISKY, NO = "fits", "tight", "risky", "no"
-SAID = {FITS: "FITS", TIGHT: "FITS, TIGHTLY", RISKY: "MAY NOT FIT", NO: "DOES NOT FIT"}
-"""States of a verdict, as people are told them."""
 TIGHTLY = " (tight)"
 SEGMENTS = "less with --alloc-conf expandable_segments, which PyTorch reads from PYTORCH_ALLOC_CONF"
 TOOLS = {"NVIDIA": "nvidia-smi", "AMD": "rocm-smi"}
@@ -198,18 +206,13 @@ class Fit:
 
     @cached_property
     def status(self) -> str:
-        """Return ``fits``, ``tight`` (with less than the margin to spare), ``risky``, or ``no``.
-
-        On a card a peak is given the error of published peaks, and has to run in PyTorch's allocator: tightly, if that
-        has to give back what it would keep. It is risky where it does not run, or where the peak may be too large by
-        that error; it does not fit where the peak is too large even so.
-        """
+        """Return ``fits``, ``tight`` (with less than the margin to spare), ``risky``, or ``no``."""
         return self.case.status(self.case.run, self.case.plan)
 
     @property
     def fits(self) -> bool:
         """Return whether it fits, tightly or with room to spare."""
-        return self.status in (FITS, TIGHT)
+        return self.status in FITTING
 
     @property
     def tight(self) -> bool:
@@ -450,9 +453,6 @@ def _height(flags: Sequence[str], width: int) -> int:
     return lines
 
 
-MARGIN = 5
-"""Per cent of the budget; what leaves less is tight."""
-
 P = TypeVar("P", bound=Described)
 """A plan: of training, of serving, or how a model at rest is stored."""
 
@@ -500,7 +500,7 @@ def memory_within(
     if not 0 <= margin <= 100:
         raise UsageError(f"--margin {margin} is not from 0 to 100 per cent", "leave it out for 5")
     if training is not None or (workload is not None and workload.training):
-        workload = asked_run(model, (workload or default_run(model)).replaced(phase="train"))
+        workload = asked_run(model, own_run(model, workload).replaced(phase="train"))
         training = _on_gpus(training or Training(), budget)
     elif budget.gpus != 1 and not serving:
         raise UsageError(f"{budget.gpus} GPUs hold no model at rest together", "give one, or add --serve or --train")
@@ -520,7 +520,7 @@ def memory_within(
         budget = budget.serving(serving, utilization, rules.called if rules else "")
     by = conventions or Conventions()
     found = memory_of(model, workload, by, training=training, serving=serving, weights=weights, peaks=peaks)
-    case = _case(found, budget, workload or default_run(model), training, serving, weights)
+    case = _case(found, budget, own_run(model, workload), training, serving, weights)
     case.margin = margin
     if isinstance(case, _Serving):
         case.rules, case.profile = rules, profile
@@ -541,7 +541,7 @@ def _case(
         return _Training(memory, budget, resolve_checkpointing(memory.model_, run), with_method(training))
     if serving is not None:
         served = _Serving(memory, budget, *resolve_serving(memory.model_, run, serving))
-        served.kernel = run.kernel
+        served.kernel, served.asked = run.kernel, serving
         return served
     return _AtRest(memory, budget, default_run(memory.model_), StoredFormat(weights or "", memory.dtype_asked))
 
@@ -618,39 +618,19 @@ class Case(Generic[P]):
 
     def status(self, run: Workload, plan: P) -> str:
         """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
-        total, room = self.peak(run, plan), self._room
-        if self.least_of(total) > self.budget.bytes:
-            return NO
-        if not room.holds(total):
-            return RISKY
-        if self.roomy(run, plan):
-            return TIGHT if room.tight(total) else FITS
-        return TIGHT if self.runs(run, plan, self.budget.bytes) else RISKY
-
-    @cached_property
-    def _room(self) -> Room:
-        return Room(self.room, max(self.room * self.margin // 100, self.room - self.roomy_up_to))
+        return self._room.status(self.peak(run, plan))
 
     @property
-    def roomy_up_to(self) -> int:
-        """Bytes of a peak above which no run is roomy, whatever an allocator would do."""
-        return self.room
+    def _room(self) -> Room:
+        return Room(self.room, self.room * self.margin // 100)
 
     def tight(self, total: int) -> bool:
         """Return whether ``total`` bytes fit, but leave less than the margin."""
         return self._room.tight(total)
 
-    def roomy(self, _run: Workload, _plan: P) -> bool:
-        """Return whether all that an allocator would reserve, without a limit, is within the budget."""
-        return True
-
     def runs_with(self, _run: Workload, _plan: P, _within: int) -> bool:
         """Return whether an allocator finds room for it in this many bytes."""
         return True
-
-    def least_of(self, total: int) -> int:
-        """Bytes that are certainly needed, where ``total`` are expected."""
-        return total
 
     def bounds(self) -> Sequence[Callable[[Workload, P], int]]:
         """Bytes that it takes at least, those that are found soonest first."""
@@ -764,28 +744,30 @@ class _Training(Case["Training"]):
         return self.memory.on_card if self.room < self.budget.bytes and self.budget.of_gpu else None
 
     @property
-    def roomy_up_to(self) -> int:
-        """Bytes of a peak whose cache might be within the card."""
-        return self.room if self.room == self.budget.bytes else most_simulated(self.budget.bytes)
+    def rule(self) -> CardRule:
+        """Rule of the verdict, with the margin that was asked for."""
+        return CardRule(self.budget, self.margin)
 
-    def roomy(self, run: Workload, plan: Training) -> bool:
-        """Return whether PyTorch's cache would be within the card even if it were as large as published ones."""
-        if self.room == self.budget.bytes:
-            return True
-        total, simulated = self.peak(run, plan), self.on_card is not None
-        if most_reserved(total) > self.budget.bytes:
-            return False
-        if not simulated or most_reserved(int(MOST_RESERVED * total)) <= self.budget.bytes:
-            return True
-        found = self.peaks.reserved_within(run, plan, self.budget.bytes)  # as without a limit, if none is given back
-        return found is not None and not found.given_back and most_reserved(found.reserved) <= self.budget.bytes
+    @property
+    def _room(self) -> Room:
+        return self.rule.room
+
+    def status(self, run: Workload, plan: Training) -> str:
+        """Return the state of the verdict on a workload and a plan. Raises TfcalcError."""
+        return self.rule.status(self.peak(run, plan), self._simulated(run, plan))
+
+    def _simulated(self, run: Workload, plan: Training) -> Simulated | None:
+        """PyTorch's allocator on a card of some bytes, as far as it is simulated."""
+        if self.on_card is None:
+            return None
+        return lambda within: self.peaks.reserved_within(run, plan, within)
 
     def runs_with(self, run: Workload, plan: Training, within: int) -> bool:
         """Return whether the caching allocator finds room for it, as far as it is simulated."""
-        return self.on_card is None or runs_within(self.peaks, run, plan, self.peak(run, plan), within)
+        return self.on_card is None or runs_within(self.peak(run, plan), within, self._simulated(run, plan))
 
     def _peak(self, run: Workload, plan: Training) -> int:
-        return self.peaks.peak(run, plan)
+        return self.peaks.peak(run, plan, noting=self.on_card is not None)
 
     def _peak_of_size(self, run: Workload, plan: Training) -> int:
         return self.peaks.peak_of_size(run, plan, self.room)
@@ -794,7 +776,7 @@ class _Training(Case["Training"]):
         return self.peaks.roughly(run, plan)
 
     def bounds(self) -> Sequence[Callable[[Workload, Training], int]]:
-        return self.peaks.possible, self.peaks.whole_weights, self.peaks.least
+        return self.peaks.possible, self.peaks.whole_weights, self.peaks.least, self.peaks.least_with_logits
 
     def ways(self) -> Options:
         return of_training(self.model, self.memory.run, self.memory.plan)
@@ -809,9 +791,6 @@ class _Training(Case["Training"]):
         limit = None if found.longest is None else found.longest - value_of(self.plan.size("max_prompt_length"))
         return found._replace(longest=limit)
 
-    def least_of(self, total: int) -> int:
-        return least_allocated(total) if self.room < self.budget.bytes else total
-
 
 class _Serving(Case["Serving"]):
     def __init__(self, memory: Memory, budget: Capacity, run: Workload, plan: Serving) -> None:
@@ -822,14 +801,31 @@ class _Serving(Case["Serving"]):
         self.profile: Profile | None = None
         self.kernel = run.kernel
         """Kernel of attention that was asked for."""
+        self.asked = plan
+        """Plan as it was asked for: "auto" stands for other formats in an engine with a paged cache."""
 
     def _serve(self, run: Workload, plan: Serving) -> Served:
         from tfcalc.serving.memory import served
 
+        if plan.cache != self.plan.cache:
+            formats = {
+                name: getattr(self.asked, name)
+                for name in ("weights", "kv")
+                if getattr(plan, name) == getattr(self.plan, name)
+            }
+            asked = run.replaced(kernel=self.kernel), plan.replaced(**formats)
+            run, plan = resolve_serving(self.model, *asked)
         return served(self.model, run, plan, self.memory.by.dtype, formulas=False)
 
     def _peak(self, run: Workload, plan: Serving) -> int:
         return self.served(run, plan).total
+
+    def status(self, run: Workload, plan: Serving) -> str:
+        """Return the state of the verdict, within what the engine takes of a card that has such a cache."""
+        if plan.cache == self.plan.cache:
+            return super().status(run, plan)
+        room = self.budget.serving(plan).bytes
+        return Room(room, room * self.margin // 100).status(self.peak(run, plan))
 
     def _peak_of_size(self, run: Workload, plan: Serving) -> int:
         least = self._least(run, plan)
@@ -878,7 +874,7 @@ class _Serving(Case["Serving"]):
 
     def ways(self) -> Options:
         _, count = self.served(self.run, self.plan).on_card or (0, 0)
-        pages = self.kernel == AUTO and not self.budget.card
+        pages = self.kernel == AUTO and self.budget.of_gpu
         return of_serving(self.run, self.plan, pages=pages, count=count)
 
     def sizes(self) -> list[GrowingSize]:
