@@ -232,7 +232,7 @@ class RunOnCard(VerdictOnCard):
             batches=value_of(plan.grad_accum),
             zero=int(self.plan.zero),
             again=again_of(self.ran[0]),
-            attention_again=float(self.checkpointing == "selective"),
+            modules=self.ran[0].modules_again,
         )
 
     @property

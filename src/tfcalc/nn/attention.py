@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.core.component import Cached
 from tfcalc.core.number import Num, Pairs, minimum
+from tfcalc.core.recomputation import CORE_ATTENTION
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.attention import attend, rotary
@@ -214,7 +215,7 @@ class Attention(Module):
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
             return made
 
-        if ctx.run.recompute == "selective":
+        if CORE_ATTENTION in ctx.run.modules_again:
             return q.trace.checkpoint(attended, q, k, v)
         return attended(q, k, v)
 

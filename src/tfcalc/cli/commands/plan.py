@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.answers.plan_question import PlanQuestion, modules_again
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.train import RATES, rates_of_file
@@ -198,13 +198,14 @@ def _question(settings: Settings) -> PlanQuestion:
     stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):
         raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
+    modules = modules_again(settings.get("recompute"), words_of(settings.get("recompute_modules")), stack)
     return PlanQuestion(
         model=model,
         card=card,
         gpus=gpus,
         sequences=_sequences(settings, length),
         length=length,
-        fixed=_fixed(settings),
+        fixed=_fixed(settings, bool(modules)),
         stack=stack,
         precision=settings.get("precision") or PRECISIONS[0],
         domain=settings.get("gpus_per_node"),
@@ -213,7 +214,7 @@ def _question(settings: Settings) -> PlanQuestion:
         price=settings.get("price"),
         measured=_measured(settings),
         top=settings.get("top") or 5,
-        attention_again=settings.get("recompute") == "selective",
+        modules=modules,
         pareto=bool(settings.get("pareto")),
         all_timed=_all_layouts(settings),
         budget_days=days,
@@ -222,7 +223,7 @@ def _question(settings: Settings) -> PlanQuestion:
     )
 
 
-def _fixed(settings: Settings) -> Axes:
+def _fixed(settings: Settings, selective: bool) -> Axes:
     """The axes that were given."""
 
     def given(name: str) -> Values:
@@ -240,8 +241,13 @@ def _fixed(settings: Settings) -> Axes:
         micro_batch=given("micro_batch"),
         zero=None if zero is None else (int(zero),),
         replicas=given("replicas"),
-        again=None if recompute is None else (int(recompute == "full"),),
+        again=(0,) if selective else None if recompute is None else (int(recompute == "full"),),
     )
+
+
+def words_of(text: str | None) -> tuple[str, ...]:
+    """``core_attn,mlp`` as words."""
+    return tuple(filter(None, re.split(r"[\s,]+", text or "")))
 
 
 def _sequences(settings: Settings, length: int) -> int:
@@ -348,6 +354,7 @@ COMMAND = Command(
         *BATCH,
         PRECISION,
         CHECKPOINTING,
+        *of_fields(Workload, "recompute_modules"),
         STACK,
         *MACHINE,
         *RUN,
