@@ -269,7 +269,12 @@ def saved(case: Case) -> int:
         length, batch = case["seq"], case["batch"]
         share = length // case["layout"]["tp"] if case.get("sequence_parallel") else length
         x = torch.zeros(share, batch, config.hidden_size, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(lambda made: kept.append(made) or made, lambda made: made):
+
+        def keep(made: Any) -> Any:
+            kept.append(made)
+            return made
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, keep):
             made = chunk.decoder.layers[0](x, attention_mask=None)
         storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
         assert made is not None

@@ -162,7 +162,7 @@ def test_what_modules_drop_is_what_megatron_core_does_not_save() -> None:
         sizes = draw.sizes(kind, 2)
         sizes |= {"moe_layer_freq": [1, 1]} if kind == "deepseek_v3" else {}
         layout = {"tp": tp, "pp": 1, "vpp": 1, "cp": 1, "dp": 1, "ep": 1, "etp": None, "untied": True, "vocab": 512}
-        case = {"config": sizes, "layout": layout, "positions": 1024, "seq": length, "batch": batch}
+        case: Case = {"config": sizes, "layout": layout, "positions": 1024, "seq": length, "batch": batch}
         cases += [{**case, "sequence_parallel": tp > 1, "again": again} for again in ([], [name])]
     found = answers_of("tests.placed.megatron_core", cases)
     for case, whole, less in zip(cases[1::2], found[::2], found[1::2], strict=True):
