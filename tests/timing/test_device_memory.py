@@ -164,3 +164,25 @@ def test_five_of_six_runs_that_ran_out_of_memory_do_not_fit_and_all_that_ran_do(
     room = of_card("a100-80").allocatable / GIB
     assert sum(needed(row) > room for row in OUT_OF_MEMORY) == 5
     assert all(needed(row) <= room for row in SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [
+        ("gpt2", Layouts(tp=2, pp=2)),
+        ("llama-3-8b", Layouts(tp=4, pp=4)),
+        ("deepseek-v3", Layouts(tp=8, ep=8, etp=1)),
+        ("deepseek-v3", Layouts(tp=2, ep=8, etp=1, dp=4)),
+    ],
+)
+def test_states_are_those_of_ranks(name: str, at: Layouts) -> None:
+    """Norms, routers, maps down to latents and positions are whole on each GPU, as ``ranks`` has them.
+
+    That is compared with Megatron-core (tests/placed). What is left are biases, and the last norm.
+    """
+    model, memory = tfcalc.load(name), DeviceMemory(work_of(tfcalc.load(name), 512), at._replace(zero=0, batches=12))
+    sparse = {"ep": at.ep, "etp": 1} if at.ep > 1 else {}
+    layout = tfcalc.Layout(tp=at.tp, pp=at.pp, dp=at.dp, sequence_parallel=True, **sparse)
+    stages = tfcalc.ranks(model, layout, tfcalc.Workload(phase="train", seq_len=512)).stages
+    for last in (False, True):
+        assert float(memory.states(last=last)) == pytest.approx(stages[-last].states_bytes, rel=2e-4)

@@ -152,6 +152,13 @@ def up_projections(mixer: Component) -> tuple[str, ...]:
     return (maps[0][0], *up) if len(up) == 1 else tuple(up)
 
 
+def down_projections(mixer: Component) -> tuple[str, ...]:
+    """Return the names of latent attention's maps down to latent vectors. Other attention has none."""
+    up = up_projections(mixer)
+    maps = [part.name for part in mixer.parts if part.kind == LINEAR]
+    return tuple(name for name in maps[:-1] if name not in up) if up else ()
+
+
 def is_latent(mixer: Component) -> bool:
     """Return whether keys and values of an attention are made of latent vectors."""
     return bool(up_projections(mixer))

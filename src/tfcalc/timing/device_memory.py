@@ -111,7 +111,9 @@ class DeviceMemory:
         at = self.at
         here = list(zip(self._layers(last=last, between=between), self.work.layers, strict=True))
         layers = sum(copies * layer.params for copies, layer in here)
-        dense = (layers + self._tables(last=last, between=between)) / at.tp
+        whole = sum(copies * layer.whole for copies, layer in here)
+        tables, positions = self._tables(last=last, between=between), self._positions(last=last, between=between)
+        dense = (layers - whole + tables - positions) / at.tp + whole + positions
         experts = sum(copies * layer.experts.params for copies, layer in here if layer.experts) / (at.ep * at.etp)
         of_dense, of_experts = self._bytes_of_params
         return dense * of_dense + experts * of_experts
@@ -126,6 +128,12 @@ class DeviceMemory:
         if between:
             return 0
         return where(at.pp > 1, (head if last else self.work.outside - (0 if tied else head)) + filled, of_all)
+
+    def _positions(self, *, last: bool, between: bool) -> Many:
+        """Learned positions, which are on the first stage alone."""
+        if between:
+            return 0
+        return where(self.at.pp > 1, 0, self.work.positions) if last else self.work.positions
 
     @cached_property
     def _bytes_of_params(self) -> tuple[Many, Many]:

@@ -17,6 +17,7 @@ from tfcalc.core.recomputation import (
     MIXER,
     MIXTURE,
     NORMS,
+    down_projections,
     is_latent,
     modules_of,
 )
@@ -74,6 +75,8 @@ class LayerWork(NamedTuple):
         inside: elements of what is rotated, gated and activated, per token; those of ``routed`` tokens by themselves.
         params: parameters, without those of routed experts.
         modules: elementwise work of each of ``core.recomputation.MODULES`` that it has, in elements per token.
+        whole: of its ``params`` those that each GPU of tensor parallelism has: norms, routers, maps down to latent
+            vectors (as Transformer Engine has them).
         norms_apart: norms that are operations of their own in Megatron-core with Transformer Engine, before latent
             attention and before a mixture; elsewhere they are in the product that follows.
     """
@@ -91,6 +94,7 @@ class LayerWork(NamedTuple):
     params: int
     modules: Mapping[str, float] = {}
     norms_apart: int = 0
+    whole: int = 0
 
     @property
     def params_of_all(self) -> int:
@@ -108,6 +112,7 @@ class ModelWork(NamedTuple):
         outside: parameters outside of the layers, tables and head, tied ones once.
         trained: share of the parameters that are trained.
         flops: FLOPs of a training step per token, of visible pairs, nothing recomputed.
+        positions: of ``outside`` the learned positions, which each GPU of tensor parallelism has whole.
     """
 
     length: int
@@ -116,6 +121,7 @@ class ModelWork(NamedTuple):
     outside: int
     trained: float
     flops: float
+    positions: int = 0
 
     @property
     def modules(self) -> frozenset[str]:
@@ -162,7 +168,8 @@ def work_of(model: Model, length: int, tree: Component | None = None) -> ModelWo
         for node in root.walk()
         for factors in node.component.own.products
     )
-    return whole._replace(outside=every - whole.params, trained=trained, flops=flops / length)
+    positions = sum(value_of(node.total(params)) for node in root.walk() if node.component.kind == "position")
+    return whole._replace(outside=every - whole.params, trained=trained, flops=flops / length, positions=positions)
 
 
 def _layers_and_rest(node: Node) -> Iterator[Node]:
@@ -210,7 +217,7 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
     attention = scores = stream = inside = routed = 0.0
     around: dict[tuple[str, ...], tuple[Component, ...]] = {}
     of_modules = Counter[str]()
-    norms_apart, of_norm = 0, 0.0
+    norms_apart, of_norm, whole_params = 0, 0.0, 0
     for node in alone.root().walk():
         part, times = node.component, value_of(node.times.run)
         above = around.get(node.names[:-1], ())
@@ -225,6 +232,8 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
         if not made and part.own.products:
             attention += times * value_of(matmul_flops(part.own))
         elements = times * sum(value_of(work.elements) for work in part.own.elementwise if work.forward) / length
+        down = part.kind == "linear" and bool(above) and part.name in down_projections(above[-1])
+        whole_params += value_of(node.total(params)) if part.kind in ("norm", "router") or down else 0
         of_norm = elements if part.kind == "norm" and len(above) == 1 else of_norm
         of_modules.update(dict.fromkeys(modules, 0.0 if part.kind == ATTENTION or made else elements))
         if part.kind == ATTENTION:
@@ -255,6 +264,7 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
         own,
         elements_of,
         norms_apart,
+        whole_params,
     )
 
 
