@@ -659,7 +659,5 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
-    if question.workload is None:
-        question = question._replace(workload=default_run(question.model).replaced(phase="train"))
-    pairs = question.workload.attention
-    return Train(question._replace(workload=question.workload.replaced(attention="full"), pairs=pairs))
+    workload = question.workload or default_run(question.model).replaced(phase="train")
+    return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))
