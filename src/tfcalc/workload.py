@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tfcalc.core.component import MODULES, selected
 from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
-from tfcalc.core.recomputation import MODULES, selected
 from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, text
 from tfcalc.errors import InvalidModel, nearest
 from tfcalc.printable import quoted
@@ -206,7 +206,7 @@ class Workload(Described):
 
     @property
     def recomputed(self) -> str:
-        """What backward recomputes, in words: ``full``, ``selective``, ``selective: mlp, moe_act``."""
+        """Checkpointing in words: ``full``, ``selective``, ``selective: mlp, moe_act``."""
         named = ", ".join(self.named_modules)
         return f"selective: {named}" if named else self.recompute
 

@@ -152,6 +152,15 @@ def test_modules_run_again(quick: Quick) -> None:
         assert refused.stderr.count("\n") == 1
 
 
+def test_a_selective_layout_is_written_as_it_is_printed(quick: Quick) -> None:
+    """``tp2 selective`` where the question is selective; else a refusal says what to add."""
+    said = "tp2 dp32 selective"
+    refused = quick(*SMALL, "--why-not", said)
+    assert refused.returncode == 2
+    assert "add --checkpointing selective" in refused.stderr
+    assert quick(*SMALL, "--checkpointing", "selective", "--why-not", said).stdout.startswith(f"{said} ")
+
+
 SMALL = ("plan", "llama-3-8b", "--gpu", "64xh100", "--global-batch-size", "256", "--seq", "4k")
 """A search of some hundred layouts."""
 GIB = 2**30

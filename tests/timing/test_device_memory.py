@@ -108,7 +108,7 @@ def test_what_modules_drop_by_hand(modules: tuple[str, ...], per_token: int) -> 
 
 
 def test_rows_whose_source_names_the_modules() -> None:
-    """Of 213 runs of Megatron-Bridge 34 say in their recipes which modules run again, and 5 that none does.
+    """Of 213 runs of Megatron-Bridge 34 say in their configurations which modules run again, and 5 that none does.
 
     12 of the 34 fit either way; DeepSeek-V3 on GB200 and B200 comes from 17 to 19 % beyond the usable bytes to within
     2 to 3 %. Formats of 8 bits, in which products save what they read, are not counted.

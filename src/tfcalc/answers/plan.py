@@ -19,7 +19,7 @@ from tfcalc.answers.plan_keys import (
     seconds_in_words,
 )
 from tfcalc.answers.plan_question import PlanQuestion, modules_again
-from tfcalc.core.recomputation import MODULES
+from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts

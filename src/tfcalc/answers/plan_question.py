@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.core.recomputation import CORE_ATTENTION, MODULES, selected
+from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
 from tfcalc.errors import UsageError, one_of
 from tfcalc.timing.rates import NO_PRICES, STACKS, Price
 

@@ -5,35 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from tfcalc.core.component import Component
+from tfcalc.core.component import (
+    CORE_ATTENTION,
+    MLP,
+    MODULES,
+    MOE,
+    MOE_ACTIVATION,
+    NORMS,
+    SHARED_EXPERTS,
+    UP_PROJECTION,
+    Component,
+)
 from tfcalc.core.number import Num, ceil_div
 from tfcalc.errors import InvalidModel
 
 ATTENTION, LAYER = "attend", "layer"
 MIXER, LINEAR, FEED_FORWARD, MIXTURE = "attention", "linear", "ffn", "moe"
 EXPERTS, ACTIVATION, NORM = "experts", "activation", "norm"
-CORE_ATTENTION, MLP, MOE, SHARED_EXPERTS, MOE_ACTIVATION, NORMS, UP_PROJECTION = (
-    "core_attn",
-    "mlp",
-    "moe",
-    "shared_experts",
-    "moe_act",
-    "layernorm",
-    "mla_up_proj",
-)
-MODULES = {
-    CORE_ATTENTION: "attention between its projections",
-    MLP: "dense feed-forward networks",
-    MOE: "mixtures of experts",
-    SHARED_EXPERTS: "shared experts",
-    MOE_ACTIVATION: "activations of routed experts",
-    NORMS: "norms before latent attention and before mixtures",
-    UP_PROJECTION: "maps up from latent vectors, and their rotation",
-}
-"""Modules of a layer that Megatron-core can run again, each by itself (``--recompute-modules``).
-
-Source: Megatron-core's TransformerConfig, ``recompute_modules``.
-"""
 
 
 def recomputing(
@@ -111,11 +99,6 @@ def _again(component: Component, early_stop: bool) -> Component:
         own=own._replace(again=not (early_stop and own.last)),
         parts=tuple(_again(part, early_stop) for part in component.parts),
     )
-
-
-def selected(kind: str) -> tuple[str, ...]:
-    """Return the modules that a kind of checkpointing runs again: ``selective`` is attention's core."""
-    return (CORE_ATTENTION,) if kind == "selective" else ()
 
 
 def modules_of(part: Component, above: tuple[Component, ...]) -> frozenset[str]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Cached
+from tfcalc.core.component import CORE_ATTENTION, Cached
 from tfcalc.core.number import Num, Pairs, minimum
-from tfcalc.core.recomputation import CORE_ATTENTION
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.module import Context, Frozen, Module
 from tfcalc.ops.attention import attend, rotary

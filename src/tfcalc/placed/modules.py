@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.component import Component
+from tfcalc.core.component import MLP, Component
 from tfcalc.core.number import Num, Pairs, divide, product
-from tfcalc.core.recomputation import FEED_FORWARD, MLP
+from tfcalc.core.recomputation import FEED_FORWARD
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.core.recomputation import MODULES, selected
+from tfcalc.core.component import MODULES, selected
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.files import check_plain, whole_number
 from tfcalc.hardware import named

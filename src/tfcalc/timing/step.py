@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfcalc.core.recomputation import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
+from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
 from tfcalc.placed.schedules import SCHEDULES, StageTimes
 from tfcalc.timing.numbers import Many, is_array, larger, log2, rounded_up, smaller, where
 from tfcalc.timing.rates import Machine, Rates

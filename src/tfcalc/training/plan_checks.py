@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.backends.program import Code, compilable
 from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
-from tfcalc.core.component import Component
-from tfcalc.core.recomputation import CORE_ATTENTION, MLP, check_modules, modules_in
+from tfcalc.core.component import CORE_ATTENTION, MLP, Component
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
@@ -411,6 +410,8 @@ def check_modules_again(model: Model, run: Workload, plan: Training) -> None:
     """Raise InvalidModel for modules that are not Megatron-LM's, that the model has not, or that no tape runs again."""
     if not run.recompute_modules:
         return
+    from tfcalc.core.recomputation import check_modules, modules_in  # few ask for it
+
     called = f"--recompute-modules {','.join(run.named_modules)}"
     if not plan.megatron:
         raise InvalidModel(

@@ -143,6 +143,7 @@ WHY = (
     ),
     Option("why_not", ("--why-not",), "say what rules a layout out, or by how much it loses: 'tp=8 pp=4 vpp=5'"),
 )
+SELECTIVE = "selective"
 ENDINGS = (".parquet", ".csv")
 """Ends of files that get all layouts."""
 
@@ -156,6 +157,9 @@ def answer(settings: Settings) -> PlanAnswer:
         words = " and ".join(settings.given[name].called for name in asked)
         raise UsageError(f"{words} are different questions", "ask one of them")
     question = _question(settings)
+    for name in ("why_layouts", "why_not"):
+        if SELECTIVE in (settings.get(name) or "").split() and not question.modules:
+            raise UsageError(f"{SELECTIVE} is of all layouts of a question", f"add --checkpointing {SELECTIVE}")
     if text := settings.get("why_layouts"):
         two = [layout_of(one, "--why") for one in text.split(VERSUS)]
         if len(two) != 2:
@@ -270,8 +274,8 @@ def _evenly(sequences: float) -> int:
 NAMES = {"b": "micro_batch", "mb": "micro_batch", "hsdp": "replicas", "dp": "dp"}
 NAMES |= {name: name for name in Axes._fields if name != "again"}
 """Names of axes in a layout that is written."""
-KINDS = {"full": 1, "none": 0}
-"""Words for checkpointing."""
+KINDS = {"full": 1, "none": 0, SELECTIVE: 0}
+"""Words for checkpointing; which modules are selected is the same for all layouts of a question."""
 EXAMPLE = "write it as 'tp=8 pp=4 vpp=5', or as it is printed: 'tp8 pp4x5'"
 
 
