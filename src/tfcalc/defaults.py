@@ -152,6 +152,8 @@ def resolve_checkpointing(model: Model, workload: Workload) -> Workload:
     """The workload of a step with gradient checkpointing for auto: of a checkpoint's layers, unless they loop."""
     if workload.recompute != AUTO:
         return workload
+    if workload.recompute_modules:
+        return workload.replaced(recompute="selective")
     full = isinstance(model, HFModel) and not any(each.loops for each in model.module().all_of())
     return workload.replaced(recompute="full" if full else "none")
 

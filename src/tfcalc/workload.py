@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from tfcalc.core.component import MODULES, selected
 from tfcalc.core.number import Num, Pairs, minimum, twice_chunked, twice_sliding
-from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension
-from tfcalc.errors import InvalidModel
+from tfcalc.dimensions import FRONT, Described, Shown, choice, described, dimension, text
+from tfcalc.errors import InvalidModel, nearest
+from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.core.patterns import Pattern
@@ -94,6 +96,11 @@ class Workload(Described):
         known=RECOMPUTED,
         shown=Shown("training", front=True),
     )
+    recompute_modules: str = text(
+        f"modules that backward runs again, as Megatron-core names them: {', '.join(MODULES)}",
+        "--recompute-modules",
+        shown=Shown("training"),
+    )
     early_stop: bool = choice(
         "recomputation stops once all saved tensors are rebuilt (PyTorch, use_reentrant=False)",
         "--early-stop/--no-early-stop",
@@ -133,7 +140,9 @@ class Workload(Described):
     @property
     def of_flops(self) -> "Workload":
         """The workload as FLOPs are counted: nothing is recomputed where nothing is asked for."""
-        return self.replaced(recompute="none") if self.recompute == AUTO else self
+        if self.recompute == AUTO:
+            return self.replaced(recompute="selective" if self.recompute_modules else "none")
+        return self
 
     @property
     def target(self) -> Sequences:
@@ -190,6 +199,23 @@ class Workload(Described):
     def tells_masks(self) -> bool:
         """True if masks affect the counts, so that layers with different masks differ."""
         return self.decoding or self.attention == "causal"
+
+    @property
+    def named_modules(self) -> tuple[str, ...]:
+        """Modules that were named, which backward runs again, in one order."""
+        named = self.recompute_modules.replace(",", " ").split()
+        return (*(name for name in MODULES if name in named), *(name for name in named if name not in MODULES))
+
+    @property
+    def modules_again(self) -> tuple[str, ...]:
+        """Modules that backward runs again: those that were named, or what ``selective`` stands for."""
+        return self.named_modules or selected(self.recompute)
+
+    @property
+    def recomputed(self) -> str:
+        """Checkpointing in words: ``full``, ``selective``, ``selective: mlp, moe_act``."""
+        named = ", ".join(self.named_modules)
+        return f"selective: {named}" if named else self.recompute
 
     @property
     def every(self) -> int:
@@ -269,5 +295,21 @@ def check_phase(workload: Workload) -> None:
             f"recompute {workload.recompute!r} with phase {workload.phase!r}",
             "use phase train: only backward recomputes",
         )
+    if workload.recompute_modules:
+        check_named(workload)
     if workload.early_stop and not workload.every:
         raise InvalidModel("early stop without recomputed layers", "choose recompute full, or every:N")
+
+
+def check_named(workload: Workload) -> None:
+    """Raise InvalidModel for a module that nobody knows, and for modules beside another kind of checkpointing."""
+    for name in workload.named_modules:
+        if name not in MODULES:
+            raise InvalidModel(f"--recompute-modules {quoted(name)} is not known", nearest(name, MODULES))
+    if not workload.training:
+        raise InvalidModel("--recompute-modules has no effect without --train", "add --train")
+    if workload.recompute not in (AUTO, "selective"):
+        raise InvalidModel(
+            f"--recompute-modules with --checkpointing {workload.recompute}, which names what is recomputed, too",
+            "leave one of them out",
+        )

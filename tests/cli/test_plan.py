@@ -127,6 +127,40 @@ def test_selective_checkpointing_runs_attention_again(quick: Quick) -> None:
     assert 0 == again[0] < again[1] < found["none"]["parts"]["attention_seconds"] / 2 < again[2]
 
 
+def test_modules_run_again(quick: Quick) -> None:
+    """Modules by Megatron-core's names: selective is attention's core, and an MLP beside it takes longer.
+
+    What a model has not, and what nobody knows, is refused in a line.
+    """
+    words = ("plan", "llama-3-8b", *ONE.split(), *RUN.replace("--checkpointing full", "").split())
+    found = json.loads(quick(*words, "--recompute-modules", "mlp core_attn", "--json").stdout)
+    assert found["layout"]["recompute"] == "selective"
+    assert found["layout"]["recompute_modules"] == ["core_attn", "mlp"]
+    selective, core = (
+        json.loads(quick(*words, *more, "--json").stdout)["parts"]["recomputation_seconds"]
+        for more in (("--checkpointing", "selective"), ("--recompute-modules", "core_attn"))
+    )
+    assert selective == core < found["parts"]["recomputation_seconds"]
+    for module, told in (
+        ("moe", "no layer has mixtures of experts; it has core_attn, mlp"),
+        ("layernorm", "its norms are in the products that follow"),
+        ("mpl", "did you mean mlp?"),
+    ):
+        refused = quick(*words, "--recompute-modules", module)
+        assert refused.returncode == 2
+        assert told in refused.stderr
+        assert refused.stderr.count("\n") == 1
+
+
+def test_a_selective_layout_is_written_as_it_is_printed(quick: Quick) -> None:
+    """``tp2 selective`` where the question is selective; else a refusal says what to add."""
+    said = "tp2 dp32 selective"
+    refused = quick(*SMALL, "--why-not", said)
+    assert refused.returncode == 2
+    assert "add --checkpointing selective" in refused.stderr
+    assert quick(*SMALL, "--checkpointing", "selective", "--why-not", said).stdout.startswith(f"{said} ")
+
+
 SMALL = ("plan", "llama-3-8b", "--gpu", "64xh100", "--global-batch-size", "256", "--seq", "4k")
 """A search of some hundred layouts."""
 GIB = 2**30

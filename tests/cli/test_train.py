@@ -65,7 +65,7 @@ def test_a_card_without_rates_has_a_floor_alone(quick: Quick) -> None:
     run = json.loads(quick(*words, "--json").stdout)["run"]
     assert "hours" not in run
     assert "No run on RTX-4090 is known" in quick(*words).stdout
-    at = json.loads(quick(*words, "--mfu", "40%", "--json").stdout)["run"]
+    at = json.loads(quick(*words, "--mfu", "40%", "--attention", "causal", "--json").stdout)["run"]
     assert at["hours"] == pytest.approx(run["floor_hours"] / 0.4)
     assert at["mfu"] == pytest.approx(0.4)
 
@@ -197,3 +197,35 @@ def test_flops_says_the_same_hours(quick: Quick, words: str) -> None:
     assert ("hours" in found) == ("hours" in run)
     title = quick("train", *words.split()).stdout.splitlines()[0]
     assert title in quick("flops", "--train", *words.split()).stdout
+
+
+@pytest.mark.parametrize(
+    ("pairs", "per_token"), [("full", 12 * 32 * 4096 * 8192), ("causal-half", 6 * 32 * 4096 * 8192)]
+)
+def test_one_mfu(quick: Quick, pairs: str, per_token: int) -> None:
+    """The MFU of train is that of flops: 6 FLOPs of each weight of a product and token, and 12·n·h·l of attention.
+
+    Source: Chowdhery et al. 2022 (arXiv 2204.02311), appendix B: all pairs; half of them in Megatron-LM. 9,500 tokens
+    per second of Llama-3-8B on an H100 (989.4 TFLOP/s).
+    """
+    weights = 32 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14336) + 4096 * 128256
+    mfu = 9500 * (6 * weights + per_token) / 989.4e12
+    words = (
+        "llama-3-8b",
+        "--gpu",
+        "h100",
+        "--seq",
+        "8k",
+        "--tokens-per-second",
+        "9500",
+        "--attention",
+        pairs,
+        "--json",
+    )
+    tuned = json.loads(quick("train", *words, "--tokens", "1B", "--qlora", "16").stdout)
+    counted = json.loads(quick("flops", *words, "--train", "--mfu").stdout)
+    assert counted["mfu"] == pytest.approx(mfu, rel=1e-3)
+    several = [word if word != "h100" else "8xh100" for word in words]
+    full = json.loads(quick("train", *several, "--tokens", "1B", "--fsdp").stdout)
+    assert 8 * full["run"]["mfu"] == pytest.approx(mfu, rel=1e-3)
+    assert tuned["run"]["mfu"] < counted["mfu"]  # frozen weights have no gradient

@@ -8,11 +8,14 @@ rank of any number, and nothing is sent; the kernels of attention, which hold an
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+
+os.environ["TORCHDYNAMO_DISABLE"] = "1"  # fused activations run as they are written
 
 import torch
 from megatron.core import parallel_state, tensor_parallel
@@ -78,6 +81,10 @@ def without_gpus() -> None:
     DotProductAttention.forward = stand_in
     moe_utils.te_general_gemm = None  # 0.16 asks for both, which only Transformer Engine defines
     multi_latent_attention.TELinear = ()
+    random_states = tensor_parallel.random
+    random_states._get_all_rng_states = lambda: ()
+    random_states._set_all_rng_states = lambda *_: None
+    random_states._fork_rng = nullcontext
     token_dispatcher.maybe_move_tensor_to_cpu = lambda numbers, as_numpy=False, **_: (
         numbers.tolist() if as_numpy and isinstance(numbers, torch.Tensor) else numbers
     )
@@ -154,8 +161,16 @@ def config_of(case: Case, **more: Any) -> Any:
         sequence_parallel=case.get("sequence_parallel", False),
         pipeline_dtype=torch.float32,
         params_dtype=torch.float32,
-        **PLAIN | ends | named | more,
+        **PLAIN | ends | named | recomputed(case) | more,
     )
+
+
+def recomputed(case: Case) -> Case:
+    """What backward runs again: whole layers, or modules of them."""
+    again = case.get("again")
+    if again == ["full"]:
+        return {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1}
+    return {"recompute_granularity": "selective", "recompute_modules": again} if again else {}
 
 
 def chunks_of(case: Case, config: Any, stage: int) -> Iterator[Any]:
@@ -244,6 +259,28 @@ def sent(case: Case) -> list[list[Any]]:
     return sends.rows
 
 
+def saved(case: Case) -> int:
+    """Return the bytes that one layer saves for backward, as they are when forward has ended; weights are none."""
+    with rank_of(case["layout"], 0), WithoutGpus():
+        config = config_of(case, bias_activation_fusion=True)
+        (chunk,) = chunks_of(case, config, 0)
+        weights = {weight.untyped_storage().data_ptr() for weight in chunk.parameters()}
+        kept: list[Any] = []
+        length, batch = case["seq"], case["batch"]
+        share = length // case["layout"]["tp"] if case.get("sequence_parallel") else length
+        x = torch.zeros(share, batch, config.hidden_size, requires_grad=True)
+
+        def keep(made: Any) -> Any:
+            kept.append(made)
+            return made
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, keep):
+            made = chunk.decoder.layers[0](x, attention_mask=None)
+        storages = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in kept}
+        assert made is not None
+        return sum(size for place, size in storages.items() if place not in weights)
+
+
 def main() -> None:
     """Answer each line."""
     without_gpus()
@@ -251,7 +288,8 @@ def main() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         case = json.loads(line)
-        print(json.dumps(held(case) if "rank" in case else sent(case)), flush=True)
+        asked = held if "rank" in case else sent if "micro_batches" in case else saved
+        print(json.dumps(asked(case)), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from tests.placed.test_parameters import ENDS, as_published
 from tfcalc import Layout, Training, Workload, ranks
 from tfcalc.answers.ranks import RanksAnswer
 from tfcalc.configs.published import HFModel
+from tfcalc.timing.device_memory import DeviceMemory
+from tfcalc.timing.step import Layouts
+from tfcalc.timing.work import work_of
 
 WHY = "Megatron-core is not installed: pip install --group megatron"
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(find_spec("megatron") is None, reason=WHY)]
@@ -100,6 +103,8 @@ def answered(case: Case) -> RanksAnswer:
     shared = case.get("sequence_parallel", asked_for["tp"] > 1)
     at = Layout(**layout, shares_latents=shares, sequence_parallel=shared)
     run = Workload(phase="train", batch_size=case.get("batch", 1), seq_len=case.get("seq", 64))
+    again = case.get("again", [])
+    run = run.replaced(recompute="full") if again == ["full"] else run.replaced(recompute_modules=",".join(again))
     plan = Training(precision="fp32", zero=case.get("zero", "0"), grad_accum=case.get("micro_batches", 12))
     return ranks(model, at, run, plan)
 
@@ -124,6 +129,10 @@ def step(draw: Draw) -> Case:
     shares = layout["tp"] > 1 and ("num_moe_experts" in case["config"] or draw.random() < 0.5)
     more = {"sequence_parallel": shares, "stage": draw.randrange(layout["pp"]), "seq": 64, "batch": 2}
     zero = draw.choice(["0", "1"]) if layout["dp"] > 1 else "0"
+    network = "moe" if "num_moe_experts" in case["config"] else "mlp"
+    modules = [[network], ["core_attn", network]]
+    biased = "normalization" not in case["config"]  # an MLP that returns a bias runs again for ever (0.16)
+    more["again"] = draw.choice([[], ["full"], *([] if biased else modules)])
     return case | more | {"micro_batches": layout["pp"] * draw.randint(1, 2), "zero": zero}
 
 
@@ -139,3 +148,27 @@ def test_messages_of_random_steps_are_megatron_cores() -> None:
             if each.stage == case["stage"] and not told:
                 found[each.what, each.ranks, each.bytes] += each.times
         assert found == as_called(seen), case
+
+
+def test_what_modules_drop_is_what_megatron_core_does_not_save() -> None:
+    """Bytes that a layer saves less where its MLP, or its shared experts, run again; Megatron-core computes in fp32.
+
+    Its own spec has a norm before the MLP, whose result is saved either way; Transformer Engine has it in the product.
+    """
+    draw, length, batch = Draw(20261128), 64, 2
+    cases: list[Case] = []
+    for kind, name in (("llama", "mlp"), ("deepseek_v3", "shared_experts")) * 6:
+        tp = draw.choice([1, 2, 4])
+        sizes = draw.sizes(kind, 2)
+        sizes |= {"moe_layer_freq": [1, 1]} if kind == "deepseek_v3" else {}
+        layout = {"tp": tp, "pp": 1, "vpp": 1, "cp": 1, "dp": 1, "ep": 1, "etp": None, "untied": True, "vocab": 512}
+        case: Case = {"config": sizes, "layout": layout, "positions": 1024, "seq": length, "batch": batch}
+        cases += [{**case, "sequence_parallel": tp > 1, "again": again} for again in ([], [name])]
+    found = answers_of("tests.placed.megatron_core", cases)
+    for case, whole, less in zip(cases[1::2], found[::2], found[1::2], strict=True):
+        sizes, (name,), tp = case["config"], case["again"], case["layout"]["tp"]
+        work = work_of(HFModel(as_published(sizes, 512, untied=True)), length)
+        at = [Layouts(tp=tp, micro_batch=batch, modules=modules) for modules in ((), (name,))]
+        kept, dropped = (float(DeviceMemory(work, each).layer(work.layers[-1])) for each in at)
+        norm = 2 * length * batch * sizes["hidden_size"] / tp if name == "mlp" else 0
+        assert whole - less == 2 * (kept - dropped - norm), case

@@ -71,6 +71,7 @@ FURTHER = (
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pp 2 --pareto",
     "plan gpt2 --layers 11 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --why 'pp2 hsdp2' pp2",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --why-not tp=8",
+    "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --recompute-modules core_attn,mlp --tp 1 --pp 1",
     "plan llama-3-8b --layers 31 --gpu 8xh100 --global-batch-size 64 --seq 8k --stack fsdp --pp 2 --why-not b=2",
     "plan llama-3-8b --layers 31 --gpu 8xh100 --global-batch-size 64 --seq 8k --stack fsdp --pp 2 --why-not b=1",
     "plan llama-3-70b --layers 79 --gpu 2xh100 --global-batch-size 1 --seq 64 --stack fsdp",

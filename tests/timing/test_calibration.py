@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
@@ -12,6 +13,7 @@ import pytest
 
 from tests import planning_runs
 from tests.planning_runs import Row
+from tests.schemas.questions import ROOT
 from tfcalc.cli.commands.calibrate import described
 from tfcalc.timing.calibration import Calibration, parts, solved
 from tfcalc.timing.measured_runs import MeasuredRun, read_runs
@@ -56,6 +58,30 @@ def test_twelve_runs_bring_the_rest_of_a_source_close(unit: str, changes: dict[s
     after = of_rest.errors([of_rest.seconds(place, calibration.fit.factors) for place in range(len(rest))])
     assert sum(after) / len(after) <= 0.14
     assert sum(after) < 0.7 * sum(before)
+
+
+def test_twelve_runs_of_each_source() -> None:
+    """Each source with 24 runs and more: twelve, evenly over its list, bring the rest within 14 %, as the page says.
+
+    From a machine whose products are 0.6 times as fast the mixtures of Megatron-Bridge come to 14.1 %.
+    """
+    counts = Counter(row["unit"] for row in planning_runs.timed())
+    many = [unit for unit, number in counts.items() if number >= 24]
+    text = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    for unit in many:
+        runs = runs_of(unit)
+        fitted = [runs[place * len(runs) // 12] for place in range(12)]
+        rest = [run for run in runs if run not in fitted]
+        figures = []
+        for known in (table(), off(product=0.6)):
+            calibration, of_rest = Calibration(fitted, known), Calibration(rest, known)
+            after = [of_rest.seconds(place, calibration.fit.factors) for place in range(len(rest))]
+            for seconds in (of_rest.before, after):
+                errors = of_rest.errors(seconds)
+                figures.append(100 * sum(errors) / len(errors))
+        assert figures[1] <= 14
+        assert figures[3] <= 14.2
+        assert f"| {unit} | {len(runs)} | {' | '.join(f'{one:.1f}' for one in figures)} |" in text
 
 
 def test_a_constant_that_is_in_the_runs_is_found() -> None:

@@ -70,10 +70,13 @@ def run_tree(model: Model, workload: Workload, plan: Training | None = None) -> 
         root = tuned(root, plan)
     if not workload.training:
         return root
-    from tfcalc.core.recomputation import as_run, recomputing
+    from tfcalc.core.recomputation import as_run, check_modules, modules_in, recomputing
 
     root = as_run(root) if workload.convolutions == "run" else root
-    return recomputing(root, workload.recompute, workload.every, early_stop=workload.early_stop)
+    modules = workload.named_modules
+    if modules:
+        check_modules(modules, modules_in(root), model.summary)
+    return recomputing(root, workload.recompute, workload.every, early_stop=workload.early_stop, modules=modules)
 
 
 def model_of(model: Model | str) -> Model:
@@ -177,7 +180,9 @@ def tuning_for(model: Model, training: Training | None, of: str) -> Tuning | Non
     return tuning_of(model, training, of, (*TUNING, "lora_dropout") if twice else TUNING)
 
 
-TRAINING = frozenset({"batch_size", "seq_len", "source_len", "phase", "kernel", "recompute", "dropout"})
+TRAINING = frozenset(
+    {"batch_size", "seq_len", "source_len", "phase", "kernel", "recompute", "recompute_modules", "dropout"}
+)
 """What changes the memory of a training step."""
 MEGATRON = TRAINING - {"source_len"}
 """The same of Megatron-LM's: a stack that reads one sequence; its paper of 2022 has one kind of attention."""
@@ -212,7 +217,7 @@ IN_BACKWARD = ("kernel", "dropout", "input_gradient", "convolutions")
 """What changes the FLOPs of a backward pass alone."""
 STRUCTURAL = ("latent", "experts", "source_len")
 """What changes the FLOPs of models that have such a part."""
-OF_FLOPS = (*IN_BACKWARD, *STRUCTURAL, "seq_len", "attention", "logits", "recompute", "early_stop")
+OF_FLOPS = (*IN_BACKWARD, *STRUCTURAL, "seq_len", "attention", "logits", "recompute", "recompute_modules", "early_stop")
 """What may change FLOPs, or may not: by the model, the phase, and what else is asked for."""
 
 

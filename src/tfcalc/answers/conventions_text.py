@@ -69,7 +69,7 @@ def as_json(of: str, run: Workload, by: Conventions) -> dict[str, object]:
                 "backward": BACKWARD[run.fused] if run.training else "none",
                 "input_gradient": run.training and run.input_gradient,
                 "dropout": run.drops,
-                "recomputation": run.recompute if run.training else "none",
+                "recomputation": run.recomputed if run.training else "none",
                 "early_stop": run.training and run.early_stop,
                 "latent_attention": run.latent,
                 "grouped_convolutions": run.convolutions,
@@ -113,7 +113,7 @@ def as_footer(run: Workload, by: Conventions) -> tuple[str, ...]:
     """The conventions of a count of FLOPs in a line."""
     pairs = {"full": "masked pairs counted", "causal": "causal pairs only", "causal-half": "l²/2 pairs"}[run.attention]
     operations = "matrix products only" if by.count == "matmul" else "all operations"
-    again = {"none": ()}.get(run.recompute, (f"checkpointing {run.recompute}",)) if run.training else ()
+    again = {"none": ()}.get(run.recompute, (f"checkpointing {run.recomputed}",)) if run.training else ()
     return ("multiply-add = 2 FLOPs", operations, pairs, *again)
 
 

@@ -21,7 +21,7 @@ SHORT: Mapping[str, Mapping[str, Any]] = {
     "fsdp": {"zero": "3", "layout": "fsdp2"},
 }
 """Words that stand for fields of a training; the rank of ``qlora`` is LoRA's."""
-OF_STEP = ("recompute", "early_stop")
+OF_STEP = ("recompute", "recompute_modules", "early_stop")
 """Fields of a workload that only training has."""
 
 

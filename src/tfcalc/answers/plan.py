@@ -18,7 +18,8 @@ from tfcalc.answers.plan_keys import (
     PlannedLayout,
     seconds_in_words,
 )
-from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.answers.plan_question import PlanQuestion, modules_again
+from tfcalc.core.component import MODULES
 from tfcalc.errors import UsageError, one_of
 from tfcalc.hardware import GIGA, NODE, TERA, Accelerator, accelerators, named, parse_gpu
 from tfcalc.report.declared import Record, When, integer, number, optional_number, record, records, text, texts
@@ -253,6 +254,8 @@ class Plan(OneLayout):
         )
         if self.case.possible.unruled:
             yield f"{self.case.possible.unruled}: what divides is checked by heads, experts and layers alone"
+        if question.modules:
+            yield "recomputed: " + ", ".join(f"{name} ({MODULES[name]})" for name in question.modules)
         yield "not in it: data loading, checkpoints, failures, warm-up"
 
     def sheet(self) -> Sheet:
@@ -378,6 +381,7 @@ def plan(
     stack: str = "megatron",
     precision: str = "bf16",
     checkpointing: str | None = None,
+    recompute_modules: Sequence[str] = (),
     price: float | None = None,
     rates: str | None = None,
     top: int = 5,
@@ -394,6 +398,7 @@ def plan(
         stack: whose code runs: megatron, fsdp or deepspeed.
         precision: number format of the matrix products.
         checkpointing: none, full or selective; by default none and full are tried.
+        recompute_modules: modules that backward runs again, as Megatron-core names them: core_attn, mlp, moe, …
         price: US dollars for a GPU and an hour; by default a dated list.
         rates: a file of rates that ``tfcalc calibrate`` wrote; by default those of published runs.
         top: layouts that are listed.
@@ -415,6 +420,8 @@ def plan(
     counted, name = parse_gpu(gpu)
     known = dict.fromkeys(("none", "full", "selective"))
     kind = None if checkpointing is None else one_of("checkpointing", checkpointing, known)
+    modules = modules_again(kind, recompute_modules, stack)
+    kind = "selective" if modules else kind
     if unknown := next((axis for axis in axes if axis not in Axes._fields), ""):
         raise UsageError(f"{unknown} is no axis of a layout", f"those are {', '.join(Axes._fields[:-1])}")
     fixed = {axis: (values,) if isinstance(values, int) else tuple(values) for axis, values in axes.items()}
@@ -431,7 +438,7 @@ def plan(
             tokens=tokens,
             price=price,
             top=top,
-            attention_again=kind == "selective",
+            modules=modules,
             rates=None if rates is None else read_rates(rates),
         )
     )

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tfcalc.answers.ranks import PRECISION
+from tfcalc.core.recomputation import check_modules
 from tfcalc.errors import InvalidModel, UsageError
 from tfcalc.plans import Training
 from tfcalc.printable import quoted
@@ -52,6 +53,7 @@ class PlanCase:
         self.work = work_of(question.model, question.length) if work is None else work
         if not self.work.layers:
             raise UsageError(f"{question.model.summary} has no layers that GPUs could share", "take another model")
+        check_modules(question.modules, self.work.modules, question.model.summary)
         self.rule = CardRule(of_accelerator(question.card))
         self.usable, self.room = self.rule.budget.bytes, self.rule.room.budget
         self.space = Space(
@@ -62,7 +64,7 @@ class PlanCase:
             question.fixed,
             machine.domain,
             question.stack,
-            question.attention_again,
+            question.modules,
         )
         self.possible = Possible(self.space)
         self.peaks = Peaks(question.model)
@@ -105,7 +107,7 @@ class PlanCase:
 
     def _on_tape(self, at: Layouts) -> int | None:
         """Return the peak of ``memory --train`` on a share of each sequence; None where it knows no such step."""
-        if self.question.stack != MEGATRON or at.attention_again or self.space.experts > 1:
+        if self.question.stack != MEGATRON or at.modules or self.space.experts > 1:
             return None
         try:
             return self.peaks.peak(*self._asked(at))

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfcalc.answers.ranks import LayoutKeys, ReservedKeys
-from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text
+from tfcalc.report.declared import Answer, Key, Record, When, boolean, integer, number, record, text, texts
 from tfcalc.report.opening import found, given, ratio, total
 from tfcalc.report.sheet import Cell, Column, InUnit, Rounded, Share
 from tfcalc.search.gpus import FITTING, SAID
@@ -29,6 +29,7 @@ AT_ONCE = 10_000
 FULL = {"again": "full_checkpointing"}
 """Columns of a file with other names than their axes."""
 SHARED = When(lambda at: at.shards is not None)
+MODULES_AGAIN = When(lambda at: bool(at.modules))
 UNEVEN = When(lambda one: one.uneven)
 
 
@@ -50,6 +51,11 @@ class PlannedLayout(LayoutKeys):
         when=SHARED,
     )
     recompute = text("checkpointing", lambda at: at.recompute)
+    recompute_modules = texts(
+        "modules of each layer that backward runs again, where it is not whole layers",
+        lambda at: at.modules,
+        when=MODULES_AGAIN,
+    )
 
     @property
     def words(self) -> str:

@@ -4,15 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfcalc.timing.rates import NO_PRICES, Price
+from tfcalc.core.component import CORE_ATTENTION, MODULES, selected
+from tfcalc.errors import UsageError, one_of
+from tfcalc.timing.rates import NO_PRICES, STACKS, Price
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tfcalc.hardware import Accelerator
     from tfcalc.model import Model
     from tfcalc.search.axes import Axes
     from tfcalc.timing.rates_file import RatesFile
+
+
+def modules_again(kind: str | None, modules: Sequence[str], stack: str) -> tuple[str, ...]:
+    """Return the modules that a kind of checkpointing runs again, or those that were named, in one order.
+
+    Raises UsageError for what is no module, and where they contradict the kind or the stack.
+    """
+    if not modules:
+        return selected(kind or "none")
+    known = dict.fromkeys(MODULES)
+    named = {one_of("recompute_modules", each, known) for each in modules}
+    if kind in ("full", "none"):
+        raise UsageError(
+            f"--checkpointing {kind} runs {'whole layers' if kind == 'full' else 'nothing'} again, and no modules",
+            "leave --checkpointing or --recompute-modules out",
+        )
+    if stack != STACKS[0] and named != {CORE_ATTENTION}:
+        raise UsageError(
+            f"--recompute-modules is Megatron-core's, and --stack is {stack}",
+            "leave it out, or take --stack megatron",
+        )
+    return tuple(name for name in MODULES if name in named)
 
 
 class PlanQuestion(NamedTuple):
@@ -33,7 +57,7 @@ class PlanQuestion(NamedTuple):
         price: US dollars for a GPU and an hour; else a dated list.
         measured: a measured rate in tokens per second and GPU, and the axes of the layout that it was measured with.
         top: layouts that are listed.
-        attention_again: attention is recomputed, and nothing else (selective checkpointing).
+        modules: modules that backward runs again, of ``core.recomputation.MODULES`` (selective checkpointing).
         pareto: the front of seconds and memory is listed.
         all_timed: seconds of layouts that do not fit are asked for, too.
         budget_days: days in which the run is to end.
@@ -55,7 +79,7 @@ class PlanQuestion(NamedTuple):
     price: float | None = None
     measured: tuple[float, Axes] | None = None
     top: int = 5
-    attention_again: bool = False
+    modules: tuple[str, ...] = ()
     pareto: bool = False
     all_timed: bool = False
     budget_days: float | None = None

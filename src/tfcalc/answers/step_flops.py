@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SequenceFlops(NamedTuple):
-    """FLOPs of a sequence, of visible pairs, nothing recomputed.
+    """FLOPs of a sequence, nothing recomputed.
 
     ``trained``: forward and backward, of the critic, too. ``scored``: passes that read it without gradients.
     ``written``: the passes that wrote its completion on the same GPU.
@@ -36,21 +36,25 @@ class SequenceFlops(NamedTuple):
         return sum(self)
 
 
-def sequence_flops(model: Model, run: Workload, plan: Training) -> SequenceFlops:
-    """Count the FLOPs of a sequence of a step; logits are made of scored tokens alone, where the code does so."""
+def sequence_flops(model: Model, run: Workload, plan: Training, pairs: str = "causal") -> SequenceFlops:
+    """Count the FLOPs of a sequence of a step; logits are made of scored tokens alone, where the code does so.
+
+    ``pairs`` of queries and keys that count are those of ``Workload.attention``; by default the visible ones.
+    """
     plan = with_method(plan)
     run = step_run(run, plan)
     length = value_of(run.seq_len)
-    tree = tuned(model.tree(_alone(length)), plan)
+    alone = Workload(seq_len=length, phase="train", attention=pairs, recompute="none")
+    tree = tuned(model.tree(alone), plan)
     work = work_of(model, length, tree)
     if plan.method == SFT:
         return SequenceFlops(work.flops * length)
     all_logits = plan.method == PPO or (plan.method == DPO and plan.loss == "logits")
     scored = length if all_logits else value_of(plan.max_completion_length or length - 1)
     trained = work.flops * length - (length - scored) * _of_head(work, backward=True)
-    own, bare = (_forward(each, work, length - scored) for each in (tree, model.tree(_alone(length))))
+    own, bare = (_forward(each, work, length - scored) for each in (tree, model.tree(alone)))
     if plan.method == PPO:  # each completion is trained on several times: what wrote and scored it is no part of a step
-        return SequenceFlops(trained + work_of(critic_of(model), length).flops * length)
+        return SequenceFlops(trained + _of_critic(model, alone) * length)
     scores = own * scores_again(run, plan) + bare * has_reference(plan)
     if plan.method == DPO:
         return SequenceFlops(trained, scores)
@@ -60,9 +64,10 @@ def sequence_flops(model: Model, run: Workload, plan: Training) -> SequenceFlops
     return SequenceFlops(trained, scores, _forward(tree, work, length - completion) * share)
 
 
-def _alone(length: int) -> Workload:
-    """A sequence that is trained on, every pair of it seen once."""
-    return Workload(seq_len=length, phase="train", attention="causal", recompute="none")
+def _of_critic(model: Model, alone: Workload) -> float:
+    """FLOPs of a token of the critic that PPO trains."""
+    critic = critic_of(model)
+    return work_of(critic, value_of(alone.seq_len), critic.tree(alone)).flops
 
 
 def _forward(tree: Component, work: ModelWork, without_logits: int) -> float:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
+from tfcalc.answers.conventions_text import PAIRS
 from tfcalc.answers.fit import VerdictKeys, VerdictOnCard, cards_of, name_of, named_card
 from tfcalc.answers.step_flops import SequenceFlops, sequence_flops
 from tfcalc.answers.verdict import memory_within
@@ -72,6 +73,7 @@ class TrainQuestion(NamedTuple):
         rates: a file of rates in the place of those of published runs.
         prices: one's own prices by the names of GPUs, before ``price`` and the dated list.
         cards: GPUs of the table; by default the common ones.
+        pairs: pairs of queries and keys that count in the MFU, of ``Workload.attention``: all, as `flops --mfu` has it.
     """
 
     model: Model
@@ -84,6 +86,7 @@ class TrainQuestion(NamedTuple):
     rates: RatesFile | None = None
     prices: Mapping[str, Price] = NO_PRICES
     cards: tuple[Capacity, ...] = ()
+    pairs: str = "full"
 
 
 class RunOnCard(VerdictOnCard):
@@ -170,6 +173,15 @@ class RunOnCard(VerdictOnCard):
             return 0.0
         return self.flops_per_step / (self.peak_flops * self.gpus)
 
+    @cached_property
+    def at_the_peak(self) -> float:
+        """Seconds of a step at an MFU of 1, by the pairs that it counts: those of the floor are the visible ones."""
+        if not self.peak_flops:
+            return 0.0
+        run, plan = self.ran
+        flops = sequence_flops(self.question.model, run, plan, self.question.pairs).all
+        return flops * self.sequences_per_step / (self.peak_flops * self.gpus)
+
     @property
     def unknown(self) -> str:
         """Say why nothing is estimated; nothing where it is."""
@@ -232,7 +244,7 @@ class RunOnCard(VerdictOnCard):
             batches=value_of(plan.grad_accum),
             zero=int(self.plan.zero),
             again=again_of(self.ran[0]),
-            attention_again=float(self.checkpointing == "selective"),
+            modules=self.ran[0].modules_again,
         )
 
     @property
@@ -266,7 +278,7 @@ class RunOnCard(VerdictOnCard):
         if pace.tokens_per_second is not None:
             return self.tokens_per_step / pace.tokens_per_second
         if pace.mfu is not None and self.floor:
-            return self.floor / pace.mfu
+            return self.at_the_peak / pace.mfu
         return self.estimate.seconds if self.estimate else None
 
     @property
@@ -364,7 +376,10 @@ class RunKeys(VerdictKeys):
         "tokens per second of all GPUs", lambda one: one.tokens_per_step / one.step_seconds, ESTIMATED, when=TIMED
     )
     mfu = number(
-        "model FLOPs utilisation", lambda one: one.floor / one.step_seconds, found("floor over step"), when=UTILISED
+        "model FLOPs utilisation: all pairs of attention, or those of --attention, nothing recomputed",
+        lambda one: one.at_the_peak / one.step_seconds,
+        found("model FLOPs of a step over the peak of all GPUs and its seconds, as flops --mfu counts them"),
+        when=UTILISED,
     )
     hours = number("hours of the run", lambda one: one.duration, ESTIMATED, when=TIMED)
     gpu_hours = number("hours of the run, of all GPUs", lambda one: one.gpu_hours, ESTIMATED, when=TIMED)
@@ -448,6 +463,7 @@ class Train(Answer):
             whose = f"{STACKS[stack]} (rates.toml)" if self.question.rates is None else self.rates_used
             yield f"seconds: rates of {whose}; data loading and checkpoints are not in it"
         yield "floor: FLOPs of visible pairs, nothing recomputed, over the dense peak"
+        yield f"MFU: {PAIRS[self.question.pairs]} (--attention), nothing recomputed, dense peak; as flops --mfu"
         method = self.question.plan.method
         if method != SFT:
             yield f"{method}: tokens are those that are trained on; {PASSES[method]}"
@@ -643,6 +659,5 @@ def trained(question: TrainQuestion) -> Train:
     mfu = question.pace.mfu
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"an MFU of {mfu:g} is not from 0 to 1", "write 40% or 0.4")
-    if question.workload is None:
-        question = question._replace(workload=default_run(question.model).replaced(phase="train"))
-    return Train(question)
+    workload = question.workload or default_run(question.model).replaced(phase="train")
+    return Train(question._replace(workload=workload.replaced(attention="full"), pairs=workload.attention))

@@ -391,7 +391,7 @@ class Settings:
         return replace(Training(), **given)
 
 
-OF_PHASE = {"train": ("recompute", "early_stop"), "decode": ("cached",)}
+OF_PHASE = {"train": ("recompute", "recompute_modules", "early_stop"), "decode": ("cached",)}
 """Fields of a workload that no other phase can have."""
 MODEL_NAMES = tuple(option.name for option in MODEL_FIELDS)
 

@@ -193,6 +193,35 @@ class CopyCounts(NamedTuple):
     run: Num
 
 
+CORE_ATTENTION, MLP, MOE, SHARED_EXPERTS, MOE_ACTIVATION, NORMS, UP_PROJECTION = (
+    "core_attn",
+    "mlp",
+    "moe",
+    "shared_experts",
+    "moe_act",
+    "layernorm",
+    "mla_up_proj",
+)
+MODULES = {
+    CORE_ATTENTION: "attention between its projections",
+    MLP: "dense feed-forward networks",
+    MOE: "mixtures of experts",
+    SHARED_EXPERTS: "shared experts",
+    MOE_ACTIVATION: "activations of routed experts",
+    NORMS: "norms before latent attention and before mixtures",
+    UP_PROJECTION: "maps up from latent vectors, and their rotation",
+}
+"""Modules of a layer that Megatron-core can run again, each by itself (``--recompute-modules``).
+
+Source: Megatron-core's TransformerConfig, ``recompute_modules``.
+"""
+
+
+def selected(kind: str) -> tuple[str, ...]:
+    """Return the modules that a kind of checkpointing runs again: ``selective`` is attention's core."""
+    return (CORE_ATTENTION,) if kind == "selective" else ()
+
+
 class Component(NamedTuple):
     """A part of a model: an operation with a cost of its own, or a composition of parts.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tfcalc.core.component import Cached
+from tfcalc.core.component import CORE_ATTENTION, Cached
 from tfcalc.core.number import Num, Pairs, minimum
 from tfcalc.nn.basic import Linear, Norm, Parameter
 from tfcalc.nn.module import Context, Frozen, Module
@@ -214,7 +214,7 @@ class Attention(Module):
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
             return made
 
-        if ctx.run.recompute == "selective":
+        if CORE_ATTENTION in ctx.run.modules_again:
             return q.trace.checkpoint(attended, q, k, v)
         return attended(q, k, v)
 

@@ -415,7 +415,7 @@ def counted(module: Module, run: Workload) -> Component:
 def counted_by(trace: Counting, module: Module, run: Workload) -> Component:
     """Return the module's tree of components by a trace that may note more than costs."""
     every = 0 if run.early_stop else run.every
-    run = run.replaced(recompute="none", early_stop=False)
+    run = run.replaced(recompute="none", recompute_modules="", early_stop=False)
     ids = trace.given((run.target.batch, run.target.length), "int64", "token ids")
     source = run.source
     memory = Encoded(trace.reached((source.batch, source.length, 1)), source)  # a map knows itself how wide rows are

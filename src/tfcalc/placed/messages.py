@@ -45,14 +45,17 @@ class Sent(NamedTuple):
 
 
 def messages(tree: Component, bits: int) -> list[Sent]:
-    """Return the messages of a tree, equal ones merged, with ``bits`` per number unless a message has its own."""
+    """Return the messages of a tree, equal ones merged, with ``bits`` per number unless a message has its own.
+
+    Backward sends those of forward once more where it runs an operation again.
+    """
     return merged(
         Sent(
             message.name,
             message.devices,
             divide(message.elements * (message.bits or bits), 8),
             node.times.run * message.forward,
-            node.times.run * message.backward,
+            node.times.run * (message.backward + message.forward * node.component.own.again),
             message.group,
         )
         for node in tree.walk()

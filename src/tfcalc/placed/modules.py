@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfcalc.core.component import Component
+from tfcalc.core.component import MLP, Component
 from tfcalc.core.number import Num, Pairs, divide, product
+from tfcalc.core.recomputation import FEED_FORWARD
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.attention import Attention, attentions
 from tfcalc.nn.basic import Linear
@@ -66,9 +67,14 @@ class TensorParallel(Module):
         return self.part.components()
 
     def __call__(self, x: Tensor, ctx: Context) -> Tensor:
-        """Run the sub-layer on the tokens of all GPUs."""
-        with x.trace.inside(self.part):
+        """Run the sub-layer on the tokens of all GPUs; where it is run again, it saves its own alone."""
+        again = self.kind == FEED_FORWARD and MLP in ctx.run.modules_again
+
+        def run(x: Tensor) -> Tensor:
             return self.part.forward(entering(x, self.at), ctx)
+
+        with x.trace.inside(self.part):
+            return x.trace.checkpoint(run, x) if again else run(x)
 
 
 class RowParallel(Linear):

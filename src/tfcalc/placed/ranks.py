@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tfcalc.core.component import Component
 from tfcalc.core.measure import params
 from tfcalc.core.number import Num, ceil_div, divide, total
+from tfcalc.core.recomputation import check_modules, modules_in, recomputing
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.latent import LatentAttention
@@ -113,7 +114,12 @@ class Ranks:
         module = on_device(self.model, at)
         share = self.run.replaced(seq_len=divide(self.run.seq_len, at.cp))
         alone = on_device(self.model, at._replace(tp=1, sequence_parallel=False, ep=1, etp=None))
-        return Rank(at, counted(module, share), module, alone)
+        tree = counted(module, share)
+        if modules := self.run.named_modules:
+            known = modules_in(counted(self.model, self.run))
+            check_modules(modules, known, "this model")
+        tree = recomputing(tree, self.run.recompute, self.run.every, early_stop=self.run.early_stop, modules=modules)
+        return Rank(at, tree, module, alone)
 
     def _check(self) -> None:
         at = self.layout

@@ -75,7 +75,7 @@ class ChosenLayout(NamedTuple):
             zero=self.zero,
             shards=copies // self.replicas if space.stack == FSDP or self._replicated else None,
             again=self.again,
-            attention_again=int(space.attention_again),
+            modules=space.modules,
             sequence_parallel=space.sequence_parallel,
             stages=_stages(space, self.pp, self.vpp) if staged else None,
         )

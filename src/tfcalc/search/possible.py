@@ -40,7 +40,7 @@ class Space(NamedTuple):
         fixed: values of the axes that were given.
         domain: GPUs with fast links among them; more tensor parallelism is tried where it is given.
         stack: whose code runs.
-        attention_again: attention is recomputed.
+        modules: modules that backward runs again, of ``core.recomputation.MODULES``.
     """
 
     work: ModelWork
@@ -50,7 +50,7 @@ class Space(NamedTuple):
     fixed: Axes
     domain: int = NODE
     stack: str = "megatron"
-    attention_again: bool = False
+    modules: tuple[str, ...] = ()
 
     @property
     def sequence_parallel(self) -> bool:

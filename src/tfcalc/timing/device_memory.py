@@ -10,10 +10,11 @@ Source: Korthikanti et al. 2022 (arXiv 2205.05198), section 4, with fused attent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
 from tfcalc.placed.layout import ROWS_AT_A_TIME
 from tfcalc.placed.schedules import SCHEDULES
 from tfcalc.timing.numbers import Many, larger, rounded_up, smaller, where
@@ -102,7 +103,9 @@ class DeviceMemory:
         at = self.at
         here = list(zip(self._layers(last=last, between=between), self.work.layers, strict=True))
         layers = sum(copies * layer.params for copies, layer in here)
-        dense = (layers + self._tables(last=last, between=between)) / at.tp
+        whole = sum(copies * layer.whole for copies, layer in here)
+        tables, positions = self._tables(last=last, between=between), self._positions(last=last, between=between)
+        dense = (layers - whole + tables - positions) / at.tp + whole + positions
         experts = sum(copies * layer.experts.params for copies, layer in here if layer.experts) / (at.ep * at.etp)
         of_dense, of_experts = self._bytes_of_params
         return dense * of_dense + experts * of_experts
@@ -117,6 +120,12 @@ class DeviceMemory:
         if between:
             return 0
         return where(at.pp > 1, (head if last else self.work.outside - (0 if tied else head)) + filled, of_all)
+
+    def _positions(self, *, last: bool, between: bool) -> Many:
+        """Learned positions, which are on the first stage alone."""
+        if between:
+            return 0
+        return where(self.at.pp > 1, 0, self.work.positions) if last else self.work.positions
 
     @cached_property
     def _bytes_of_params(self) -> tuple[Many, Many]:
@@ -172,31 +181,92 @@ class DeviceMemory:
         whole = sum(copies * one for copies, one in zip(here, self._of_layers, strict=True))
         each = where(at.again > 0, sum(here) * input_alone, whole)
         most = reduce(larger, self._of_layers)
+        again = where(at.again > 0, most, self._dropped_by_modules)
         results = where(at.pp > 1, input_alone, 0) if self.deepspeed else 0
-        return (each + results) * self.in_flight(last=last, between=between) + where(at.again > 0, most, 0)
+        return (each + results) * self.in_flight(last=last, between=between) + again
 
     @cached_property
     def _of_layers(self) -> list[Many]:
         """Bytes that a layer of each kind saves of a micro-batch."""
         return [self.layer(layer) for layer in self.work.layers]
 
+    @property
+    def _dropped_by_modules(self) -> Many:
+        """Bytes of a layer's modules while backward runs them again: those that they did not save."""
+        if not self.at.modules:
+            return 0
+        return reduce(larger, (self._all_of_layer(layer) - self.layer(layer) for layer in self.work.layers))
+
     def layer(self, layer: LayerWork) -> Many:
-        """Bytes that one layer saves of a micro-batch."""
+        """Bytes that one layer saves of a micro-batch: all but what is made again."""
+        found = self._all_of_layer(layer)
+        if self.at.modules:
+            for dropped in self._dropped(layer, frozenset(self.at.modules)):
+                found = found - dropped
+        return found
+
+    def _dropped(self, layer: LayerWork, again: frozenset[str]) -> Iterator[Many]:
+        """Bytes that one layer does not save of a micro-batch, as these modules run again.
+
+        A module that is run again saves what it reads: ``core_attn`` queries, keys and values, ``mlp`` the hidden
+        vectors before its norm, which Transformer Engine has in the product that follows, ``moe`` and
+        ``shared_experts`` those behind it. Of ``layernorm``, ``moe_act`` and ``mla_up_proj`` the results are freed
+        once they are read.
+
+        Source: Megatron-core's TransformerConfig, ``recompute_modules``, and transformer/transformer_layer.py,
+        moe/moe_layer.py, moe/experts.py and multi_latent_attention.py, where these are read.
+        """
+        at, tokens = self.at, self._tokens
+        hidden = BYTES * tokens / self.sharing * layer.width
+        if CORE_ATTENTION in again:
+            yield tokens / at.tp * LOG_SUM_EXP * self._heads(layer) + self._scores(layer)
+        if UP_PROJECTION in again:
+            columns = sum(one.columns * one.times for one in layer.products if UP_PROJECTION in one.modules)
+            yield BYTES * tokens / at.tp * columns
+        if NORMS in again:
+            yield hidden * layer.norms_apart
+        if MLP in again and MLP in layer.modules:
+            yield hidden
+        of_networks = again & {MLP, MOE, SHARED_EXPERTS}
+        yield sum(
+            BYTES
+            * tokens
+            / at.tp
+            * one.times
+            * (one.columns * (one.columns != layer.width) + one.inner * (one.inner != layer.width))
+            for one in layer.products
+            if of_networks & one.modules
+        )
+        if layer.experts and MOE in again:
+            yield self._routed(layer)
+        elif layer.experts and MOE_ACTIVATION in again:
+            widths = sum(one.inner * one.times for one in layer.experts.products if one.inner != layer.width)
+            yield BYTES * tokens / at.tp * layer.experts.active * widths
+
+    def _heads(self, layer: LayerWork) -> float:
+        return layer.scores / self.work.length**2
+
+    def _scores(self, layer: LayerWork) -> Many:
+        """Bytes of scores that eager attention saves."""
+        at = self.at
+        return SCORE * layer.scores * at.micro_batch / (at.tp * at.cp) if self.eager else 0
+
+    def _routed(self, layer: LayerWork) -> Many:
+        """Bytes that routed experts save."""
+        assert layer.experts
+        rows = self._tokens / self.at.tp * layer.experts.active
+        widths = sum(
+            (one.columns if one.inner == layer.width else one.inner) * one.times for one in layer.experts.products
+        )
+        return rows * (ROUTED * layer.width + BYTES * widths)
+
+    def _all_of_layer(self, layer: LayerWork) -> Many:
         at, tokens = self.at, self._tokens
         columns = sum(one.columns * one.times for one in layer.products if one.columns != layer.width)
         inner = sum(one.inner * one.times for one in layer.products if one.inner != layer.width)
-        heads = layer.scores / self.work.length**2
         saved = HIDDEN * tokens / self.sharing * layer.width
-        saved = saved + tokens / at.tp * (BYTES * (columns + inner) + LOG_SUM_EXP * heads)
-        if self.eager:
-            saved = saved + SCORE * layer.scores * at.micro_batch / (at.tp * at.cp) * (1 - at.attention_again)
-        if layer.experts:
-            rows = tokens / at.tp * layer.experts.active
-            widths = sum(
-                (one.columns if one.inner == layer.width else one.inner) * one.times for one in layer.experts.products
-            )
-            saved = saved + rows * (ROUTED * layer.width + BYTES * widths)
-        return saved
+        saved = saved + tokens / at.tp * (BYTES * (columns + inner) + LOG_SUM_EXP * self._heads(layer))
+        return saved + self._scores(layer) + (self._routed(layer) if layer.experts else 0)
 
     def in_flight(self, *, last: bool = False, between: bool = False) -> Many:
         """Micro-batches of a whole stage whose results wait for backward."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfcalc.core.component import MODULES, selected
 from tfcalc.errors import BadFile, InvalidModel, UsageError
 from tfcalc.files import check_plain, whole_number
 from tfcalc.hardware import named
@@ -37,7 +38,7 @@ OF_2022 = ("2022", "2023", "DeepSpeed")
 
 
 class RowKey(NamedTuple):
-    """A key of a row: its kind (``count``, ``number``, ``text`` or ``object``), and what it says."""
+    """A key of a row: its kind (``count``, ``number``, ``text``, ``list`` or ``object``), and what it says."""
 
     kind: str
     meaning: str
@@ -70,6 +71,9 @@ KEYS = {
     "global_batch": RowKey("number", "sequences of a step, of all GPUs"),
     "seq": RowKey("count", "tokens of a sequence"),
     "recompute": RowKey("text", f"checkpointing: {', '.join(CHECKPOINTING)} [none]"),
+    "recompute_modules": RowKey(
+        "list", f"modules that backward runs again: {', '.join(MODULES)} [with selective core_attn, else none]"
+    ),
     "precision": RowKey("text", f"number format of the matrix products: {', '.join(FORMATS)} [bf16]"),
     "stack": RowKey("text", f"whose code ran: {', '.join(STACKS)} [by the framework, else megatron]"),
     "framework": RowKey("text", "the framework in its own words"),
@@ -181,6 +185,9 @@ def check_row(row: Row, place: str, keys: Mapping[str, RowKey] = KEYS) -> None:
         value = row.get(name)
         if value is None or (name == "micro_batch" and not value):
             continue
+        if key.kind == "list":
+            check_modules(value, place)
+            continue
         if key.kind in ("text", "object"):
             kind: type[Any] = str if key.kind == "text" else dict
             if not isinstance(value, kind):
@@ -192,6 +199,14 @@ def check_row(row: Row, place: str, keys: Mapping[str, RowKey] = KEYS) -> None:
             raise BadFile(f"{place}: {name} {quoted(value)} is no number above 0", f"it is {key.meaning}")
         if key.kind == "count" and value != int(value):
             raise BadFile(f"{place}: {name} {quoted(value)} is not a whole number", f"it is {key.meaning}")
+
+
+def check_modules(value: object, place: str) -> None:
+    """Raise BadFile for what is no list of modules that can run again."""
+    if not isinstance(value, list) or any(not isinstance(one, str) or one not in MODULES for one in value):
+        raise BadFile(
+            f"{place}: recompute_modules {quoted(value)} is no list of modules", f"those are {', '.join(MODULES)}"
+        )
 
 
 class _Reader:
@@ -297,7 +312,7 @@ def layout_of(row: Row, stack: str, place: str = "") -> Layouts:
         zero=int(zero) if zero is not None else 3 if stack == "fsdp" else 1,
         shards=row.get("hsdp_shard"),
         again=float(kind == "full"),
-        attention_again=float(kind == "selective"),
+        modules=tuple(row.get("recompute_modules") or selected(kind or "none")),
         sequence_parallel=stack != "deepspeed",
     )
 

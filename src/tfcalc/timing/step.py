@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfcalc.core.component import CORE_ATTENTION, MLP, MOE, MOE_ACTIVATION, NORMS, SHARED_EXPERTS, UP_PROJECTION
 from tfcalc.placed.schedules import SCHEDULES, StageTimes
 from tfcalc.timing.numbers import Many, is_array, larger, log2, rounded_up, smaller, where
 from tfcalc.timing.rates import Machine, Rates
@@ -46,7 +47,7 @@ class Layouts(NamedTuple):
         zero: stage of ZeRO; 3 is FSDP.
         shards: GPUs over which FSDP shards, all with the same weights unless hybrid (HSDP): ``dp`` x ``cp`` / replicas.
         again: layers run again in backward, 1 of all of them (full checkpointing), 0 of none.
-        attention_again: attention alone runs again.
+        modules: modules of each layer that run again, of ``core.recomputation.MODULES`` (selective checkpointing).
         sequence_parallel: GPUs of tensor parallelism share the hidden vectors of all tokens.
         stages: layers of each kind on the first stage, on one between and on the last; None where all have as many.
     """
@@ -63,14 +64,14 @@ class Layouts(NamedTuple):
     zero: Many = 1
     shards: Many = None
     again: Many = 0
-    attention_again: Many = 0
+    modules: tuple[str, ...] = ()
     sequence_parallel: bool = True
     stages: tuple[tuple[Many, ...], ...] | None = None
 
     @property
     def recompute(self) -> str:
         """Kind of checkpointing of one layout."""
-        return "full" if self.again else "selective" if self.attention_again else "none"
+        return "full" if self.again else "selective" if self.modules else "none"
 
     @property
     def of_an_expert(self) -> Many:
@@ -153,14 +154,13 @@ class LayerSeconds(NamedTuple):
     tensor_parallel: PassSeconds
     context_parallel: PassSeconds
     expert_parallel: PassSeconds
+    again: PassSeconds = PassSeconds()
+    """Seconds of the modules that backward runs again, as in forward."""
 
     @property
     def all(self) -> PassSeconds:
-        """Return the seconds of all parts."""
-        found = PassSeconds()
-        for part in self:
-            found += part
-        return found
+        """Return the seconds of all parts, each run once."""
+        return sum_of(self[:-1])
 
 
 class StepTime:
@@ -187,7 +187,7 @@ class StepTime:
         whole, head = self.whole(at)
         depth = self.work.depth
         each = where(depth % at.pp == 0, depth / at.pp, 0) / depth
-        of_all, once_more = whole.all, whole.attention.forward * at.attention_again
+        of_all, once_more = whole.all, whole.again.forward
         total = of_all.both + of_all.forward * at.again + once_more
         uneven = larger((total + head) / at.pp, total * rounded_up(depth / at.pp) / depth) - head
         share = where(each > 0, each, uneven / total)  # of the layers, on the slowest stage
@@ -257,7 +257,24 @@ class StepTime:
             self.tensor_parallel(layer, tokens, at),
             self.context_parallel(layer, attention, at),
             self.expert_parallel(layer, tokens, at),
+            PassSeconds(self.modules_again(layer, attention, tokens, at)) if at.modules else PassSeconds(),
         )
+
+    def modules_again(self, layer: LayerWork, attention: PassSeconds, tokens: Many, at: Layouts) -> Many:
+        """Seconds of the forward pass of a layer's modules that backward runs again, messages included."""
+        again = frozenset(at.modules)
+        products = sum_of(self.split(one, layer.width, tokens, at.tp) for one in layer.products if again & one.modules)
+        within = again & ({MOE} if MOE in again else {SHARED_EXPERTS, MOE_ACTIVATION})  # a mixture has these in it
+        elements = sum(layer.modules.get(name, 0.0) for name in within | again & {MLP, NORMS, UP_PROJECTION})
+        moved = elements * tokens / at.tp * ACCESSES * BYTES * self.rates.elementwise
+        found = products.forward + moved / self.bandwidth
+        if CORE_ATTENTION in again:
+            found = found + attention.forward
+        if again & {MLP, MOE, SHARED_EXPERTS} & set(layer.modules):
+            found = found + self.tensor_parallel(layer, tokens, at).forward / 2
+        if MOE in again and layer.experts:
+            found = found + self.experts(layer, tokens, at).forward + self.expert_parallel(layer, tokens, at).forward
+        return found
 
     def split(self, one: Product, width: int, tokens: Many, tp: Many) -> PassSeconds:
         """A linear map whose columns, or inner size where it gives hidden vectors, the GPUs of ``tp`` share."""
@@ -447,7 +464,15 @@ def distinct(at: Layouts) -> tuple[Layouts, Any]:
 def _of_layers(columns: Sequence[Many], at: Layouts) -> Layouts:
     """Return layouts of what the seconds of a layer depend on."""
     tp, cp, ep, etp, micro_batch = columns
-    return Layouts(tp=tp, cp=cp, ep=ep, etp=etp, micro_batch=micro_batch, sequence_parallel=at.sequence_parallel)
+    return Layouts(
+        tp=tp,
+        cp=cp,
+        ep=ep,
+        etp=etp,
+        micro_batch=micro_batch,
+        sequence_parallel=at.sequence_parallel,
+        modules=at.modules,
+    )
 
 
 def aligned(width: Many) -> Many:

@@ -6,11 +6,13 @@ read it once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfcalc.core.component import NORMS
 from tfcalc.core.measure import matmul_flops, params, trainable_params
-from tfcalc.core.recomputation import ATTENTION, LAYER
+from tfcalc.core.recomputation import ATTENTION, LAYER, MIXER, MIXTURE, down_projections, is_latent, modules_of
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.workload import Workload
@@ -27,13 +29,14 @@ STREAM = ("norm", "residual")
 class Product(NamedTuple):
     """A linear map of a token, ``inner`` to ``columns``; ``backward`` products of the same size in the backward pass.
 
-    It runs ``times`` in a layer.
+    It runs ``times`` in a layer. ``modules`` are those that it is in, of which each can run again in backward.
     """
 
     inner: int
     columns: int
     backward: int = 2
     times: int = 1
+    modules: frozenset[str] = frozenset()
 
 
 class RoutedWork(NamedTuple):
@@ -63,6 +66,11 @@ class LayerWork(NamedTuple):
         stream: elements of norms and residual connections, per token.
         inside: elements of what is rotated, gated and activated, per token; those of ``routed`` tokens by themselves.
         params: parameters, without those of routed experts.
+        modules: elementwise work of each of ``core.recomputation.MODULES`` that it has, in elements per token.
+        whole: of its ``params`` those that each GPU of tensor parallelism has: norms, routers, maps down to latent
+            vectors (as Transformer Engine has them).
+        norms_apart: norms that are operations of their own in Megatron-core with Transformer Engine, before latent
+            attention and before a mixture; elsewhere they are in the product that follows.
     """
 
     copies: int
@@ -76,6 +84,9 @@ class LayerWork(NamedTuple):
     inside: float
     routed: float
     params: int
+    modules: Mapping[str, float] = {}
+    norms_apart: int = 0
+    whole: int = 0
 
     @property
     def params_of_all(self) -> int:
@@ -93,6 +104,7 @@ class ModelWork(NamedTuple):
         outside: parameters outside of the layers, tables and head, tied ones once.
         trained: share of the parameters that are trained.
         flops: FLOPs of a training step per token, of visible pairs, nothing recomputed.
+        positions: of ``outside`` the learned positions, which each GPU of tensor parallelism has whole.
     """
 
     length: int
@@ -101,6 +113,12 @@ class ModelWork(NamedTuple):
     outside: int
     trained: float
     flops: float
+    positions: int = 0
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """Modules of its layers that can run again (``core.recomputation.MODULES``)."""
+        return frozenset(name for layer in self.layers for name in layer.modules)
 
     @property
     def depth(self) -> int:
@@ -142,7 +160,8 @@ def work_of(model: Model, length: int, tree: Component | None = None) -> ModelWo
         for node in root.walk()
         for factors in node.component.own.products
     )
-    return whole._replace(outside=every - whole.params, trained=trained, flops=flops / length)
+    positions = sum(value_of(node.total(params)) for node in root.walk() if node.component.kind == "position")
+    return whole._replace(outside=every - whole.params, trained=trained, flops=flops / length, positions=positions)
 
 
 def _layers_and_rest(node: Node) -> Iterator[Node]:
@@ -156,9 +175,9 @@ def _layers_and_rest(node: Node) -> Iterator[Node]:
         yield from _layers_and_rest(part)
 
 
-def _products(component: Component, times: int = 1) -> Iterator[Product]:
+def _products(component: Component, times: int = 1, modules: frozenset[str] = frozenset()) -> Iterator[Product]:
     for one in component.own.products if component.own.weights else ():
-        yield Product(value_of(one.inner), value_of(one.columns), value_of(one.backward), times)
+        yield Product(value_of(one.inner), value_of(one.columns), value_of(one.backward), times, modules)
 
 
 def _keys(model: Model, length: int) -> int:
@@ -188,16 +207,27 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
     inside_experts: list[Product] = []
     number = active = 0
     attention = scores = stream = inside = routed = 0.0
+    around: dict[tuple[str, ...], tuple[Component, ...]] = {}
+    of_modules = Counter[str]()
+    norms_apart, of_norm, whole_params = 0, 0.0, 0
     for node in alone.root().walk():
         part, times = node.component, value_of(node.times.run)
+        above = around.get(node.names[:-1], ())
+        around[node.names] = (*above, part)
+        modules = modules_of(part, above) if above else frozenset[str]()
+        norms_apart += part.kind == MIXTURE or (part.kind == MIXER and is_latent(part))
         in_experts = times != value_of(node.times.stored)
         if part.kind == EXPERTS and in_experts:
             number, active = value_of(node.times.stored), times
-        made = list(_products(part, 1 if in_experts else times))
+        made = list(_products(part, 1 if in_experts else times, modules))
         (inside_experts if in_experts else products).extend(made)
         if not made and part.own.products:
             attention += times * value_of(matmul_flops(part.own))
         elements = times * sum(value_of(work.elements) for work in part.own.elementwise if work.forward) / length
+        down = part.kind == "linear" and bool(above) and part.name in down_projections(above[-1])
+        whole_params += value_of(node.total(params)) if part.kind in ("norm", "router") or down else 0
+        of_norm = elements if part.kind == "norm" and len(above) == 1 else of_norm
+        of_modules.update(dict.fromkeys(modules, 0.0 if part.kind == ATTENTION or made else elements))
         if part.kind == ATTENTION:
             scores += elements * length / max(1, len(part.own.elementwise))
         elif part.kind == DROPOUT:
@@ -211,7 +241,23 @@ def _layer(layer: Node, length: int, keys: int) -> LayerWork:
     experts = RoutedWork(number, active, tuple(inside_experts)) if inside_experts else None
     own = value_of(alone.root().total(params)) - (experts.params if experts else 0)
     width = max((one.columns for one in products), default=0) if not stream else _width(alone)
-    return LayerWork(whole, width, tuple(products), experts, attention, scores, keys, stream, inside, routed, own)
+    elements_of = dict(of_modules) | ({NORMS: float(norms_apart * of_norm)} if norms_apart else {})
+    return LayerWork(
+        whole,
+        width,
+        tuple(products),
+        experts,
+        attention,
+        scores,
+        keys,
+        stream,
+        inside,
+        routed,
+        own,
+        elements_of,
+        norms_apart,
+        whole_params,
+    )
 
 
 def _width(layer: Component) -> int:

@@ -34,6 +34,7 @@ from tfcalc.training.plan_checks import (
     check_alone,
     check_code,
     check_loops,
+    check_modules_again,
     check_offloaded,
     check_plan,
     code_of,
@@ -242,6 +243,7 @@ class Peaks:
         check_alone(self.model, plan)
         known_error(self.model)
         check_loops(self.model, run)
+        check_modules_again(self.model, run, plan)
         check_offloaded(run, plan)
 
     def peak_of_size(self, run: Workload, plan: Training, limit: int) -> int:
@@ -659,6 +661,7 @@ def check_step(model: Model, run: Workload, plan: Training) -> None:
     check_alone(model, plan)
     known_error(model)
     check_loops(model, run)
+    check_modules_again(model, run, plan)
     check_offloaded(run, plan)
 
 

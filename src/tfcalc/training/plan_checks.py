@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.backends.program import Code, compilable
 from tfcalc.backends.sdpa import METAL
 from tfcalc.configs.published import HFModel
-from tfcalc.core.component import Component
+from tfcalc.core.component import CORE_ATTENTION, MLP, Component
 from tfcalc.core.traced import known, value_of
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.model import ModelWithHead
@@ -400,3 +400,23 @@ def check_alone(model: Model, plan: Training) -> None:
     if asked:
         remedy = "add --backend megatron" + (", or --fsdp" if asked[0].startswith("--tp") else "")
         raise InvalidModel(f"{asked[0]} needs --backend megatron (it is {plan.backend})", remedy)
+
+
+ON_TAPE = (CORE_ATTENTION, MLP)
+"""Modules that the tape of a step runs again."""
+
+
+def check_modules_again(model: Model, run: Workload, plan: Training) -> None:
+    """Raise InvalidModel for modules that are not Megatron-LM's, that the model has not, or that no tape runs again."""
+    if not run.recompute_modules:
+        return
+    from tfcalc.core.recomputation import check_modules, modules_in  # few ask for it
+
+    called = f"--recompute-modules {','.join(run.named_modules)}"
+    if not plan.megatron:
+        raise InvalidModel(
+            f"{called} needs --backend megatron (it is {plan.backend})", "add it, or use --checkpointing"
+        )
+    check_modules(run.named_modules, modules_in(model.tree(run)), model.summary)
+    if other := next((name for name in run.named_modules if name not in ON_TAPE), ""):
+        raise InvalidModel(f"--recompute-modules {other} of memory and train is not supported", "ask tfcalc plan")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfcalc.answers.plan_question import PlanQuestion
+from tfcalc.answers.plan_question import PlanQuestion, modules_again
 from tfcalc.arrays.parquet import parquet_of
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.train import RATES, rates_of_file
@@ -143,6 +143,7 @@ WHY = (
     ),
     Option("why_not", ("--why-not",), "say what rules a layout out, or by how much it loses: 'tp=8 pp=4 vpp=5'"),
 )
+SELECTIVE = "selective"
 ENDINGS = (".parquet", ".csv")
 """Ends of files that get all layouts."""
 
@@ -156,6 +157,9 @@ def answer(settings: Settings) -> PlanAnswer:
         words = " and ".join(settings.given[name].called for name in asked)
         raise UsageError(f"{words} are different questions", "ask one of them")
     question = _question(settings)
+    for name in ("why_layouts", "why_not"):
+        if SELECTIVE in (settings.get(name) or "").split() and not question.modules:
+            raise UsageError(f"{SELECTIVE} is of all layouts of a question", f"add --checkpointing {SELECTIVE}")
     if text := settings.get("why_layouts"):
         two = [layout_of(one, "--why") for one in text.split(VERSUS)]
         if len(two) != 2:
@@ -198,13 +202,14 @@ def _question(settings: Settings) -> PlanQuestion:
     stack = settings.get("stack") or (rates.stack(STACKS[0]) if rates else STACKS[0])
     if stack == "fsdp" and settings.get("zero") in ("0", "1"):
         raise UsageError(f"--zero {settings.get('zero')} is not FSDP's", "take --zero 2 or 3, or --stack megatron")
+    modules = modules_again(settings.get("recompute"), words_of(settings.get("recompute_modules")), stack)
     return PlanQuestion(
         model=model,
         card=card,
         gpus=gpus,
         sequences=_sequences(settings, length),
         length=length,
-        fixed=_fixed(settings),
+        fixed=_fixed(settings, bool(modules)),
         stack=stack,
         precision=settings.get("precision") or PRECISIONS[0],
         domain=settings.get("gpus_per_node"),
@@ -213,7 +218,7 @@ def _question(settings: Settings) -> PlanQuestion:
         price=settings.get("price"),
         measured=_measured(settings),
         top=settings.get("top") or 5,
-        attention_again=settings.get("recompute") == "selective",
+        modules=modules,
         pareto=bool(settings.get("pareto")),
         all_timed=_all_layouts(settings),
         budget_days=days,
@@ -222,7 +227,7 @@ def _question(settings: Settings) -> PlanQuestion:
     )
 
 
-def _fixed(settings: Settings) -> Axes:
+def _fixed(settings: Settings, selective: bool) -> Axes:
     """The axes that were given."""
 
     def given(name: str) -> Values:
@@ -240,8 +245,13 @@ def _fixed(settings: Settings) -> Axes:
         micro_batch=given("micro_batch"),
         zero=None if zero is None else (int(zero),),
         replicas=given("replicas"),
-        again=None if recompute is None else (int(recompute == "full"),),
+        again=(0,) if selective else None if recompute is None else (int(recompute == "full"),),
     )
+
+
+def words_of(text: str | None) -> tuple[str, ...]:
+    """``core_attn,mlp`` as words."""
+    return tuple(filter(None, re.split(r"[\s,]+", text or "")))
 
 
 def _sequences(settings: Settings, length: int) -> int:
@@ -264,8 +274,8 @@ def _evenly(sequences: float) -> int:
 NAMES = {"b": "micro_batch", "mb": "micro_batch", "hsdp": "replicas", "dp": "dp"}
 NAMES |= {name: name for name in Axes._fields if name != "again"}
 """Names of axes in a layout that is written."""
-KINDS = {"full": 1, "none": 0}
-"""Words for checkpointing."""
+KINDS = {"full": 1, "none": 0, SELECTIVE: 0}
+"""Words for checkpointing; which modules are selected is the same for all layouts of a question."""
 EXAMPLE = "write it as 'tp=8 pp=4 vpp=5', or as it is printed: 'tp8 pp4x5'"
 
 
@@ -348,6 +358,7 @@ COMMAND = Command(
         *BATCH,
         PRECISION,
         CHECKPOINTING,
+        *of_fields(Workload, "recompute_modules"),
         STACK,
         *MACHINE,
         *RUN,

@@ -31,7 +31,7 @@ SHARED_OPTIONS = ("weights", *IN_BOTH)
 """Options of both modes, or of a model at rest: none says which is meant."""
 OF_TRAINING = tuple(option.name for option in TRAINING if option.name not in SHARED_OPTIONS)
 OF_SERVING = tuple(option.name for option in SERVING if option.name not in SHARED_OPTIONS)
-CHECKPOINTING = ("recompute", "early_stop")
+CHECKPOINTING = ("recompute", "recompute_modules", "early_stop")
 """What else only training has."""
 
 INSTEAD = {

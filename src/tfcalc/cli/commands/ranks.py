@@ -27,7 +27,7 @@ OF_TRAINING = (
     "precision",
     "optimizer",
 )
-OF_RUN = ("batch_size", "seq_len", "attention")
+OF_RUN = ("batch_size", "seq_len", "attention", "recompute", "recompute_modules")
 PARALLEL = (
     Option(
         "context_parallel",

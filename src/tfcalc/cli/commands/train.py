@@ -34,7 +34,12 @@ TOKENS = Option(
     front=True,
 )
 PACE = (
-    Option("mfu", ("--mfu",), "share of the peak that it is said to reach, such as 40%", front=True),
+    Option(
+        "mfu",
+        ("--mfu",),
+        "share of the peak that it is said to reach, such as 40%, of all pairs of attention",
+        front=True,
+    ),
     Option(
         "rate", ("--tokens-per-second",), "measured tokens per second, of all GPUs together", amount=True, front=True
     ),
