@@ -8,6 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
+from tfcalc.answers.conventions_text import windows_in_words
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -892,6 +893,7 @@ class Serve(Answer):
             ways = sum(1 for _ in layouts(self.question.card))
             yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
         yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
+        yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
         if self.by is not None and self.at.requests > self.of.running(self.at.requests):

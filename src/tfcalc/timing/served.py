@@ -13,6 +13,7 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.caches import FullWindows, full_windows, mixers
 from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
 from tfcalc.serving.engine_rules import engine as engine_rules
 from tfcalc.serving.paging import BATCHED
@@ -233,6 +234,11 @@ class ServedModel:
         """Bytes of a GPU's memory that the engine leaves to the cache."""
         share = self.rules.share(self.memory, self.sharing.tp, self.sharing.pp)
         return max(0, self.rules.available(self.weights, self.rules.profile, self.memory, share))
+
+    @cached_property
+    def windows(self) -> FullWindows | None:
+        """Windows of the layers of all stages, as a GPU caches them; None where there are none."""
+        return full_windows(mixers(self.traffic.decoded(1, self.load.longest)), self.plan.kv)
 
     @cached_property
     def cache_on_average(self) -> int:
