@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.plot import plot
     from tfcalc.answers.ranks import ranks
     from tfcalc.answers.serve import serve
+    from tfcalc.answers.serve_reading import serve_reading
     from tfcalc.answers.shapes import shapes
     from tfcalc.answers.train import train
     from tfcalc.arrays.sweep import sweep
@@ -95,6 +96,7 @@ _HOME = {
     "Layout": "placed.layout",
     "ranks": "answers.ranks",
     "serve": "answers.serve",
+    "serve_reading": "answers.serve_reading",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
     "spending": "analysis.design.spending",
@@ -149,6 +151,7 @@ __all__ = [
     "quiz",
     "ranks",
     "serve",
+    "serve_reading",
     "shapes",
     "solve",
     "spending",

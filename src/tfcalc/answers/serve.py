@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
+from tfcalc.answers.serve_base import ServedAnswer
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -26,7 +27,6 @@ from tfcalc.hardware import named, parse_gpu
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.declared import (
-    Answer,
     Record,
     When,
     boolean,
@@ -59,7 +59,7 @@ from tfcalc.timing.served import (
     TokenSeconds,
 )
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
-from tfcalc.units import short_bytes
+from tfcalc.units import short_bytes, short_seconds
 
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
@@ -485,14 +485,11 @@ HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
 HAS_CURVE = When(lambda answer: answer.question.curve and answer.of.holds, "curve")
 
 
-class Serve(Answer):
+class Serve(ServedAnswer):
     """A served model on GPUs that were named."""
 
-    command: ClassVar[str] = "serve"
-    about: ClassVar[str] = "A served model: what fits, the floor and an estimate of a token and of the first, the cost."
+    form: ClassVar[str] = "a model that writes text"
 
-    model = text("the model", lambda answer: answer.question.model.summary)
-    fits = boolean("whether weights and one request fit", lambda answer: answer.of.holds)
     deployment = record(DeploymentKeys, "GPUs, engine, formats", lambda answer: answer)
     traffic = record(TrafficKeys, "the requests", lambda answer: answer.question.load)
     exact = record(ExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
@@ -664,6 +661,11 @@ class Serve(Answer):
         larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
         return next((one for one in larger if (found := self._shared(one)) is not None and found.holds), None)
 
+    @property
+    def holds(self) -> bool:
+        """Return whether weights and one request fit."""
+        return self.of.holds
+
     # --- exact numbers
 
     @property
@@ -755,8 +757,10 @@ class Serve(Answer):
         if not self.of.holds:
             return self._does_not_fit()
         if self.by is None:
-            floor = f"at least {_time(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
-            told = f"{floor}, and {_time(self.at.floor_of_first.seconds)} for the first"
+            floor = (
+                f"at least {short_seconds(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
+            )
+            told = f"{floor}, and {short_seconds(self.at.floor_of_first.seconds)} for the first"
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
@@ -821,8 +825,8 @@ class Serve(Answer):
                 f"{one.rate.value:,.0f}",
                 f"{one.rate.value / self.question.gpus:,.0f}",
                 f"{one.rate.value / one.concurrency:,.1f}",
-                _time(one.token.value),
-                _time(one.first.value),
+                short_seconds(one.token.value),
+                short_seconds(one.first.value),
                 f"{one.cost.value:,.2f}" if one.cost else None,
             ]
             for one in self.points
@@ -837,8 +841,8 @@ class Serve(Answer):
                 one.concurrency,
                 f"{one.floor_rate:,.0f}",
                 f"{one.floor_rate / self.question.gpus:,.0f}",
-                _time(one.floor_of_token.seconds),
-                _time(one.floor_of_first.seconds),
+                short_seconds(one.floor_of_token.seconds),
+                short_seconds(one.floor_of_first.seconds),
             ]
             for one in self.points
         ]
@@ -850,8 +854,8 @@ class Serve(Answer):
             return
         at = self.at
         floor = at.floor_of_token
-        first = _time(at.floor_of_first.seconds)
-        yield f"Floor: {_time(floor.seconds)} a token, by {floor.name}; {first} for the first"
+        first = short_seconds(at.floor_of_first.seconds)
+        yield f"Floor: {short_seconds(floor.seconds)} a token, by {floor.name}; {first} for the first"
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
@@ -868,7 +872,7 @@ class Serve(Answer):
                 ("host", parts.host),
                 ("prompts of others", parts.prompts),
             )
-            each = ", ".join(f"{name} {_time(seconds)}" for name, seconds in told if seconds)
+            each = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in told if seconds)
             yield f"Estimate for {self.engine}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
@@ -947,23 +951,12 @@ SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the 
 """What decides, in words."""
 
 
-def _time(seconds: float) -> str:
-    """``43 ms``, ``1.7 s``.
-
-    >>> _time(0.0431), _time(1.72), _time(0.00042)
-    ('43 ms', '1.7 s', '0.42 ms')
-    """
-    if seconds >= 1:
-        return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
-    return f"{MILLI * seconds:,.2g} ms" if seconds < 0.1 else f"{MILLI * seconds:,.0f} ms"
-
-
 def _mean(errors: list[float]) -> str:
     return f"{100 * sum(errors) / len(errors):.0f} %"
 
 
 def _span(one: Guess) -> str:
-    return f"{_time(one.value)} ({_time(one.low)} to {_time(one.high)})"
+    return f"{short_seconds(one.value)} ({short_seconds(one.low)} to {short_seconds(one.high)})"
 
 
 def layouts(card: Accelerator) -> Iterator[Sharing]:

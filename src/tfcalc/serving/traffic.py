@@ -24,7 +24,7 @@ from tfcalc.core.number import Num, ceil_div, divide, minimum, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.ops.work import INDEX
 from tfcalc.serving.caches import STATIC, Allocation, cache_format, tensors
-from tfcalc.serving.stored import DECODE, PREFILL, weight_recipe
+from tfcalc.serving.stored import DECODE, FORWARD, PREFILL, reads_alone, weight_recipe
 from tfcalc.serving.weights import hold
 from tfcalc.workload import AUTO
 
@@ -221,6 +221,19 @@ class Traffic:
             for one, other in zip(whole.operations, part.operations, strict=True)
         )
         return ServingStep(tuple(operations), requests * (length - before), self.copies)
+
+    def reading(self, requests: Num, length: Num) -> ServingStep:
+        """Return the step that reads texts of this length and writes nothing: no words, no cache.
+
+        Of a model that writes text all queries see what is before them, and its head is left out.
+        """
+        run = self.run.replaced(phase=FORWARD, batch_size=requests, seq_len=length, cached=None)
+        if not reads_alone(self.model):
+            run = run.replaced(phase=PREFILL, attention="causal", logits="last")
+        self.model.check(run)
+        found = self._operations(hold(self.tree(run), self.recipe, beside=True), length)
+        read = (one._replace(cached=0, written=0) for one in found if one.kind != OUTPUT)
+        return ServingStep(tuple(read), requests * length, self.copies)
 
     def chunked(self, requests: Num, length: int, chunk: int) -> list[ServingStep]:
         """Return the steps that read prompts in chunks: each reads the weights, and the cache of those before it."""
