@@ -142,7 +142,8 @@ def of_qwen_vl_72b() -> HFModel:
     """Qwen2.5-VL-72B's config: that of 7B, with other sizes."""
     model = load("qwen2.5-vl-7b-instruct")
     assert isinstance(model, HFModel)
-    vision = {**model.data["vision_config"], "out_hidden_size": 8192, "intermediate_size": 3456}
+    tower: dict[str, Any] = model.data["vision_config"]  # type: ignore[assignment]
+    vision = {**tower, "out_hidden_size": 8192, "intermediate_size": 3456}
     sizes = {"hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8}
     return HFModel({**model.data, **sizes, "intermediate_size": 29568, "vision_config": vision})
 

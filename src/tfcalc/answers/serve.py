@@ -1110,25 +1110,24 @@ def serve(
     apart = None if disaggregated is None else Disaggregated(*disaggregated)
     sharing, gpus = sharing_of(count, tp=tp, pp=pp, dp=dp, ep=ep, groups=1 if apart is None else apart.groups)
     asked = plan or Serving()
-    return served(
-        ServeQuestion(
-            model_of(model),
-            Serving(weights=asked.weights, kv=asked.kv),
-            named(name)[0],
-            gpus,
-            sharing,
-            Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
-            engine=engine,
-            limits=Limits(ttft, tpot),
-            price=price,
-            floor=floor,
-            curve=curve,
-            prices=prices,
-            fewest=fewest,
-            rate=rate,
-            runs=runs,
-        )
+    question = ServeQuestion(
+        model_of(model),
+        Serving(weights=asked.weights, kv=asked.kv),
+        named(name)[0],
+        gpus,
+        sharing,
+        Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
+        engine=engine,
+        limits=Limits(ttft, tpot),
+        price=price,
+        floor=floor,
+        curve=curve,
+        prices=prices,
+        fewest=fewest,
+        rate=rate,
+        runs=runs,
     )
+    return served(question if tp is not None else question.divided())
 
 
 def served(question: ServeQuestion) -> Serve:

@@ -201,17 +201,16 @@ def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *
     requests = found.of_group
 
     def moments() -> Iterator[PhasePeak]:
-        return _moments(_piece(model, layout), requests, found.plan, found.recipe)
+        piece = _piece(model, layout) if isinstance(model, HFModel) else model
+        return _moments(piece, requests, found.plan, found.recipe)
 
     cache = most.cache._replace(name="cache", kind="cache")
     return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each)
 
 
 @lru_cache(maxsize=64)
-def _piece(model: Model, layout: ServedLayout) -> Model:
+def _piece(model: HFModel, layout: ServedLayout) -> HFModel:
     """What a GPU of the first kind runs, with the layers of all stages: remembered, so that its steps are, too."""
-    if not isinstance(model, HFModel):
-        return model
     from tfcalc.placed.served import on_rank  # every class that engines split: few ask for it
 
     return model.run_by(on_rank(model.module(), layout))

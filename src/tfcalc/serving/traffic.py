@@ -282,7 +282,7 @@ class Traffic:
             if _rests(own) or _is_empty(own):
                 continue
             stored = bytes_held(own)
-            tied = total(tables[_size(weight.shape)] for weight in own.weights if weight.tied_to is not None)
+            tied = total(tables.get(_size(weight.shape), 0) for weight in own.weights if weight.tied_to is not None)
             layers = node.times.run if routing is None else divide(node.times.run, routing.active)
             looked = _is_gathered(own)
             rows = own.weights[0].shape[0] if looked else 1
