@@ -185,7 +185,7 @@ def test_one_gpu_has_all_of_a_model_that_no_rule_splits(quick: Quick) -> None:
     """RWKV-4 1.5B: its weights in 16 bits, and the same of DeepSeek-V2-Lite alone as in memory."""
     found = answer(quick, "serve", "rwkv-4-1b5-pile", "--floor")
     assert found["exact"]["weights_bytes"] >= 2 * 1_515_000_000 * 0.99
-    assert quick("serve", "rwkv-4-1b5-pile", "--gpu", "2xh100", "--tp", "2").returncode == 3
+    assert quick("serve", "rwkv-4-1b5-pile", "--gpu", "2xh100", "--tp", "2").returncode == 2
     words = ("deepseek-v2-lite", "--serve", "--context", "1280")
     memory = answer(quick, "memory", *words)
     alone = answer(quick, "serve", "deepseek-v2-lite", "--floor")
@@ -280,7 +280,7 @@ def test_a_cached_prefix(quick: Quick) -> None:
     [
         (("gpt2", "--slo", "soon"), 2, "--slo 'soon' is no limit"),
         (("gpt2", "--gpu", "3xh100", "--tp", "2"), 2, "3 GPUs are no whole number of replicas of 2"),
-        (("llama-3-8b", "--gpu", "3xh100", "--tp", "3"), 3, "heads 32 not divisible by tensor 3"),
+        (("llama-3-8b", "--gpu", "3xh100", "--tp", "3"), 2, "heads 32 not divisible by tensor 3"),
         (("gpt2", "--input", "64", "--prefix", "64"), 2, "leaves nothing of a prompt"),
         (("gpt2", "--floor", "--price", "2"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
