@@ -64,12 +64,12 @@ class Run:
     @cached_property
     def floor_of_token(self) -> float:
         """Seconds that no token is below."""
-        return self.model.floor_of_token(self.requests).seconds
+        return float(self.model.floor_of_token(self.requests).seconds)
 
     @cached_property
     def floor_of_first(self) -> float:
         """Seconds that no first token is below."""
-        return self.model.floor_of_prompt(self.requests).seconds
+        return float(self.model.floor_of_prompt(self.requests).seconds)
 
     @property
     def engine(self) -> str:
@@ -182,7 +182,7 @@ class Offline:
         assert by is not None
         running = self.group.running(self.group.most)
         groups = int(self.row["gpus"]) // self.group.sharing.gpus
-        return groups * running / self.group.parts(running, by).seconds
+        return float(groups * running / self.group.parts(running, by).seconds)
 
 
 @cache

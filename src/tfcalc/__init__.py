@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tfcalc.answers.serve_reading import serve_reading
     from tfcalc.answers.shapes import shapes
     from tfcalc.answers.train import train
+    from tfcalc.arrays.serving import serve_points
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -96,6 +97,7 @@ _HOME = {
     "Layout": "placed.layout",
     "ranks": "answers.ranks",
     "serve": "answers.serve",
+    "serve_points": "arrays.serving",
     "serve_reading": "answers.serve_reading",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
@@ -151,6 +153,7 @@ __all__ = [
     "quiz",
     "ranks",
     "serve",
+    "serve_points",
     "serve_reading",
     "shapes",
     "solve",

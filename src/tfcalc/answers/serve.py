@@ -127,7 +127,7 @@ class ServedAt:
     @property
     def rate_of_gpu(self) -> float:
         """Tokens per second of a GPU."""
-        return self.rate.value / self.answer.question.gpus
+        return float(self.rate.value / self.answer.question.gpus)
 
     def rate_at(self, first: float, token: float) -> float:
         """Tokens per second, where requests follow each other: each takes this long."""
@@ -144,7 +144,7 @@ class ServedAt:
     @property
     def floor_between(self) -> float:
         """Seconds between two answers of a group, below which they never are, where other GPUs read prompts."""
-        return self.of.floor_between()
+        return float(self.of.floor_between())
 
     @property
     def cost(self) -> Guess | None:
@@ -397,10 +397,10 @@ class Promise:
         return TPOT if self.limits.tpot is not None and self._token(at) > self.limits.tpot else ""
 
     def _first(self, at: ServedAt) -> float:
-        return at.floor_of_first.seconds if self.answer.by is None else at.first.value
+        return float(at.floor_of_first.seconds if self.answer.by is None else at.first.value)
 
     def _token(self, at: ServedAt) -> float:
-        return at.floor_of_token.seconds if self.answer.by is None else at.token.value
+        return float(at.floor_of_token.seconds if self.answer.by is None else at.token.value)
 
     @property
     def met(self) -> bool | None:
@@ -636,7 +636,7 @@ class Serve(ServedAnswer):
     @property
     def capacity(self) -> int:
         """Requests that run at once, in all."""
-        return self.of.capacity * self.decoding
+        return int(self.of.capacity * self.decoding)
 
     @property
     def decoding(self) -> int:
@@ -664,7 +664,7 @@ class Serve(ServedAnswer):
     @property
     def holds(self) -> bool:
         """Return whether weights and one request fit."""
-        return self.of.holds
+        return bool(self.of.holds)
 
     # --- exact numbers
 
@@ -672,7 +672,7 @@ class Serve(ServedAnswer):
     def in_a_step(self) -> int:
         """Requests of a step on a GPU, of those that can run."""
         running = max(1, min(self.at.requests, self.of.certain_capacity))
-        return max(1, running // self.question.sharing.dp // self.question.sharing.pp)
+        return int(max(1, running // self.question.sharing.dp // self.question.sharing.pp))
 
     @property
     def step_weights(self) -> int:
@@ -1012,7 +1012,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
         )
 
     def ended(concurrency: int) -> float:
-        return answer.point(concurrency).rate.value / question.load.answer
+        return float(answer.point(concurrency).rate.value / question.load.answer)
 
     low, high = 0, max(1, min(answer.capacity, answer.of.most * answer.decoding))
     if ended(high) < question.rate:

@@ -168,7 +168,7 @@ class ServedReading(ServedAnswer):
     @property
     def seconds(self) -> float:
         """Seconds of it."""
-        return self.bounds.seconds
+        return float(self.bounds.seconds)
 
     @property
     def rate(self) -> float:

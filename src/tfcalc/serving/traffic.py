@@ -67,7 +67,8 @@ class ChosenExperts(NamedTuple):
         (2.0, 3.5)
         """
         number, active, groups = map(value_of, (self.number, self.active, self.groups))
-        return float(number / groups * (1 - (1 - active / number) ** tokens))
+        found: float = number / groups * (1 - (1 - active / number) ** tokens)
+        return found
 
 
 class Operation(NamedTuple):
