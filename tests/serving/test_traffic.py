@@ -65,6 +65,35 @@ def test_windows_indexers_and_states() -> None:
     assert step.written == 2 * (45 * (convolution + state) + 15 * 2 * 2 * 256 * 2)
 
 
+def test_attention_to_chosen_keys() -> None:
+    """By hand: GLM-5 has 64 heads of 576 + 512 numbers in decoding and 256 + 256 in a prompt, each for 2,048 keys; its
+    indexer 32 heads of 128, and their weights, for all. Of DeepSeek-V4-Flash every other layer but two chooses 512 of
+    a summary of each 4 tokens, the others read one of each 128, and all a window of 128.
+    """
+    for cached in (1000, 100_000):
+        step = traffic(INDEXED).decode(3, cached)
+        attend = sum(one.layers * one.flops for one in step.operations if one.kind == "attend")
+        assert attend == 3 * 78 * 2 * (64 * 1088 * min(cached, 2048) + 32 * 129 * cached)
+        assert step.kept == 3 * 78 * 2 * (576 + 128) * cached
+    pairs = sum(min(place, 2048) for place in range(1, 10_001))
+    step = traffic(INDEXED).prefill(1, 10_000)
+    attend = sum(one.layers * one.flops for one in step.operations if one.path.endswith(".attend"))
+    assert attend == 78 * 2 * 64 * 512 * pairs
+    flash = traffic("deepseek-v4-flash")
+    found = {one.path.rpartition("model.")[2]: one for one in flash.decode(1, 100_000).operations}
+    summaries, chosen = 25_000, 512
+    assert found["layers[4-42:2].self_attn.attend_compressed"].flops == 2 * 2 * 64 * 512 * chosen
+    assert found["layers[4-42:2].self_attn.compressor.indexer.score"].flops == 2 * 64 * 128 * summaries
+    assert found["layers[3-41:2].self_attn.attend_compressed"].flops == 2 * 2 * 64 * 512 * (100_000 // 128)
+    bias = found["layers[4-42:2].self_attn.compressor.position_bias"]
+    assert value_of(bias.kept) - value_of(bias.cached) == (summaries - chosen) * 512 * 2
+    found = {one.path.rpartition("model.")[2]: one for one in flash.prefill(2, 10_003).operations}
+    pairs = sum(min(place // 4, chosen) for place in range(1, 10_004))
+    assert found["layers[4-42:2].self_attn.attend_compressed"].flops == 2 * 2 * 2 * 64 * 512 * pairs
+    pairs = sum(place // 128 for place in range(1, 10_004))
+    assert found["layers[3-41:2].self_attn.attend_compressed"].flops == 2 * 2 * 2 * 64 * 512 * pairs
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_linear_in_requests_and_tokens(name: str) -> None:
     """Differences of equal steps are equal, in requests always, in tokens beyond what is chosen of them."""
