@@ -193,7 +193,7 @@ def test_half_the_bits_are_half_the_bytes() -> None:
 
 @pytest.mark.parametrize("name", [*EVERY, "deepseek-v4-flash"])
 def test_letters_are_numbers(name: str) -> None:
-    """Bytes and FLOPs of each operation in letters b and c, at several sizes, are those at these: of tokens, prompts."""
+    """Bytes and FLOPs of each operation in letters b and c, at several sizes, are its numbers there."""
     of = traffic(name)
     letters = symbol("b"), symbol("c")
     for made in (of.decode, of.prefill):
