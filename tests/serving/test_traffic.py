@@ -74,7 +74,7 @@ def test_attention_to_chosen_keys() -> None:
         step = traffic(INDEXED).decode(3, cached)
         attend = sum(one.layers * one.flops for one in step.operations if one.kind == "attend")
         assert attend == 3 * 78 * 2 * (64 * 1088 * min(cached, 2048) + 32 * 129 * cached)
-        assert step.kept == 3 * 78 * 2 * (576 + 128) * cached
+        assert step.stored == 3 * 78 * 2 * (576 + 128) * cached
     pairs = sum(min(place, 2048) for place in range(1, 10_001))
     step = traffic(INDEXED).prefill(1, 10_000)
     attend = sum(one.layers * one.flops for one in step.operations if one.path.endswith(".attend"))
@@ -86,7 +86,7 @@ def test_attention_to_chosen_keys() -> None:
     assert found["layers[4-42:2].self_attn.compressor.indexer.score"].flops == 2 * 64 * 128 * summaries
     assert found["layers[3-41:2].self_attn.attend_compressed"].flops == 2 * 2 * 64 * 512 * (100_000 // 128)
     bias = found["layers[4-42:2].self_attn.compressor.position_bias"]
-    assert value_of(bias.kept) - value_of(bias.cached) == (summaries - chosen) * 512 * 2
+    assert value_of(bias.stored) - value_of(bias.cached) == (summaries - chosen) * 512 * 2
     found = {one.path.rpartition("model.")[2]: one for one in flash.prefill(2, 10_003).operations}
     pairs = sum(min(place // 4, chosen) for place in range(1, 10_004))
     assert found["layers[4-42:2].self_attn.attend_compressed"].flops == 2 * 2 * 2 * 64 * 512 * pairs
@@ -203,7 +203,7 @@ def test_letters_are_numbers(name: str) -> None:
             assert len(numbers) > 0.6 * len([one for one in whole.operations if ".visual" not in one.path])
             for one in whole.operations:  # of few tokens some do nothing, and are not there
                 other = numbers.get(one.path, one)
-                for measure in ("weights", "gathered", "flops", "cached", "written", "kept"):
+                for measure in ("weights", "gathered", "flops", "cached", "written", "stored"):
                     found, at = getattr(one, measure), {"b": requests, "c": tokens}
                     value = found.at(at) if isinstance(found, Polynomial) else found
                     assert other is one or value == getattr(other, measure), (one.path, measure)

@@ -1,4 +1,4 @@
-"""What all answers about a served model have."""
+"""Keys of all answers about a served model."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *
 
 @lru_cache(maxsize=64)
 def _piece(model: HFModel, layout: ServedLayout) -> HFModel:
-    """What a GPU of the first kind runs, with the layers of all stages: remembered, so that its steps are, too."""
+    """Return the model of a GPU of the first kind, with the layers of all stages; its steps are remembered, too."""
     from tfcalc.placed.served import on_rank  # every class that engines split: few ask for it
 
     return model.run_by(on_rank(model.module(), layout))

@@ -81,7 +81,7 @@ class KeyChoice(NamedTuple):
     every: int = 1
 
     def of(self, keys: Num) -> Num:
-        """Return how many of so many keys a query reads."""
+        """Return the keys that a query reads, of this many."""
         found: Num = keys if self.most is None else minimum(keys, self.most)
         return found
 
@@ -115,7 +115,7 @@ class Operation(NamedTuple):
         flops: FLOPs of its matrix products, of all experts that run.
         cached: bytes of the cache that it reads.
         written: bytes that it writes to the cache.
-        kept: bytes of the cache that there are, which it need not all read.
+        stored: bytes of the cache that there are, which it need not all read.
         routing: the experts that it is one of.
         bits: bits of a stored weight, with scales, rounded; 0 without weights in a product.
         state: it has a state of each sequence, whatever its length.
@@ -132,7 +132,7 @@ class Operation(NamedTuple):
     routing: ChosenExperts | None = None
     bits: int = 0
     state: bool = False
-    kept: Num = 0
+    stored: Num = 0
 
 
 class ServingStep(NamedTuple):
@@ -183,9 +183,9 @@ class ServingStep(NamedTuple):
         return self._sum(lambda one: one.cached)
 
     @property
-    def kept(self) -> Num:
+    def stored(self) -> Num:
         """Bytes of the cache that there are."""
-        return self._sum(lambda one: one.kept)
+        return self._sum(lambda one: one.stored)
 
     @property
     def written(self) -> Num:
@@ -274,7 +274,7 @@ class Traffic:
             run = run.replaced(phase=PREFILL, attention="causal", logits="last")
         self.model.check(run)
         found = self._operations(hold(self.tree(run), self.recipe, beside=True), length, requests)
-        read = (one._replace(cached=0, written=0, kept=0) for one in found if one.kind != OUTPUT)
+        read = (one._replace(cached=0, written=0, stored=0) for one in found if one.kind != OUTPUT)
         return ServingStep(tuple(read), requests * length, self.copies)
 
     def chunked(self, requests: Num, length: int, chunk: int) -> list[ServingStep]:
@@ -295,7 +295,7 @@ class Traffic:
                 if not (_rests(decoding.get(one.path, Cost())) and one.flops == other.flops)
             ]
         found = (
-            one._replace(cached=0, kept=0, written=self._stored(decoding.get(one.path, Cost()))) for one in operations
+            one._replace(cached=0, stored=0, written=self._stored(decoding.get(one.path, Cost()))) for one in operations
         )
         return ServingStep(tuple(found), requests * length, self.copies)
 

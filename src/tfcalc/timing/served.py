@@ -230,7 +230,7 @@ class ServedModel:
     def cache_of_request(self) -> Many:
         """Bytes of the cache of one request at its end, on a GPU."""
         step = self.traffic.decode(1, self.load.longest)
-        return -(-whole(step.kept) // self.sharing.pp)
+        return -(-whole(step.stored) // self.sharing.pp)
 
     @cached_property
     def room(self) -> int:
@@ -246,7 +246,7 @@ class ServedModel:
     @cached_property
     def cache_on_average(self) -> Many:
         """Bytes of the cache of one request at its average length, on a GPU."""
-        return -(-whole(self.token.kept) // self.sharing.pp)
+        return -(-whole(self.token.stored) // self.sharing.pp)
 
     @cached_property
     def most(self) -> int:
@@ -344,7 +344,7 @@ class ServedModel:
         """Bytes of a prompt's cache on a GPU, which another takes over; 0 where the same GPUs go on with it."""
         if self.load.apart is None:
             return 0
-        return -(-whole(self.traffic.decode(1, self.load.prompt).kept) // self.sharing.pp)
+        return -(-whole(self.traffic.decode(1, self.load.prompt).stored) // self.sharing.pp)
 
     @property
     def handing_over(self) -> Many:
