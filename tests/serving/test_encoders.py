@@ -75,15 +75,15 @@ def test_a_reading_is_bound_by_its_products_or_by_its_weights() -> None:
     h, layers, n = 1024, 24, 512
     products = n * layers * (2 * 12 * h * h + 4 * n * h) + 2 * h * h  # and a pooler's map of one token
     many = serve_reading("bge-m3", "l4", n, 32)
-    assert many.exact.flops_per_request == pytest.approx(products, rel=1e-5)
-    assert many.floor.latency_ms == pytest.approx(32 * products / L4_PEAK * 1000, rel=1e-3)
-    assert many.floor.requests_per_second == pytest.approx(L4_PEAK / products, rel=1e-3)
-    assert many.floor.tokens_per_second == pytest.approx(n * L4_PEAK / products, rel=1e-3)
+    assert many.reading.flops_per_request == pytest.approx(products, rel=1e-5)
+    assert many.reading_floor.latency_ms == pytest.approx(32 * products / L4_PEAK * 1000, rel=1e-3)
+    assert many.reading_floor.requests_per_second == pytest.approx(L4_PEAK / products, rel=1e-3)
+    assert many.reading_floor.tokens_per_second == pytest.approx(n * L4_PEAK / products, rel=1e-3)
     few = serve_reading("bge-m3", "2xl4", 8)
     weights = 2 * (layers * 12 * h * h + h * h)
-    assert few.floor.bound == "bandwidth"
-    assert few.floor.latency_ms == pytest.approx(1000 * weights / L4_BANDWIDTH, rel=2e-2)  # biases and norms
-    assert few.floor.requests_per_second == pytest.approx(2 * 1000 / few.floor.latency_ms)
+    assert few.reading_floor.bound == "bandwidth"
+    assert few.reading_floor.latency_ms == pytest.approx(1000 * weights / L4_BANDWIDTH, rel=2e-2)  # biases and norms
+    assert few.reading_floor.requests_per_second == pytest.approx(2 * 1000 / few.reading_floor.latency_ms)
 
 
 @pytest.mark.parametrize("name", ["bge-m3", "bert-base-uncased", "deberta-v3-base", "modernbert-base"])
@@ -91,7 +91,7 @@ def test_what_is_read_is_what_flops_says(name: str) -> None:
     """All products of a forward pass, but for those of a head that makes words."""
     tree = load(name).tree(Workload(seq_len=256))
     heads = sum(value_of(node.total(matmul_flops)) for node in tree.walk() if node.component.kind == "output")
-    assert serve_reading(name, "h100", 256).exact.flops_per_request == value_of(tree.total(matmul_flops)) - heads
+    assert serve_reading(name, "h100", 256).reading.flops_per_request == value_of(tree.total(matmul_flops)) - heads
 
 
 def test_decoders_make_embeddings_without_their_heads(quick: Quick) -> None:
@@ -100,14 +100,14 @@ def test_decoders_make_embeddings_without_their_heads(quick: Quick) -> None:
     h, m, kv, heads = 4096, 12288, 8 * 128, 32 * 128
     layer = 2 * h * heads + 2 * h * kv + 3 * h * m
     pairs = 512 * 513 // 2
-    assert said["exact"]["flops_per_request"] == 36 * (2 * 512 * layer + 4 * heads * pairs)
-    assert said["exact"]["weights_bytes"] == 2 * (36 * (layer + 2 * h + 2 * 128) + h)
+    assert said["reading"]["flops_per_request"] == 36 * (2 * 512 * layer + 4 * heads * pairs)
+    assert said["reading"]["weights_bytes"] == 2 * (36 * (layer + 2 * h + 2 * 128) + h)
 
 
 def test_what_reads_alone_is_served(quick: Quick) -> None:
     words = ("serve", "bge-m3", "--gpu", "t4", "--input", "8k", "--concurrency")
     said = json.loads(quick(*words, "1", "--json").stdout)
-    most = said["exact"]["capacity_requests"]
+    most = said["reading"]["capacity_requests"]
     for number, code in ((most, 0), (most + 1, 1)):
         done = quick(*words, f"{number}")
         assert done.returncode == code

@@ -98,8 +98,8 @@ class ServedReading(ServedAnswer):
     input_tokens = integer("tokens of a request", lambda answer: answer.question.prompt, GIVEN)
     concurrency = integer("requests that a GPU reads at once", lambda answer: answer.question.concurrency, GIVEN)
     weights = text("number format of the weights", lambda answer: answer.traffic.recipe.format.name)
-    exact = record(ReadingExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
-    floor = record(ReadingFloorKeys, "what no run is faster than", lambda answer: answer)
+    reading = record(ReadingExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
+    reading_floor = record(ReadingFloorKeys, "what no run is faster than", lambda answer: answer)
     no_estimate = text("why nothing is estimated", lambda _: NO_RUNS)
     assumptions = texts("what was assumed", lambda answer: tuple(answer.assumed()))
 
@@ -283,8 +283,8 @@ def serve_reading(
         prices: the same by the names of GPUs, before the list.
 
     Returns:
-        ServedReading: ``exact`` bytes and FLOPs, the ``floor`` of requests and tokens per second, ``fits``. Nothing is
-        estimated: no public runs of such models are known.
+        ServedReading: bytes and FLOPs of a ``reading``, requests and tokens per second (``reading_floor``), ``fits``.
+        Nothing is estimated: no public runs of such models are known.
 
     Raises:
         InvalidModel: the model reads images or sounds alone, or needs a text that it writes.
@@ -292,7 +292,7 @@ def serve_reading(
 
     >>> import tfcalc
     >>> found = serve_reading(tfcalc.load("bge-m3"), "l4", 512, 32)
-    >>> found.fits, found.floor.bound, found.floor.requests_per_second < 400
+    >>> found.fits, found.reading_floor.bound, found.reading_floor.requests_per_second < 400
     (True, 'compute', True)
     """
     loaded = model_of(model)

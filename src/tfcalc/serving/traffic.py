@@ -375,7 +375,7 @@ class Traffic:
         return room if room is None or choice is None else choice.of(room)
 
     def _choices(self, decoding: Component) -> dict[str, KeyChoice]:
-        """Which attention of a tree that decodes reads chosen keys, or summaries of keys, by its path."""
+        """Return the choice of keys by the path of attention, where some are chosen or summed up."""
         costs = {node.path: (node.component.kind, node.component.own) for node in decoding.walk()}
         fields = getattr(self.model, "data", {})
         chosen = fields.get("text_config", fields).get(CHOSEN)
