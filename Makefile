@@ -89,6 +89,7 @@ benchmark:
 	$(PYTHON) benchmarks/budgets.py
 	$(PYTHON) benchmarks/sweeps.py
 	$(PYTHON) -m benchmarks.layouts
+	$(PYTHON) -m benchmarks.serving
 
 venv:
 	python3 -m venv .venv

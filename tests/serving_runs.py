@@ -16,6 +16,7 @@ from tfcalc.timing.served import Guess, Load, ServedModel
 from tfcalc.timing.serving import EngineRates, Sharing, engine_of
 
 FILE = Path(__file__).parent / "oracle" / "serving" / "runs.csv"
+OFFLINE = FILE.with_name("offline.csv")
 CARDS = {
     "GH200-144": "GH200-141",
     "RTX-3080": "RTX-3080-10",
@@ -46,6 +47,10 @@ MINIMAX = {
 }
 """Fields of the published config.json of MiniMax-M2.5."""
 SERVED = ("served", "static", "llama-bench-tg")
+OFFLINE_ENGINE = "tensorrt-llm@1.1"
+"""Engine of offline runs: their logs name TensorRT alone, of 2025."""
+FEWEST = 8
+"""Requests that a group of GPUs is to hold, so that it is one that somebody would serve with."""
 
 
 class Run:
@@ -59,12 +64,12 @@ class Run:
     @cached_property
     def floor_of_token(self) -> float:
         """Seconds that no token is below."""
-        return self.model.floor_of_token(self.requests).seconds
+        return float(self.model.floor_of_token(self.requests).seconds)
 
     @cached_property
     def floor_of_first(self) -> float:
         """Seconds that no first token is below."""
-        return self.model.floor_of_prompt(self.requests).seconds
+        return float(self.model.floor_of_prompt(self.requests).seconds)
 
     @property
     def engine(self) -> str:
@@ -145,3 +150,43 @@ def run_of(row: Mapping[str, str]) -> Run | None:
         return None
     times = (float(row[name]) / 1000 if row[name] else None for name in ("tpot_ms", "ttft_ms"))
     return Run(row, found, *times)
+
+
+class Offline:
+    """Tokens per second of a whole system that has all requests from the beginning, so that it is always full.
+
+    Logs do not say formats and layout: they are 4 bits on Blackwell and fp8 else, and groups of the fewest GPUs that
+    hold a few requests. Nothing was fitted to these runs.
+    """
+
+    def __init__(self, row: Mapping[str, str]) -> None:
+        self.row, self.card = row, cards()[row["gpu"]]
+        self.measured = float(row["tokens_per_second"])
+
+    def _group(self, tp: int) -> ServedModel:
+        weights = "nvfp4" if "fp4" in self.card.peaks else "fp8"
+        load = Load(int(self.row["input"]), int(self.row["output"]))
+        plan = Serving(weights=weights, kv="fp8")
+        return ServedModel(model(self.row["model"]), plan, Sharing(tp), self.card, load, OFFLINE_ENGINE)
+
+    @cached_property
+    def group(self) -> ServedModel:
+        """The GPUs that share a copy of the model."""
+        found = map(self._group, (1, 2, 4, 8))
+        return next(of for of in found if of.holds and of.at_work >= FEWEST)
+
+    @property
+    def estimate(self) -> float:
+        """Tokens per second, by the rates of its engine."""
+        by = engine_of(OFFLINE_ENGINE, self.card)
+        assert by is not None
+        running = self.group.running(self.group.most)
+        groups = int(self.row["gpus"]) // self.group.sharing.gpus
+        return float(groups * running / self.group.parts(running, by).seconds)
+
+
+@cache
+def offline() -> tuple[Offline, ...]:
+    """Systems that were measured so."""
+    with OFFLINE.open(encoding="utf-8", newline="") as file:
+        return tuple(map(Offline, csv.DictReader(file)))

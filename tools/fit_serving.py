@@ -124,6 +124,13 @@ def report(runs: Mapping[str, Sequence[Run]], rates: Mapping[str, EngineRates]) 
         print(f"{key!s:36} {told(ratios)} middle={median(ratios):.2f}", flush=True)
 
 
+def report_offline() -> None:
+    """Print the errors of whole systems that are always full."""
+    every = serving_runs.offline()
+    for name in dict.fromkeys(run.row["model"] for run in every):
+        print(f"offline: {name:15} {told(run.estimate / run.measured for run in every if run.row['model'] == name)}")
+
+
 def of_others(rates: Mapping[str, EngineRates], name: str) -> EngineRates:
     """Rates to begin with that know nothing of an engine's runs: the middle of those of the other engines."""
     others = [by for other, by in rates.items() if other != name]
@@ -259,6 +266,7 @@ def main() -> None:
         rates[name] = Fit(each, each[0].by).run(given.rounds if name in (given.only or runs) else 0)
         print(name, rates[name], flush=True)
     report(runs, rates)
+    report_offline()
     if given.write:
         write(rates, runs)
     if given.left_out:

@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from tfcalc.answers.plot import plot
     from tfcalc.answers.ranks import ranks
     from tfcalc.answers.serve import serve
+    from tfcalc.answers.serve_reading import serve_reading
     from tfcalc.answers.shapes import shapes
     from tfcalc.answers.train import train
+    from tfcalc.arrays.serving import serve_points
     from tfcalc.arrays.sweep import sweep
     from tfcalc.catalog import from_config, load
     from tfcalc.configs.published import HFModel
@@ -95,6 +97,8 @@ _HOME = {
     "Layout": "placed.layout",
     "ranks": "answers.ranks",
     "serve": "answers.serve",
+    "serve_points": "arrays.serving",
+    "serve_reading": "answers.serve_reading",
     "shapes": "answers.shapes",
     "solve": "solving.solve",
     "spending": "analysis.design.spending",
@@ -149,6 +153,8 @@ __all__ = [
     "quiz",
     "ranks",
     "serve",
+    "serve_points",
+    "serve_reading",
     "shapes",
     "solve",
     "spending",

@@ -189,6 +189,17 @@ def short_bytes(number: float, system: str = "iec") -> str:
     return f"{size:,.{digits}f} {names[power - 1]}"
 
 
+def short_seconds(seconds: float) -> str:
+    """``43 ms``, ``1.7 s``.
+
+    >>> short_seconds(0.0431), short_seconds(1.72), short_seconds(0.00042)
+    ('43 ms', '1.7 s', '0.42 ms')
+    """
+    if seconds >= 1:
+        return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
+    return f"{1000 * seconds:,.2g} ms" if seconds < 0.1 else f"{1000 * seconds:,.0f} ms"
+
+
 def in_full(count: int, billion: str = "G") -> str:
     """A count as people write it, without a digit less than it has: ``1.4B``, ``1,234,567``.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import Program
+from tests.conftest import Program, Quick
 from tests.schemas.test_answers import wrong
 from tfcalc.analysis.why.log_lines import LONGEST, MOST, logged
 
@@ -350,3 +350,11 @@ def test_reading_is_bounded() -> None:
     assert not logged(" " * LONGEST + "Tried to allocate 2 GiB")
     assert not logged("")
     assert not logged("163M")
+
+
+def test_the_concurrency_alone_is_told_in_bytes(quick: Quick) -> None:
+    """mlcommons/inference#2267: of 131,072 tokens a request of Llama 3.1 8B takes 131,072 times 131,072 bytes."""
+    line = "Maximum concurrency for 131072 tokens per request: 56.73x"
+    said = quick("why", line, "llama-3.1-8b").stdout
+    assert f"{131_072**2 / 2**30:.2f} GiB for each" in said
+    assert f"{56.73 * 131_072**2 / 2**30:.2f} in all" in said

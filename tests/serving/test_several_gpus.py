@@ -96,3 +96,23 @@ def test_a_sweep_over_layouts_runs_each(quick: Quick) -> None:
     lines = quick("sweep", "llama-3.1-70b", "--of", "cache", "--serve", "--tp", "4,8,16", "--format", "csv").stdout
     sizes = [int(line.split(",")[-1]) for line in lines.splitlines()[1:]]
     assert sizes == [8192 * 80 * 2 * heads * 128 * 2 for heads in (2, 1, 1)]
+
+
+@pytest.mark.long
+def test_a_million_tokens_on_two_gpus_are_answered(quick: Quick) -> None:
+    """What a GPU runs is the same for each number of tokens and of GPUs that is tried, and is run once."""
+    said = quick("memory", "deepseek-v4-flash", "--serve", "--context", "1M", "--gpu", "2xh20")
+    assert said.returncode == 1
+    assert said.stdout.startswith("DOES NOT FIT")
+    assert "--gpu 4xh20" in said.stdout
+
+
+def test_windows_that_are_full_are_told(quick: Quick) -> None:
+    """Gemma 3 27B: 10 of 62 layers keep all tokens, 2 x 16 heads of 128 numbers in 2 bytes; of Mistral 7B v0.1 none."""
+    some = quick("memory", "gemma-3-27b-it", "--serve", "--context", "128k").stdout
+    told = "From 1,024 tokens on 52 layers keep no more of a request; a further token adds"
+    assert f"{told} {10 * 2 * 16 * 128 * 2 / 1024:.1f} KiB in the others" in some
+    assert f"{told} {10 * 2 * 8 * 128 * 2 / 1024:.1f} KiB" in quick("serve", "gemma-3-27b-it", "--gpu", "2xh100").stdout
+    every = quick("memory", "mistral-7b-v0.1", "--serve", "--context", "32k", "--gpu", "rtx-4090").stdout
+    assert "From 4,096 tokens on the cache of a request does not grow" in every
+    assert "tokens on" not in quick("memory", "mistral-7b-v0.1", "--serve", "--context", "4k").stdout

@@ -286,3 +286,9 @@ def test_a_card_is_compared_with_the_whole_memory_alone(tfcalc: Program, conditi
     done = tfcalc("solve", condition, "--for", "batch", "gpt2", "--train")
     assert (done.returncode, done.stdout) == (2, "")
     assert "h100 is a card, which the whole memory may fit into" in done.stderr
+
+
+def test_a_context_of_unlike_layers_is_found() -> None:
+    """vllm#43308: Gemma 4 31B in 4 bits holds about 525k tokens in 80 GB."""
+    found = solved("memory <= 72GiB", "context", load("gemma-4-31b-it-nvfp4"), serving=Serving())
+    assert found.value == pytest.approx(525_000, rel=0.03)

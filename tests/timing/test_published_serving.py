@@ -55,6 +55,15 @@ def test_the_first_token_under_load() -> None:
     assert mean(found) <= 0.50
 
 
+def test_the_rate_of_a_system_that_is_always_full() -> None:
+    """MLPerf Inference 5.1, offline: 10 % on average of Llama 2 70B and Llama 3.1 405B, to which nothing was fitted."""
+    for models, number in ((("llama-2-70b", "llama-3.1-405b"), 38), (("llama-3.1-8b",), 8)):
+        found = [abs(run.estimate / run.measured - 1) for run in serving_runs.offline() if run.row["model"] in models]
+        assert len(found) == number
+        assert mean(found) <= 0.10
+        assert median(found) <= 0.07
+
+
 def test_formats_of_the_cache_are_said_or_unknown() -> None:
     """What is not recorded is no format: of quantized weights nobody knows it, and those in 16 bits engines follow."""
     for row in serving_runs.rows():

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfcalc.conventions import Conventions
+from tfcalc.units import short_bytes
 from tfcalc.workload import Workload
 
 if TYPE_CHECKING:
     from tfcalc.model import Model
     from tfcalc.plans import Training
+    from tfcalc.serving.caches import FullWindows
 
 PARAMETERS = "unique trainable tensors, a tied matrix once, buffers apart"
 OPERATIONS = {"matmul": "matrix products only", "all": "matrix products and elementwise work"}
@@ -171,3 +173,19 @@ def recomputed(run: Workload) -> str:
             return f"every layer{stops}"
         case step:
             return f"one layer in {step}{stops}"
+
+
+def windows_in_words(full: FullWindows | None, context: int) -> Iterator[str]:
+    """Yield what windows keep of a request of ``context`` tokens, where it is longer than they are.
+
+    >>> from tfcalc.serving.caches import FullWindows
+    >>> list(windows_in_words(FullWindows(52, 1024, 81920), 8192))
+    ['From 1,024 tokens on 52 layers keep no more of a request; a further token adds 80.0 KiB in the others']
+    """
+    if full is None or context <= full.tokens:
+        return
+    if full.per_token:
+        others = f"a further token adds {short_bytes(full.per_token)} in the others"
+        yield f"From {full.tokens:,} tokens on {full.layers:,} layers keep no more of a request; {others}"
+    else:
+        yield f"From {full.tokens:,} tokens on the cache of a request does not grow: no layer keeps more"

@@ -8,6 +8,8 @@ from math import ceil
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
+from tfcalc.answers.conventions_text import windows_in_words
+from tfcalc.answers.serve_base import ServedAnswer
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -25,7 +27,6 @@ from tfcalc.hardware import named, parse_gpu
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.declared import (
-    Answer,
     Key,
     Record,
     When,
@@ -59,7 +60,7 @@ from tfcalc.timing.served import (
     TokenSeconds,
 )
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
-from tfcalc.units import short_bytes
+from tfcalc.units import short_bytes, short_seconds
 
 if TYPE_CHECKING:
     from tfcalc.hardware import Accelerator
@@ -127,7 +128,7 @@ class ServedAt:
     @property
     def rate_of_gpu(self) -> float:
         """Tokens per second of a GPU."""
-        return self.rate.value / self.answer.question.gpus
+        return float(self.rate.value / self.answer.question.gpus)
 
     def rate_at(self, first: float, token: float) -> float:
         """Tokens per second, where requests follow each other: each takes this long."""
@@ -150,7 +151,7 @@ class ServedAt:
     @property
     def floor_between(self) -> float:
         """Seconds between two answers of a group, below which they never are, where other GPUs read prompts."""
-        return self.of.floor_between()
+        return float(self.of.floor_between())
 
     @property
     def cost(self) -> Guess | None:
@@ -443,10 +444,10 @@ class Promise:
         return TPOT if self.limits.tpot is not None and self._token(at) > self.limits.tpot else ""
 
     def _first(self, at: ServedAt) -> float:
-        return at.floor_of_first.seconds if self.answer.by is None else at.first.value
+        return float(at.floor_of_first.seconds if self.answer.by is None else at.first.value)
 
     def _token(self, at: ServedAt) -> float:
-        return at.floor_of_token.seconds if self.answer.by is None else at.token.value
+        return float(at.floor_of_token.seconds if self.answer.by is None else at.token.value)
 
     @property
     def met(self) -> bool | None:
@@ -531,14 +532,11 @@ HAS_LIMITS = When(lambda answer: answer.promise is not None, "slo")
 HAS_CURVE = When(lambda answer: answer.question.curve and answer.of.holds, "curve")
 
 
-class Serve(Answer):
+class Serve(ServedAnswer):
     """A served model on GPUs that were named."""
 
-    command: ClassVar[str] = "serve"
-    about: ClassVar[str] = "A served model: what fits, the floor and an estimate of a token and of the first, the cost."
+    form: ClassVar[str] = "a model that writes text"
 
-    model = text("the model", lambda answer: answer.question.model.summary)
-    fits = boolean("whether weights and one request fit", lambda answer: answer.of.holds)
     deployment = record(DeploymentKeys, "GPUs, engine, formats", lambda answer: answer)
     traffic = record(TrafficKeys, "the requests", lambda answer: answer.question.load)
     exact = record(ExactKeys, "bytes and FLOPs of one GPU", lambda answer: answer)
@@ -685,7 +683,7 @@ class Serve(Answer):
     @property
     def capacity(self) -> int:
         """Requests that run at once, in all."""
-        return self.of.capacity * self.decoding
+        return int(self.of.capacity * self.decoding)
 
     @property
     def decoding(self) -> int:
@@ -710,13 +708,18 @@ class Serve(Answer):
         larger = (one for one in layouts(self.question.card) if one.gpus > self.question.sharing.gpus)
         return next((one for one in larger if (found := self._shared(one)) is not None and found.holds), None)
 
+    @property
+    def holds(self) -> bool:
+        """Return whether weights and one request fit."""
+        return bool(self.of.holds)
+
     # --- exact numbers
 
     @property
     def in_a_step(self) -> int:
         """Requests of a step on a GPU, of those that can run."""
         running = max(1, min(self.at.requests, self.of.certain_capacity))
-        return max(1, running // self.question.sharing.dp // self.question.sharing.pp)
+        return int(max(1, running // self.question.sharing.dp // self.question.sharing.pp))
 
     @property
     def step_weights(self) -> int:
@@ -801,8 +804,10 @@ class Serve(Answer):
         if not self.of.holds:
             return self._does_not_fit()
         if self.by is None:
-            floor = f"at least {_time(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
-            told = f"{floor}, and {_time(self.at.floor_of_first.seconds)} for the first"
+            floor = (
+                f"at least {short_seconds(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
+            )
+            told = f"{floor}, and {short_seconds(self.at.floor_of_first.seconds)} for the first"
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
@@ -867,8 +872,8 @@ class Serve(Answer):
                 f"{one.rate.value:,.0f}",
                 f"{one.rate.value / self.question.gpus:,.0f}",
                 f"{one.rate.value / one.concurrency:,.1f}",
-                _time(one.token.value),
-                _time(one.first.value),
+                short_seconds(one.token.value),
+                short_seconds(one.first.value),
                 f"{one.cost.value:,.2f}" if one.cost else None,
             ]
             for one in self.points
@@ -883,8 +888,8 @@ class Serve(Answer):
                 one.concurrency,
                 f"{one.floor_rate:,.0f}",
                 f"{one.floor_rate / self.question.gpus:,.0f}",
-                _time(one.floor_of_token.seconds),
-                _time(one.floor_of_first.seconds),
+                short_seconds(one.floor_of_token.seconds),
+                short_seconds(one.floor_of_first.seconds),
             ]
             for one in self.points
         ]
@@ -896,8 +901,8 @@ class Serve(Answer):
             return
         at = self.at
         floor = at.floor_of_token
-        first = _time(at.floor_of_first.seconds)
-        yield f"Floor: {_time(floor.seconds)} a token, by {floor.name}; {first} for the first"
+        first = short_seconds(at.floor_of_first.seconds)
+        yield f"Floor: {short_seconds(floor.seconds)} a token, by {floor.name}; {first} for the first"
         if self.experts is not None:
             routing, tokens = self.experts
             least, most = value_of(routing.least()), value_of(routing.most(tokens))
@@ -914,7 +919,7 @@ class Serve(Answer):
                 ("host", parts.host),
                 ("prompts of others", parts.prompts),
             )
-            each = ", ".join(f"{name} {_time(seconds)}" for name, seconds in told if seconds)
+            each = ", ".join(f"{name} {short_seconds(seconds)}" for name, seconds in told if seconds)
             yield f"Estimate for {self.engine}: {each}"
             if self.own is not None:
                 yield from self._told_of_own(self.own)
@@ -939,6 +944,7 @@ class Serve(Answer):
             ways = sum(1 for _ in layouts(self.question.card))
             yield f"No fewer serve {self.question.load.concurrency:,} at once; {ways} ways to share it were tried"
         yield f"Room for {self.capacity:,} requests of {self.question.load.longest:,} tokens"
+        yield from windows_in_words(self.of.windows, self.question.load.longest)
         if not self.capacity:
             yield f"Not one has room as {self._room_in_words()}"
         if self.by is not None and self.at.requests > self.of.running(self.at.requests):
@@ -992,23 +998,12 @@ SAID_BY = {TTFT: "the first token", TPOT: "the time of a token", CAPACITY: "the 
 """What decides, in words."""
 
 
-def _time(seconds: float) -> str:
-    """``43 ms``, ``1.7 s``.
-
-    >>> _time(0.0431), _time(1.72), _time(0.00042)
-    ('43 ms', '1.7 s', '0.42 ms')
-    """
-    if seconds >= 1:
-        return f"{seconds:,.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
-    return f"{MILLI * seconds:,.2g} ms" if seconds < 0.1 else f"{MILLI * seconds:,.0f} ms"
-
-
 def _mean(errors: list[float]) -> str:
     return f"{100 * sum(errors) / len(errors):.0f} %"
 
 
 def _span(one: Guess) -> str:
-    return f"{_time(one.value)} ({_time(one.low)} to {_time(one.high)})"
+    return f"{short_seconds(one.value)} ({short_seconds(one.low)} to {short_seconds(one.high)})"
 
 
 def layouts(card: Accelerator) -> Iterator[Sharing]:
@@ -1064,7 +1059,7 @@ def arriving(question: ServeQuestion) -> ServeQuestion:
         )
 
     def ended(concurrency: int) -> float:
-        return answer.point(concurrency).rate.value / question.load.answer
+        return float(answer.point(concurrency).rate.value / question.load.answer)
 
     low, high = 0, max(1, min(answer.capacity, answer.of.most * answer.decoding))
     if ended(high) < question.rate:
@@ -1162,25 +1157,24 @@ def serve(
     apart = None if disaggregated is None else Disaggregated(*disaggregated)
     sharing, gpus = sharing_of(count, tp=tp, pp=pp, dp=dp, ep=ep, groups=1 if apart is None else apart.groups)
     asked = plan or Serving()
-    return served(
-        ServeQuestion(
-            model_of(model),
-            Serving(weights=asked.weights, kv=asked.kv),
-            named(name)[0],
-            gpus,
-            sharing,
-            Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
-            engine=engine,
-            limits=Limits(ttft, tpot),
-            price=price,
-            floor=floor,
-            curve=curve,
-            prices=prices,
-            fewest=fewest,
-            rate=rate,
-            runs=runs,
-        )
+    question = ServeQuestion(
+        model_of(model),
+        Serving(weights=asked.weights, kv=asked.kv),
+        named(name)[0],
+        gpus,
+        sharing,
+        Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
+        engine=engine,
+        limits=Limits(ttft, tpot),
+        price=price,
+        floor=floor,
+        curve=curve,
+        prices=prices,
+        fewest=fewest,
+        rate=rate,
+        runs=runs,
     )
+    return served(question if tp is not None else question.divided())
 
 
 def served(question: ServeQuestion) -> Serve:

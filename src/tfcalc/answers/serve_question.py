@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.errors import UsageError
 from tfcalc.hardware import accelerators
+from tfcalc.placed.served import splits
 from tfcalc.plans import Serving
 from tfcalc.timing.rates import NO_PRICES, Price, price_of
 from tfcalc.timing.served import Load
@@ -77,6 +78,18 @@ class ServeQuestion(NamedTuple):
     def replicas(self) -> int:
         """Copies of what serves a request, each on GPUs of its own."""
         return self.gpus // self.gpus_of_replica
+
+    def divided(self) -> ServeQuestion:
+        """Return the question with as many GPUs for each layer as its heads divide by, and more replicas.
+
+        Where experts are shared, their groups say how many GPUs there are.
+        """
+        if self.sharing.ep > 1:
+            return self
+        module = self.model.module()
+        ways = (size for size in range(self.sharing.tp, 1, -1) if self.sharing.tp % size == 0)
+        tp = next((size for size in ways if splits(module, size)), 1)
+        return self._replace(sharing=self.sharing._replace(tp=tp))
 
     @property
     def gpus_of_replica(self) -> int:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from tfcalc.analysis.common import PAGED_SERVING, SERVING, refuse_idle, refuse_idle_source
+from tfcalc.answers.conventions_text import windows_in_words
 from tfcalc.answers.memory_base import (
     GRAPHS,
     PARTS,
@@ -27,7 +28,7 @@ from tfcalc.plans import LAYOUT as LAYOUT_FIELDS
 from tfcalc.report import Entry, Footer, Summary, exact
 from tfcalc.report.declared import Record, integer, optional, records, text
 from tfcalc.report.opening import count, found
-from tfcalc.serving.caches import CELLS, PAGED, UBATCH
+from tfcalc.serving.caches import CELLS, PAGED, UBATCH, full_windows, mixers
 from tfcalc.serving.memory import LETTERS, Served, dequantizes, in_int8, served
 from tfcalc.serving.stored import at_work, reads_alone
 from tfcalc.units import short_bytes
@@ -206,7 +207,8 @@ class ServingMemory(Memory, in_order=True):
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on what is not known of such a model."""
-        return (*self._model.remarks(self.requests), *of_text_alone(self._model), *_unknown(self.served))
+        windows = _of_windows(self._model, self.requests, self.plan, self.served)
+        return (*self._model.remarks(self.requests), *of_text_alone(self._model), *windows, *_unknown(self.served))
 
     @property
     def footer(self) -> Footer:
@@ -330,6 +332,13 @@ def _halved(model: Model, weights: str) -> tuple[str, ...]:
     """``fp32 checkpoint in fp16, as vLLM's --dtype auto``; nothing where the weights are served as they are stored."""
     own = own_dtype(model)
     return (f"{own} checkpoint in {weights}, as vLLM's --dtype auto",) if own != weights == served_dtype(model) else ()
+
+
+def _of_windows(model: Model, requests: Workload, plan: Serving, found: Served) -> Iterator[str]:
+    """Yield where the cache stops to grow, or grows less."""
+    if found.caches:
+        tree = found.ranks[0].tree if found.ranks else model.tree(requests)
+        yield from windows_in_words(full_windows(mixers(tree), plan.kv), value_of(plan.context or 0))
 
 
 def _unknown(found: Served) -> Iterator[str]:

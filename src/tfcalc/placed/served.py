@@ -133,7 +133,7 @@ class AskedLayout(NamedTuple):
         check_even("GPUs", gpus, " x ".join(known_), asked) if known_ else None
         rest = gpus // asked
         if "tp" not in known_:
-            tp = next(size for size in range(min(rest, NODE), 0, -1) if rest % size == 0 and _splits(module, size))
+            tp = next(size for size in range(min(rest, NODE), 0, -1) if rest % size == 0 and splits(module, size))
             known_, rest = known_ | {"tp": tp}, rest // tp
         last = "dp" if "pp" in known_ or (self.tp is not None and "dp" not in known_) else "pp"
         if last in known_ and rest != 1:
@@ -149,7 +149,7 @@ def _product(sizes: Mapping[str, int]) -> str:
     return f"{' x '.join(f'{name} {size}' for name, size in sizes.items())} = {prod(sizes.values())}"
 
 
-def _splits(module: Module, tp: int) -> bool:
+def splits(module: Module, tp: int) -> bool:
     """Return whether as many GPUs can share each layer."""
     try:
         on_rank(module, ServedLayout(tp=tp))

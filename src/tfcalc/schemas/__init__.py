@@ -46,7 +46,7 @@ DECLARED = {
     "gpus": ("answers.gpus:ListOfGpus",),
     "train": ("answers.train:Train",),
     "calibrate": ("answers.calibrate:Calibrated",),
-    "serve": ("answers.serve:Serve",),
+    "serve": ("answers.serve_base:ServedAnswer", "answers.serve:Serve", "answers.serve_reading:ServedReading"),
     "overview": ("answers.overview:Overview",),
     "budget": ("budgets.checks:BudgetAnswer", "budgets.checks:BudgetReport", "budgets.update:Updated"),
     "init": ("cli.commands.init:NewFile",),

@@ -265,6 +265,32 @@ def growth_of(found: Sequence[Mixer], kv: str) -> CacheGrowth:
     return CacheGrowth(tokens, by_mixer)
 
 
+class FullWindows(NamedTuple):
+    """Layers that keep no more than the last ``tokens`` of a request; a further one adds ``per_token`` in the others.
+
+    Where layers differ, tokens are those of the longest window: from there on none of these caches grows.
+    """
+
+    layers: int
+    tokens: int
+    per_token: int
+
+
+def full_windows(found: Sequence[Mixer], kv: str) -> FullWindows | None:
+    """Return the windows of these mixers, full; None where there are none."""
+    layers, longest = 0, 0
+    others: list[Mixer] = []
+    for mixer in found:
+        limits = [value_of(one.limit) for one in mixer.cached if one.grows and one.limit is not None]
+        layers += value_of(mixer.copies) if limits else 0
+        longest = max(longest, *limits, 0)
+        growing = tuple(one for one in mixer.cached if one.grows and one.limit is None)
+        others += [mixer._replace(cached=growing)] if growing else []
+    if not layers:
+        return None
+    return FullWindows(layers, longest, growth_of(others, kv).per_token if others else 0)
+
+
 def states_of_sequence(found: Sequence[Mixer], kv: str) -> Num:
     """Bytes of the states of one request, whatever its length."""
     of_one = ((each, tuple(one._replace(sequences=1) for one in each.cached if one.tokens is None)) for each in found)

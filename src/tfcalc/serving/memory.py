@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from tfcalc.configs.published import HFModel
@@ -195,16 +195,25 @@ def _served_by_several(model: Model, run: Workload, plan: Serving, dtype: str, *
     """Memory of the GPU that stores most, of those that share the model."""
     from tfcalc.serving.ranks import ServingRanks, layout_of  # every class that engines split: few ask for it
 
-    found = ServingRanks(model, layout_of(model, plan), run, plan, dtype, formulas=formulas)
+    layout = layout_of(model, plan)
+    found = ServingRanks(model, layout, run, plan, dtype, formulas=formulas)
     most = max(found.each, key=lambda rank: rank.bytes)
     requests = found.of_group
 
     def moments() -> Iterator[PhasePeak]:
-        piece = model.run_by(found.module) if isinstance(model, HFModel) else model
+        piece = _piece(model, layout) if isinstance(model, HFModel) else model
         return _moments(piece, requests, found.plan, found.recipe)
 
     cache = most.cache._replace(name="cache", kind="cache")
     return Served(most.weights, cache, most.buffers, found.recipe, moments, requests, found.layout, found.each)
+
+
+@lru_cache(maxsize=64)
+def _piece(model: HFModel, layout: ServedLayout) -> HFModel:
+    """Return the model of a GPU of the first kind, with the layers of all stages; its steps are remembered, too."""
+    from tfcalc.placed.served import on_rank  # every class that engines split: few ask for it
+
+    return model.run_by(on_rank(model.module(), layout))
 
 
 def least_served(model: Model, run: Workload, plan: Serving, dtype: str = AUTO) -> int:

@@ -142,12 +142,6 @@ class ServingRanks:
         return tuple(rank for more, groups in kinds for rank in self._of_kind(module, more=more, groups=groups))
 
     @cached_property
-    def module(self) -> Module:
-        """The piece of one GPU of the first kind, with the layers of all stages, by plain numbers."""
-        sizes = {name: value_of(getattr(self.layout, name)) for name in LETTERS}
-        return on_rank(self._plain.module(), ServedLayout(**self.layout._asdict() | sizes))
-
-    @cached_property
     def whole(self) -> Component:
         """The tree of the model on one GPU."""
         alone = on_rank(self._plain.module(), ServedLayout())

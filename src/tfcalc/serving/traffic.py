@@ -10,21 +10,22 @@ new tokens            written to the cache, and states again
 
 These are bounds: results between operations may stay in fused kernels or in a GPU's cache, and are not in them. The
 FLOPs are those of the same tree, so those that ``flops`` answers, of causal pairs and, in decoding, absorbed latent
-attention; of text alone: no image is read.
+attention; of text alone: no image is read. Where an indexer chooses keys, attention is to these alone: transformers
+masks the others, and kernels of engines leave them out. Summaries of keys (DeepSeek-V4) are those of earlier tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.core.component import Component, Cost, Node
 from tfcalc.core.measure import bytes_held, matmul_flops
-from tfcalc.core.number import Num, ceil_div, divide, minimum, total
+from tfcalc.core.number import Num, ceil_div, divide, floor_div, minimum, product, total
 from tfcalc.core.traced import known, value_of
 from tfcalc.ops.work import INDEX
 from tfcalc.serving.caches import STATIC, Allocation, cache_format, tensors
-from tfcalc.serving.stored import DECODE, PREFILL, weight_recipe
+from tfcalc.serving.stored import DECODE, FORWARD, PREFILL, reads_alone, weight_recipe
 from tfcalc.serving.weights import hold
 from tfcalc.workload import AUTO
 
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
 
 CHOSEN = "index_topk"
 """Field of a config: how many cached tokens an indexer chooses for a query."""
-EXPERTS, OUTPUT = "experts", "output"
+EXPERTS, OUTPUT, ATTENDS = "experts", "output", "attend"
+CHOOSES = ".indexer."
+"""Part of the paths in an indexer."""
 
 
 class ChosenExperts(NamedTuple):
@@ -67,7 +70,37 @@ class ChosenExperts(NamedTuple):
         (2.0, 3.5)
         """
         number, active, groups = map(value_of, (self.number, self.active, self.groups))
-        return float(number / groups * (1 - (1 - active / number) ** tokens))
+        found: float = number / groups * (1 - (1 - active / number) ** tokens)
+        return found
+
+
+class KeyChoice(NamedTuple):
+    """Keys that attention reads of those that there are: ``most`` at most, each of which sums up ``every`` tokens."""
+
+    most: int | None = None
+    every: int = 1
+
+    def of(self, keys: Num) -> Num:
+        """Return the keys that a query reads, of this many."""
+        found: Num = keys if self.most is None else minimum(keys, self.most)
+        return found
+
+    def twice_pairs(self, tokens: Num) -> Num:
+        """Return twice the pairs of queries and keys of a prompt: a query reads what is before it and itself.
+
+        >>> KeyChoice().twice_pairs(10), KeyChoice(4).twice_pairs(10), KeyChoice(every=4).twice_pairs(10)
+        (110, 68, 20)
+        """
+        read = self.of(floor_div(tokens, self.every))
+        return self.every * read * (read - 1) + 2 * (tokens - self.every * read + 1) * read
+
+    def flops(self, own: Cost, new: Num, requests: Num, *, decodes: bool) -> Num:
+        """Return the FLOPs of products of queries and keys, each of heads and width at its end."""
+        if not decodes:
+            ends = total(product(each.factors[-2:]) for each in own.products)
+            return requests * ends * self.twice_pairs(new)
+        factors = ((*each.factors[:-3], self.of(each.factors[-3]), *each.factors[-2:]) for each in own.products)
+        return total(product(each) for each in factors)
 
 
 class Operation(NamedTuple):
@@ -82,6 +115,7 @@ class Operation(NamedTuple):
         flops: FLOPs of its matrix products, of all experts that run.
         cached: bytes of the cache that it reads.
         written: bytes that it writes to the cache.
+        stored: bytes of the cache that there are, which it need not all read.
         routing: the experts that it is one of.
         bits: bits of a stored weight, with scales, rounded; 0 without weights in a product.
         state: it has a state of each sequence, whatever its length.
@@ -98,6 +132,7 @@ class Operation(NamedTuple):
     routing: ChosenExperts | None = None
     bits: int = 0
     state: bool = False
+    stored: Num = 0
 
 
 class ServingStep(NamedTuple):
@@ -146,6 +181,11 @@ class ServingStep(NamedTuple):
     def cached(self) -> Num:
         """Bytes of the cache that are read."""
         return self._sum(lambda one: one.cached)
+
+    @property
+    def stored(self) -> Num:
+        """Bytes of the cache that there are."""
+        return self._sum(lambda one: one.stored)
 
     @property
     def written(self) -> Num:
@@ -203,7 +243,9 @@ class Traffic:
 
     def decode(self, requests: Num, cached: Num) -> ServingStep:
         """Return the step that makes a token of each request, which has ``cached`` tokens, the new one included."""
-        return ServingStep(tuple(self._operations(self.decoded(requests, cached), 1)), requests, self.copies)
+        tree = self.decoded(requests, cached)
+        found = self._operations(tree, 1, requests, self._choices(tree), decodes=True)
+        return ServingStep(tuple(found), requests, self.copies)
 
     def prefill(self, requests: Num, length: Num, before: Num = 0) -> ServingStep:
         """Return the step that reads prompts of this length, of which tokens ``before`` are in the cache already."""
@@ -222,29 +264,46 @@ class Traffic:
         )
         return ServingStep(tuple(operations), requests * (length - before), self.copies)
 
+    def reading(self, requests: Num, length: Num) -> ServingStep:
+        """Return the step that reads texts of this length and writes nothing: no words, no cache.
+
+        Of a model that writes text all queries see what is before them, and its head is left out.
+        """
+        run = self.run.replaced(phase=FORWARD, batch_size=requests, seq_len=length, cached=None)
+        if not reads_alone(self.model):
+            run = run.replaced(phase=PREFILL, attention="causal", logits="last")
+        self.model.check(run)
+        found = self._operations(hold(self.tree(run), self.recipe, beside=True), length, requests)
+        read = (one._replace(cached=0, written=0, stored=0) for one in found if one.kind != OUTPUT)
+        return ServingStep(tuple(read), requests * length, self.copies)
+
     def chunked(self, requests: Num, length: int, chunk: int) -> list[ServingStep]:
         """Return the steps that read prompts in chunks: each reads the weights, and the cache of those before it."""
         ends = [*range(chunk, length, chunk), length]
         return [self.prefill(requests, end, before) for before, end in zip([0, *ends], ends, strict=False)]
 
     def _prefilled(self, requests: Num, length: Num) -> ServingStep:
-        decoding = {node.path: node.component.own for node in self.decoded(requests, length).walk()}
-        operations = self._reading(requests, length)
+        decoded = self.decoded(requests, length)
+        decoding = {node.path: node.component.own for node in decoded.walk()}
+        choices = self._choices(decoded)
+        operations = self._reading(requests, length, choices)
         if any(_rests(decoding.get(one.path, Cost())) for one in operations):  # towers of images are not run for text
-            more = self._reading(requests, length + 1)
+            more = self._reading(requests, length + 1, choices)
             operations = [
                 one
                 for one, other in zip(operations, more, strict=True)
                 if not (_rests(decoding.get(one.path, Cost())) and one.flops == other.flops)
             ]
-        found = (one._replace(cached=0, written=self._stored(decoding.get(one.path, Cost()))) for one in operations)
+        found = (
+            one._replace(cached=0, stored=0, written=self._stored(decoding.get(one.path, Cost()))) for one in operations
+        )
         return ServingStep(tuple(found), requests * length, self.copies)
 
-    def _reading(self, requests: Num, length: Num) -> list[Operation]:
+    def _reading(self, requests: Num, length: Num, choices: Mapping[str, KeyChoice]) -> list[Operation]:
         run = self.run.replaced(
             phase=PREFILL, batch_size=requests, seq_len=length, cached=None, attention="causal", logits="last"
         )
-        return list(self._operations(hold(self.tree(run), self.recipe, beside=True), length))
+        return list(self._operations(hold(self.tree(run), self.recipe, beside=True), length, requests, choices))
 
     def _stored(self, cost: Cost) -> Num:
         return total(self._bytes(each, self._room(each)) for each in cost.cached)
@@ -262,18 +321,27 @@ class Traffic:
         )
         return hold(self.tree(run), self.recipe, beside=True)
 
-    def _operations(self, tree: Component, new: Num) -> Iterator[Operation]:
+    def _operations(
+        self,
+        tree: Component,
+        new: Num,
+        requests: Num,
+        choices: Mapping[str, KeyChoice] = {},  # read alone
+        *,
+        decodes: bool = False,
+    ) -> Iterator[Operation]:
         tables = _tables(tree)
         for node, routing in self._with_routing(tree.root(), None):
             part, own = node.component, node.component.own
             if _rests(own) or _is_empty(own):
                 continue
             stored = bytes_held(own)
-            tied = total(tables[_size(weight.shape)] for weight in own.weights if weight.tied_to is not None)
+            tied = total(tables.get(_size(weight.shape), 0) for weight in own.weights if weight.tied_to is not None)
             layers = node.times.run if routing is None else divide(node.times.run, routing.active)
             looked = _is_gathered(own)
             rows = own.weights[0].shape[0] if looked else 1
-            flops = matmul_flops(own)
+            choice = choices.get(node.path)
+            flops = matmul_flops(own) if choice is None else choice.flops(own, new, requests, decodes=decodes)
             if routing is not None:
                 flops = divide(flops * routing.active * self.copies, self.groups)
             caches = [each for each in own.cached if each.grows or each.tokens is not None]
@@ -284,11 +352,12 @@ class Traffic:
                 0 if looked else stored + tied,
                 divide(stored + tied, rows) * own.lookups if looked else 0,
                 flops,
-                total(self._bytes(each, self._seen(each, tree)) for each in caches),
+                total(self._bytes(each, self._seen(each, choice)) for each in caches),
                 total(self._bytes(each, each.tokens if each.tokens is None else new) for each in caches if each.grows),
                 routing,
                 _bits(own, stored + tied) if own.products else 0,
                 any(each.tokens is None for each in caches),
+                total(self._bytes(each, self._room(each)) for each in caches),
             )
 
     def _with_routing(self, node: Node, routing: ChosenExperts | None) -> Iterator[tuple[Node, ChosenExperts | None]]:
@@ -300,20 +369,33 @@ class Traffic:
         for below in node.below():
             yield from self._with_routing(below, routing)
 
-    def _seen(self, cached: Cached, tree: Component) -> Num | None:
+    def _seen(self, cached: Cached, choice: KeyChoice | None) -> Num | None:
         """Vectors of a sequence that its query reads; None of a state."""
         room = self._room(cached)
-        if room is None or cached.name == INDEX or self._chosen(tree) is None:
-            return room
-        found: Num = minimum(room, self._chosen(tree))
-        return found
+        return room if room is None or choice is None else choice.of(room)
 
-    def _chosen(self, tree: Component) -> int | None:
-        """Number of tokens that an indexer chooses; None where there is none, or the config does not say."""
-        indexed = any(each.name == INDEX for node in tree.walk() for each in node.component.own.cached)
+    def _choices(self, decoding: Component) -> dict[str, KeyChoice]:
+        """Return the choice of keys by the path of attention, where some are chosen or summed up."""
+        costs = {node.path: (node.component.kind, node.component.own) for node in decoding.walk()}
         fields = getattr(self.model, "data", {})
         chosen = fields.get("text_config", fields).get(CHOSEN)
-        return chosen if indexed and isinstance(chosen, int) else None
+        most = chosen if isinstance(chosen, int) else None
+        found: dict[str, KeyChoice] = {}
+        indexed = any(each.name == INDEX for _, own in costs.values() for each in own.cached)
+        if most is not None and indexed:
+            attend = (path for path, (kind, _) in costs.items() if kind == ATTENDS and CHOOSES not in path)
+            found = dict.fromkeys(attend, KeyChoice(most))
+        for path, (_, own) in costs.items():
+            attention, compressed, _ = path.partition(".compressor.")
+            every = next((value_of(each.every) for each in own.cached if value_of(each.every) > 1), 1)
+            if not compressed or every == 1:
+                continue
+            if CHOOSES in path:
+                found[f"{attention}.compressor.indexer.score"] = KeyChoice(every=every)
+            else:
+                chooses = any(other.startswith(f"{attention}.compressor{CHOOSES}") for other in costs)
+                found[f"{attention}.attend_compressed"] = found[path] = KeyChoice(most if chooses else None, every)
+        return found
 
     @staticmethod
     def _room(cached: Cached) -> Num | None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tfcalc.core.number import Num
+from tfcalc.core.traced import value_of
+
 Many = Any
 """A number, or an array of numbers, one for each layout."""
 
@@ -15,6 +18,20 @@ Many = Any
 def is_array(value: Many) -> bool:
     """Return whether it is an array."""
     return hasattr(value, "dtype")
+
+
+def whole(value: Num) -> Many:
+    """Return the int of a size, or the array of sizes that it is."""
+    return value if is_array(value) else value_of(value)
+
+
+def greatest(value: Many) -> int:
+    """Return the largest of an array, or the number itself.
+
+    >>> greatest(7)
+    7
+    """
+    return int(value.max() if is_array(value) else value)
 
 
 def larger(left: Many, right: Many) -> Many:

@@ -13,12 +13,14 @@ from tfcalc.defaults import resolve_serving
 from tfcalc.errors import InvalidModel
 from tfcalc.nn.module import counted
 from tfcalc.placed.served import ServedLayout, on_rank
+from tfcalc.serving.caches import FullWindows, full_windows, mixers
 from tfcalc.serving.engine_rules import EngineRules, engines, name_of, version_of
 from tfcalc.serving.engine_rules import engine as engine_rules
 from tfcalc.serving.paging import BATCHED
 from tfcalc.serving.ranks import ServingRanks
 from tfcalc.serving.stored import buffers_of, check_served
 from tfcalc.serving.traffic import ServingStep, Traffic
+from tfcalc.timing.numbers import Many, greatest, is_array, larger, smaller, where, whole
 from tfcalc.timing.serving import (
     BYTE,
     HALF,
@@ -100,9 +102,9 @@ class Load(NamedTuple):
     by other GPUs, ``apart`` says by how many groups.
     """
 
-    prompt: int
-    answer: int
-    concurrency: int = 1
+    prompt: Many
+    answer: Many
+    concurrency: Many = 1
     prefix: int = 0
     static: bool = False
     draft: Draft = NO_DRAFT
@@ -119,12 +121,12 @@ class Load(NamedTuple):
         return 1 if self.apart is None else self.apart.tokens
 
     @property
-    def cached(self) -> int:
+    def cached(self) -> Many:
         """Tokens in the cache of a request, on the average of its answer."""
-        return self.prompt + max(1, self.answer // 2)
+        return self.prompt + larger(1, self.answer // 2)
 
     @property
-    def longest(self) -> int:
+    def longest(self) -> Many:
         """Tokens in the cache at the end."""
         return self.prompt + self.answer
 
@@ -132,14 +134,14 @@ class Load(NamedTuple):
 class Bounds(NamedTuple):
     """The seconds below which a step cannot be: of bytes, of products, of messages."""
 
-    bandwidth: float
-    compute: float
-    link: float
+    bandwidth: Many
+    compute: Many
+    link: Many
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> Many:
         """The largest."""
-        return max(self)
+        return larger(larger(self.bandwidth, self.compute), self.link)
 
     @property
     def name(self) -> str:
@@ -150,26 +152,26 @@ class Bounds(NamedTuple):
 class Guess(NamedTuple):
     """Seconds, from ``low`` to ``high``."""
 
-    value: float
-    low: float
-    high: float
+    value: Many
+    low: Many
+    high: Many
 
-    def at_least(self, floor: float) -> Guess:
+    def at_least(self, floor: Many) -> Guess:
         """Return it with no end below the floor."""
-        return Guess(*(max(one, floor) for one in self))
+        return Guess(*(larger(one, floor) for one in self))
 
 
 class TokenSeconds(NamedTuple):
     """Seconds of a token, part by part."""
 
-    kernels: float
-    all_reduces: float
-    launches: float
-    host: float
-    prompts: float
+    kernels: Many
+    all_reduces: Many
+    launches: Many
+    host: Many
+    prompts: Many
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> Many:
         """Return their sum."""
         return sum(self)
 
@@ -184,7 +186,9 @@ class ServedModel:
         self.rules = rules_of(engine)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
-        context = max(load.longest, 2)
+        context = max(greatest(load.longest), 2)
+        self.typical = greatest(load.cached)
+        """Tokens in the cache where it does not matter how many there are."""
         self.run, self.plan = resolve_serving(model, Workload(), plan.replaced(context=context))
         self.layout = ServedLayout(tp=sharing.tp, pp=sharing.pp, dp=sharing.dp, ep=sharing.ep)
         check_served(model, Workload(phase="decode", cached=context))
@@ -208,8 +212,8 @@ class ServedModel:
     def weights(self) -> int:
         """Bytes of weights of the GPU that has most."""
         if self.sharing.gpus == 1:
-            whole, recipe = self.traffic.decoded(1, self.load.cached), self.traffic.recipe
-            return value_of(whole.total(bytes_held)) + value_of(buffers_of(whole, recipe).total(bytes_held))
+            alone, recipe = self.traffic.decoded(1, self.typical), self.traffic.recipe
+            return value_of(alone.total(bytes_held)) + value_of(buffers_of(alone, recipe).total(bytes_held))
         return max(value_of(rank.weight_bytes) + value_of(rank.buffer_bytes) for rank in self.ranks.each)
 
     @cached_property
@@ -218,15 +222,15 @@ class ServedModel:
         return self.card.usable(0).bytes
 
     @property
-    def holds(self) -> bool:
+    def holds(self) -> Many:
         """Return whether the weights and one request fit at all."""
         return self.weights + self.cache_of_request <= self.memory
 
     @cached_property
-    def cache_of_request(self) -> int:
+    def cache_of_request(self) -> Many:
         """Bytes of the cache of one request at its end, on a GPU."""
         step = self.traffic.decode(1, self.load.longest)
-        return -(-value_of(step.cached) // self.sharing.pp)
+        return -(-whole(step.stored) // self.sharing.pp)
 
     @cached_property
     def room(self) -> int:
@@ -235,9 +239,14 @@ class ServedModel:
         return max(0, self.rules.available(self.weights, self.rules.profile, self.memory, share))
 
     @cached_property
-    def cache_on_average(self) -> int:
+    def windows(self) -> FullWindows | None:
+        """Windows of the layers of all stages, as a GPU caches them; None where there are none."""
+        return full_windows(mixers(self.traffic.decoded(1, greatest(self.load.longest))), self.plan.kv)
+
+    @cached_property
+    def cache_on_average(self) -> Many:
         """Bytes of the cache of one request at its average length, on a GPU."""
-        return -(-value_of(self.token.cached) // self.sharing.pp)
+        return -(-whole(self.token.stored) // self.sharing.pp)
 
     @cached_property
     def most(self) -> int:
@@ -245,27 +254,28 @@ class ServedModel:
         return self.rules.most(self.memory, self.card.name) * self.sharing.dp
 
     @cached_property
-    def capacity(self) -> int:
+    def capacity(self) -> Many:
         """Requests that run at once to their ends, in all."""
         return self._requests(self.room, self.cache_of_request)
 
     @cached_property
-    def at_work(self) -> int:
+    def at_work(self) -> Many:
         """Requests that run at once, in all: those whose whole answers have room, where the engine reserves it."""
         return self.capacity if self.rules.reserves else self._requests(self.room, self.cache_on_average)
 
     @cached_property
-    def certain_capacity(self) -> int:
+    def certain_capacity(self) -> Many:
         """Requests that surely do not run at once: more than the whole memory holds, at their average length."""
         return self._requests(self.memory - self.weights, self.cache_on_average)
 
-    def _requests(self, room: int, each: int) -> int:
-        return max(0, room // each) * self.sharing.dp if each else self.most
+    def _requests(self, room: int, each: Many) -> Many:
+        found = larger(0, room // larger(1, each)) * self.sharing.dp
+        return where(each > 0, found, self.most)
 
     @cached_property
     def reads_source(self) -> bool:
         """Return whether it decodes for what an encoder read."""
-        tree = self.traffic.decoded(1, self.load.cached)
+        tree = self.traffic.decoded(1, self.typical)
         cached = (one for node in tree.walk() for one in node.component.own.cached)
         return any(one.tokens is not None and not one.grows and one.name in ("K", "V") for one in cached)
 
@@ -285,16 +295,16 @@ class ServedModel:
     @cached_property
     def layers(self) -> LayerCounts:
         """Layers of the model."""
-        return layers_of(self.traffic.decoded(1, self.load.cached), self.token)
+        return layers_of(self.traffic.decoded(1, self.typical), self.token)
 
     @property
     def checked(self) -> int:
         """Tokens of a request in a step: the next one, and those that were guessed."""
         return 1 + self.load.draft.tokens
 
-    def _in_a_step(self, concurrency: int) -> float:
+    def _in_a_step(self, concurrency: Many) -> Many:
         """Requests of a step on a GPU: those of its copy of the model, in as many parts as the pipeline has stages."""
-        return max(1.0, concurrency / self.sharing.dp / self.sharing.pp)
+        return larger(1.0, concurrency / self.sharing.dp / self.sharing.pp)
 
     # --- the floor
 
@@ -303,12 +313,12 @@ class ServedModel:
         """Bits of products with what is cached."""
         return BYTE if self.plan.kv.startswith("fp8") else HALF
 
-    def floor_of_token(self, concurrency: int) -> Bounds:
+    def floor_of_token(self, concurrency: Many) -> Bounds:
         """Return what no token is faster than, with the fewest experts and the requests that can run."""
-        running = max(1, min(concurrency, self.certain_capacity))
+        running = larger(1, smaller(concurrency, self.certain_capacity))
         requests, step = self._in_a_step(running), self.token
-        shared = value_of(step.least_weights - step.gathered)
-        moved = shared + requests * value_of(step.gathered + step.cached + step.written)
+        shared = whole(step.least_weights - step.gathered)
+        moved = shared + requests * whole(step.gathered + step.cached + step.written)
         made = self.load.draft.made
         return Bounds(
             moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
@@ -316,32 +326,32 @@ class ServedModel:
             self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
         )
 
-    def floor_of_prompt(self, concurrency: int) -> Bounds:
+    def floor_of_prompt(self, concurrency: Many) -> Bounds:
         """Return what no first token is faster than: of one prompt, or of all of a static batch."""
         requests = self._in_a_step(concurrency) if self.load.static else 1.0
         step = self.prompt
-        shared = value_of(step.least_weights - step.gathered)
-        moved = shared + requests * value_of(step.gathered + step.cached + step.written)
-        tokens = requests * value_of(step.tokens)
+        shared = whole(step.least_weights - step.gathered)
+        moved = shared + requests * whole(step.gathered + step.cached + step.written)
+        tokens = requests * whole(step.tokens)
         return Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits),
-            max(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
+            larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
         )
 
     @cached_property
-    def handed_over(self) -> int:
+    def handed_over(self) -> Many:
         """Bytes of a prompt's cache on a GPU, which another takes over; 0 where the same GPUs go on with it."""
         if self.load.apart is None:
             return 0
-        return -(-value_of(self.traffic.decode(1, self.load.prompt).cached) // self.sharing.pp)
+        return -(-whole(self.traffic.decode(1, self.load.prompt).stored) // self.sharing.pp)
 
     @property
-    def handing_over(self) -> float:
+    def handing_over(self) -> Many:
         """Seconds to send a prompt's cache, each GPU its own; 0 where no link is known."""
         return self.handed_over / self.card.link if self.card.link else 0.0
 
-    def floor_between(self) -> float:
+    def floor_between(self) -> Many:
         """Seconds from one answer's end to the next one's on a group that makes tokens, below which it never is.
 
         Prompts that other groups read cannot be ready faster: each has its own products, cache and messages, though
@@ -350,11 +360,11 @@ class ServedModel:
         apart, step = self.load.apart, self.prompt
         if apart is None:
             return 0.0
-        own = value_of(step.gathered + step.cached + step.written)
+        own = whole(step.gathered + step.cached + step.written)
         each = Bounds(
             own / self.card.bandwidth if self.card.bandwidth else 0.0,
             self.machine.multiplied(step, self.cache_bits),
-            max(self.machine.sent(value_of(step.tokens), self.layers, self.sharing.tp), self.handing_over),
+            larger(self.machine.sent(whole(step.tokens), self.layers, self.sharing.tp), self.handing_over),
         )
         return each.seconds * apart.tokens / apart.prompts
 
@@ -366,29 +376,31 @@ class ServedModel:
         name = self.traffic.recipe.format.name
         return next((bits for start, bits in COMPUTED_IN.items() if name.startswith(start)), HALF)
 
-    def kernels(self, step: ServingStep, requests: float) -> list[KernelSeconds]:
+    def kernels(self, step: ServingStep, requests: Many) -> list[KernelSeconds]:
         """Return what runs in a step of this many requests, once."""
+        if is_array(requests):
+            return self.machine.kernels(step, requests, computes=self.computes)
         key = step is self.prompt, requests
         if key not in self._known:
             self._known[key] = self.machine.kernels(step, requests, computes=self.computes)
         return self._known[key]
 
-    def running(self, concurrency: int) -> int:
+    def running(self, concurrency: Many) -> Many:
         """Requests that run at once, of those that are there."""
-        return max(1, min(concurrency, self.at_work, self.most))
+        return larger(1, smaller(smaller(concurrency, self.at_work), self.most))
 
-    def parts(self, concurrency: int, by: EngineRates) -> TokenSeconds:
+    def parts(self, concurrency: Many, by: EngineRates) -> TokenSeconds:
         """Seconds of a token, part by part."""
         running = self.running(concurrency)
         requests = self._in_a_step(running)
         kernels = self.kernels(self.token, requests)
         reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
         host = by.host + by.request * running / self.sharing.dp
-        others = 0.0
-        if not self.load.static and self.load.answer and self.load.apart is None:
+        others: Many = 0.0
+        if not self.load.static and self.load.apart is None:
             of_a_copy = running / self.sharing.dp
-            share = (of_a_copy - 1) / self.load.answer * (0.5 if by.waves else 1.0)
-            others = max(0.0, share) * self.among_others(running, by)
+            share = (of_a_copy - 1) / larger(1, self.load.answer) * (0.5 if by.waves else 1.0)
+            others = larger(0.0, share) * self.among_others(running, by)
         made = self.load.draft.made
         times = by.of_tokens / made
         kernel, launched = step_seconds(kernels, by), launches(self.layers, by)
@@ -399,28 +411,28 @@ class ServedModel:
         """Tokens of prompts that are read in a step."""
         return self.rules.batches(self.memory, self.card.name) or BATCHED
 
-    def prompts_at_once(self, running: int) -> int:
+    def prompts_at_once(self, running: Many) -> Many:
         """Prompts that are read in a step."""
-        tokens = max(1, value_of(self.prompt.tokens))
-        return max(1, min(self.read_at_once // tokens, running // self.sharing.dp or 1))
+        tokens = larger(1, whole(self.prompt.tokens))
+        return larger(1, smaller(self.read_at_once // tokens, running // self.sharing.dp))
 
-    def among_others(self, running: int, by: EngineRates) -> float:
+    def among_others(self, running: Many, by: EngineRates) -> Many:
         """Seconds of a prompt that is read among others."""
         count = self.prompts_at_once(running)
         return self.reading(count, by) / count
 
-    def reading(self, prompts: float, by: EngineRates) -> float:
+    def reading(self, prompts: Many, by: EngineRates) -> Many:
         """Seconds to read prompts together."""
         kernels = self.kernels(self.prompt, prompts)
-        tokens = prompts * value_of(self.prompt.tokens)
+        tokens = prompts * whole(self.prompt.tokens)
         reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
         return prompt_seconds(kernels, self.layers, reduced, by)
 
-    def first_token(self, concurrency: int, by: EngineRates) -> float:
+    def first_token(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds to the first token."""
         pp, base = self.sharing.pp, by.of_prompts * by.first
         if self.load.static:
-            parts = min(pp, max(1, concurrency))
+            parts = smaller(pp, larger(1, concurrency))
             return base + self.reading(concurrency / self.sharing.dp, by) * (2 - 1 / parts) / parts
         if self.load.apart is not None:
             return self._handed_over(concurrency, by, self.load.apart)
@@ -431,15 +443,15 @@ class ServedModel:
             found = base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
         else:
             token = self.parts(concurrency, by).seconds
-            busy = min(0.95, of_a_copy * each / max(1e-9, self.load.answer * token + each))
+            busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
             before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
-            found = base + alone + token + min(before, max(0.0, of_a_copy - 1)) * each  # prompts of others at most
-        if concurrency > running:
-            generation = self.load.answer * self.parts(concurrency, by).seconds
-            found += (concurrency - running) / running * generation
+            found = base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
+        waiting = larger(0, concurrency - running)
+        if greatest(waiting):
+            found = found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
         return found
 
-    def _handed_over(self, concurrency: int, by: EngineRates, apart: Disaggregated) -> float:
+    def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
 
         As many prompts come as answers end. Where they come faster than they are read, those that wait make up the
@@ -449,8 +461,8 @@ class ServedModel:
         each, answering = self.among_others(running, by), (self.load.answer - 1) * self.parts(concurrency, by).seconds
         alone = by.of_prompts * by.first + self.reading(1, by) + self.handing_over
         reading = running * apart.tokens / apart.prompts / self.sharing.dp * each
-        busy = min(0.95, reading / (alone + answering))
-        return max(alone + busy / (2 * (1 - busy)) * each, reading - answering)
+        busy = smaller(0.95, reading / (alone + answering))
+        return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
 
     def band(self, *, first: bool) -> ServingBand:
         """Return the band of a token, or of the first one."""
@@ -460,7 +472,7 @@ class ServedModel:
             return band_of_serving("experts")
         return band_of_serving("static-dense" if self.load.static else "served-dense")
 
-    def guess(self, concurrency: int, by: EngineRates, band: ServingBand, *, first: bool, version: str = "") -> Guess:
+    def guess(self, concurrency: Many, by: EngineRates, band: ServingBand, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
         low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds

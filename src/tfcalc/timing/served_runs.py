@@ -80,13 +80,13 @@ class ServedRun(NamedTuple):
     def floor(self, *, first: bool) -> float:
         """Seconds that a token, or the first one, is never below."""
         of = self.of
-        return (of.floor_of_prompt(self.requests) if first else of.floor_of_token(self.requests)).seconds
+        return float((of.floor_of_prompt(self.requests) if first else of.floor_of_token(self.requests)).seconds)
 
     def seconds(self, by: EngineRates, *, first: bool) -> float:
         """Seconds by these rates, and never below the floor."""
         of = self.of
         found = of.first_token(self.requests, by) if first else of.parts(self.requests, by).seconds
-        return max(found, self.floor(first=first))
+        return float(max(found, self.floor(first=first)))
 
 
 class ServedRuns(NamedTuple):

@@ -25,6 +25,7 @@ from tfcalc.core.recomputation import LAYER
 from tfcalc.core.traced import value_of
 from tfcalc.hardware import Accelerator
 from tfcalc.serving.engine_rules import name_of, version_of
+from tfcalc.timing.numbers import Many, larger, whole
 from tfcalc.timing.rates import links
 
 if TYPE_CHECKING:
@@ -186,14 +187,14 @@ class KernelSeconds(NamedTuple):
     Tokens are ``routed`` to it where it is an expert.
     """
 
-    moved: float
-    multiplied: float
+    moved: Many
+    multiplied: Many
     layers: float
     routed: bool = False
 
-    def seconds(self, memory: float, products: float) -> float:
+    def seconds(self, memory: float, products: float) -> Many:
         """Seconds in all layers, at an engine's factors."""
-        return self.layers * max(self.moved / memory, self.multiplied / products)
+        return self.layers * larger(self.moved / memory, self.multiplied / products)
 
 
 class ServingMachine:
@@ -228,16 +229,16 @@ class ServingMachine:
         """Seconds to move the bytes that are certainly read and written."""
         return value_of(step.least_bytes) / self.card.bandwidth if self.card.bandwidth else 0.0
 
-    def multiplied(self, step: ServingStep, cache_bits: int = HALF) -> float:
+    def multiplied(self, step: ServingStep, cache_bits: int = HALF) -> Many:
         """Seconds of the products at their dense peaks."""
-        seconds = 0.0
+        seconds: Many = 0.0
         for one in step.operations:
             peak = self.peak(bits_of(one) if one.bits else cache_bits)
             if peak:
-                seconds += value_of(one.layers) * value_of(one.flops) / peak
+                seconds += value_of(one.layers) * whole(one.flops) / peak
         return seconds
 
-    def sent(self, tokens: float, layers: LayerCounts, tp: int) -> float:
+    def sent(self, tokens: Many, layers: LayerCounts, tp: int) -> Many:
         """Seconds to send the sums of attention and feed-forward of each layer, each number once."""
         if tp == 1 or not self.link:
             return 0.0
@@ -245,30 +246,30 @@ class ServingMachine:
 
     # --- the estimate
 
-    def kernels(self, step: ServingStep, requests: float = 1, *, computes: int = HALF) -> list[KernelSeconds]:
+    def kernels(self, step: ServingStep, requests: Many = 1, *, computes: int = HALF) -> list[KernelSeconds]:
         """Return what runs for this many times the requests of a step; operands have at least these bits."""
         assert self.operators is not None
         return [self._kernel(one, step, requests, computes) for one in step.operations]
 
-    def _kernel(self, one: Operation, step: ServingStep, requests: float, computes: int) -> KernelSeconds:
+    def _kernel(self, one: Operation, step: ServingStep, requests: Many, computes: int) -> KernelSeconds:
         known, routed = self.operators, one.routing
         assert known is not None
         bandwidth, layers = self.card.bandwidth, float(value_of(one.layers))
         bits = max(bits_of(one), computes) if one.bits else HALF
-        weights = float(value_of(one.weights))
+        weights: Many = float(value_of(one.weights))
         if routed is not None:
-            weights *= routed.expected(value_of(step.tokens * step.copies) * requests)
+            weights *= routed.expected(whole(step.tokens * step.copies) * requests)
         share = known.expert_weights if routed else nearest_bits(known.weights, bits_of(one))
-        moved = weights / share + requests * float(value_of(one.gathered))
-        moved += requests * float(value_of(one.cached + one.written)) / known.cache
+        moved = weights / share + requests * whole(one.gathered)
+        moved += requests * whole(one.cached + one.written) / known.cache
         if one.kind in ATTENDS or not one.bits:
             rate = self.peak(HALF) * known.attention
         else:
             rate = self.peak(bits) * nearest_bits(known.expert_products if routed else known.products, bits)
-        multiplied = requests * float(value_of(one.flops)) / rate if rate else 0.0
+        multiplied = requests * whole(one.flops) / rate if rate else 0.0
         return KernelSeconds(moved / bandwidth, multiplied, layers, routed is not None)
 
-    def reduced(self, tokens: float, layers: LayerCounts, tp: int, latency: float) -> float:
+    def reduced(self, tokens: Many, layers: LayerCounts, tp: int, latency: float) -> Many:
         """Seconds of two all-reduces in each layer."""
         if tp == 1:
             return 0.0
@@ -286,12 +287,12 @@ def nearest_bits(known: Mapping[int, float], bits: int) -> float:
     return known[min((width for width in known if width >= bits), default=max(known))]
 
 
-def step_seconds(kernels: list[KernelSeconds], by: EngineRates) -> float:
+def step_seconds(kernels: list[KernelSeconds], by: EngineRates) -> Many:
     """Seconds of the kernels of a step that makes tokens, one after another."""
     return sum(one.seconds(by.memory, by.products) for one in kernels)
 
 
-def prompt_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: float, by: EngineRates) -> float:
+def prompt_seconds(kernels: list[KernelSeconds], layers: LayerCounts, reduced: Many, by: EngineRates) -> Many:
     """Seconds of a step that reads prompts."""
     each = (one.seconds(by.memory, by.expert_prompts if one.routed else by.prompts) for one in kernels)
     return by.of_prompts * (sum(each) + reduced + launches(layers, by))

@@ -492,6 +492,15 @@ def _notes(asked: LogQuestion) -> Iterator[str]:
         tp, _, size = next(iter(_token_bytes(asked)))
         slots = int(blocks.value) * Engine().block
         yield f"{blocks.text}: {slots:,} tokens in blocks of {Engine().block}, {slots * size / GIB:.2f} GiB{_split(tp)}"
+    most = asked.said(log.CONCURRENCY)
+    if most is not None and room is None and tokens is None and asked.said(log.BLOCKS) is None:
+        tp, _, size = next(iter(_token_bytes(asked)))
+        each = most.length * size / GIB
+        yield (
+            f"{most.text}: requests that the cache holds at once, were each {most.length:,} tokens long: "
+            f"{each:.2f} GiB for each{_split(tp)} if every layer stores all, {float(most.value) * each:.2f} in all; "
+            "shorter ones take less, so that more run"
+        )
     if (cache := asked.said(log.CACHE)) is not None and not cache.length:
         yield f"{cache.text}: of how many tokens is in another line, n_ctx = N; add it"
     if asked.said(log.MFU, log.RATE) is not None and asked.gpu is None:

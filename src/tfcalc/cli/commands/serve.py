@@ -15,10 +15,12 @@ from tfcalc.errors import UsageError
 from tfcalc.hardware import parse_gpu
 from tfcalc.plans import Serving
 from tfcalc.printable import quoted
+from tfcalc.serving.stored import reads_alone
 from tfcalc.timing.served import Disaggregated, Draft
 
 if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
+    from tfcalc.answers.serve_reading import ServedReading
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
     from tfcalc.timing.served_runs import ServedRuns
@@ -38,9 +40,10 @@ LOAD = (
     Option(
         "output_tokens",
         ("--output", "--output-tokens"),
-        f"tokens of an answer [default: {OUTPUT}]",
+        f"tokens of an answer; 0: it is read alone, as for embeddings [default: {OUTPUT}]",
         number=True,
         length=True,
+        least=0,
         front=True,
         answers_to="output_tokens",  # output is the file that an answer is written to
     ),
@@ -78,20 +81,23 @@ RUNS = Option(
     typed="--calibrate FILE",
 )
 OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
+OF_ANSWERS = (
+    *("prefix", "speculate", "rate", "disaggregate", "static", "engine", "slo", "fewest", "curve", "calibrate"),
+)
+"""Options of models that write text."""
 OF_PLAN = ("weights", "kv", "concurrency")
 SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
-def answer(settings: Settings) -> Serve:
+def answer(settings: Settings) -> Serve | ServedReading:
     """Return how fast a model is served."""
+    model = settings.model()
+    if reads_alone(model) or settings.get("output_tokens") == 0:
+        return _reading(settings, model)
     if settings.get("floor"):
         settings.refuse(("engine", "price", "calibrate"), "with --floor", {})
-    model = settings.model()
     count, name = parse_gpu(settings.get("gpu", "h100"))
-    more = settings.get("gpus")
-    if more is not None and count not in (1, more):
-        raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
-    count = more or count
+    count = _gpus(settings, count)
     apart = disaggregated(settings.get("disaggregate", ""))
     if apart is not None:
         settings.refuse(("static", "fewest"), "with --disaggregate", {})
@@ -131,6 +137,33 @@ def answer(settings: Settings) -> Serve:
         curve=bool(settings.get("curve")),
         runs=_own_runs(settings, model, name),
     )
+
+
+def _reading(settings: Settings, model: Model) -> ServedReading:
+    """Return how fast a model reads that writes nothing."""
+    from tfcalc.answers.serve_reading import serve_reading  # few ask for it
+
+    layout = tuple(name for name in OF_LAYOUT if name != "gpus")
+    written = ("output_tokens",) if settings.get("output_tokens") else ()
+    settings.refuse((*layout, *written, *OF_ANSWERS, "kv"), "where nothing is written", {})
+    count, name = parse_gpu(settings.get("gpu", "h100"))
+    return serve_reading(
+        model,
+        f"{_gpus(settings, count)}x{name}",
+        settings.get("input_tokens"),
+        settings.get("concurrency", 1),
+        plan=settings.fill(Serving()),
+        price=settings.get("price"),
+        prices=prices_of(settings),
+    )
+
+
+def _gpus(settings: Settings, count: int) -> int:
+    """Return how many GPUs there are, of which ``--gpu`` names ``count``. Raises UsageError."""
+    more = settings.get("gpus")
+    if more is not None and count not in (1, more):
+        raise UsageError(f"--gpus {more:,} and --gpu {quoted(settings.get('gpu'))} differ", "leave one of them out")
+    return more or count
 
 
 def _own_runs(settings: Settings, model: Model, gpu: str) -> ServedRuns | None:
@@ -225,6 +258,7 @@ COMMAND = Command(
         "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --concurrency 64",
         "tfcalc serve llama-3.1-8b --gpu h100 --output 500 --slo ttft=500ms,tpot=50ms",
         "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --price 4",
+        "tfcalc serve bge-m3 --gpu l4 --input 512 --concurrency 32",
         "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --concurrency 64 --floor",
         "tfcalc serve llama-3.1-70b --gpu 4xh100 --input 2k --output 500 --slo ttft=500ms,tpot=50ms --curve",
         "tfcalc serve gpt-oss-120b --gpu 2xb200 --engine trtllm@1.1 --concurrency 32 --price 4 --json",
