@@ -23,6 +23,10 @@ WORKS = {
     "memory llama-3-8b --serve --tensor-parallel-size 2": "GiB",
     "params META-LLAMA/meta-llama-3-8b": "8.03B parameters",
     "compare llama-3-8b qwen3-8b": "llama-3-8b 8.03B, qwen3-8b 8.19B parameters",
+    "llama-3-8b rtx-4090 --qlora": "FITS",
+    "compare llama-3-8b --gpus h100,a100": "Fits on H100-SXM",
+    "memory llama-3-8b --train --qlora True": "GiB peak",
+    "memory llama-3-8b --train --qlora 16 --weights nf4": "GiB peak",
     "solve kv_cache<=10GiB --for context llama-3-8b": "context: 81,920 at most",
 }
 ANSWERED = {
@@ -35,6 +39,9 @@ ANSWERED = {
     "memory llama-3-8b --train --tp 8": "--backend megatron",
     "memory llama-3-8b --train --load-in-4bit": "add --lora 16",
     "plan llama-3-8b": "add --gpu h100 --gpus 64",
+    "diff --base main": "tfcalc diff main:config.json",
+    "compare gpt2 gpt2-xl --gpu h100": "tfcalc fit MODEL --gpu NAME",
+    "flops gpt2 --train --tp 8": "FLOPs are those of the whole model",
 }
 
 
@@ -44,6 +51,11 @@ def test_a_first_guess_works(tfcalc: Program, line: str) -> None:
     assert (found.returncode, found.stderr) == (0, "")
     assert WORKS[line] in found.stdout.splitlines()[0]
     assert len(found.stdout.splitlines()) <= 20
+
+
+def test_a_card_behind_a_model_is_its_gpu(tfcalc: Program) -> None:
+    assert tfcalc("gpt2", "h100").stdout == tfcalc("gpt2", "--gpu", "h100").stdout
+    assert "'h1000' is not known" in tfcalc("gpt2", "h1000").stderr
 
 
 def test_8_gpus_alone_do_not_share_a_model(tfcalc: Program) -> None:
@@ -126,6 +138,7 @@ OPENED = {
     "total|gpt2": 124_439_808,
     "feed forward|gpt2": 8 * 768**2 + 5 * 768,
     "lm head|llama-3-8b": 128_256 * 4096,
+    "parameters|gpt2": 124_439_808,
 }
 """Words of texts, and the number that they open; ``|`` is between arguments."""
 
@@ -144,7 +157,6 @@ SHOWN_BY = (
     "8030261248",
     "4h²+4h",
     "12*h^2*n",
-    "FLOPs",
 )
 
 

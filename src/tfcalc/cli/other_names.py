@@ -163,12 +163,18 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
+ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
-    "flops": {"--budget": "--max"},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS},
+    "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
+    "diff": {
+        "--base": "write the revision before the file: tfcalc diff main:config.json; "
+        "tfcalc budget --base main holds all budgets against it"
+    },
 }
-"""What an option of other commands is called in one: a limit on memory is a budget."""
+"""What an option of other commands is called in one: a limit on memory is a budget; or what to do instead of it."""
 
 IN_TRAINING = {"--train", "--lora", "--lora-r", "--lora-rank", "--qlora", "--optimizer", "--optim"}
 """Flags of training alone; ``--phase train`` says it, too."""
@@ -236,11 +242,11 @@ def _hyphened(word: str) -> str:
 def here(flag: str, command: str | None) -> str:
     """Suggest this command's option for one of other commands; empty where it has none like it.
 
-    >>> here("--max", "memory"), here("--max", "models")
-    ('did you mean --budget?', '')
+    >>> here("--max", "memory"), here("--max", "models"), here("--base", "diff")[:40]
+    ('did you mean --budget?', '', 'write the revision before the file: tfca')
     """
-    name = OF_COMMAND.get(command or "", {}).get(flag)
-    return f"did you mean {name}?" if name else ""
+    name = OF_COMMAND.get(command or "", {}).get(flag, "")
+    return f"did you mean {name}?" if name.startswith("-") else name
 
 
 def stands_for(flag: str) -> str:

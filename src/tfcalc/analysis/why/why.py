@@ -193,6 +193,8 @@ def why(
     for quantities in rounds(given, of, asked):
         more = {one: unasked(given, of, one, asked) for one in quantities}
         here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
+        if PARAMS in here and model == Transformer() and not called:
+            here[PARAMS].append(SearchSpace(presets.of_other_widths(given), []))
         by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
         if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
             of_what = tuple(quantity for quantity, one in by_quantity.items() if one)

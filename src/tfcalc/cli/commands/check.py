@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
+from tfcalc.analysis.check_reading import said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
@@ -17,7 +18,6 @@ from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import FormulaCheck
@@ -36,13 +36,13 @@ def answer(settings: Settings) -> FormulaCheck:
     settings = as_meant(aimed(settings))
     target, text = settings.get("target"), settings.get("formula")
     if FORMULA_ALONE.fullmatch(target) and (not text or is_known(text)):
-        named = f" {text}" * bool(text)
-        raise UsageError(
-            f"{quoted(target)} is a formula, and what it is of comes first",
-            f"write tfcalc check complete '{target}'{named}",
-        )
+        settings = settings.with_values(target="complete", formula=target, **({"model": text} if text else {}))
+        text = target
     if not text:
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
+    if "of" not in settings.given and (of := said_of(str(text))):
+        whole_step = {"phase": "train"} if str(text).strip().startswith("6") and of == "flops" else {}
+        settings = settings.with_values(of=of, **({} if "phase" in settings.given else whole_step))
     if settings.get("of") == "time":
         settings.refuse(("batch_size",), "on growth", {})
     refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))

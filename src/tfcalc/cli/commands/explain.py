@@ -23,7 +23,7 @@ from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import concept_of, near
+from tfcalc.report.concepts import concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def by_words(words: Sequence[str]) -> Command:
     """``explain`` itself; or what opens a number by the words of the command that has it, or that of a concept."""
     path = path_among(words, COMMAND.options)
     if path is None and (named := concept_among(words)) is not None:
-        return _of_concept(named)
+        return of_concept(named)
     of_a_part = (
         path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
     )
@@ -119,11 +119,20 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     if len(said) > 1 and not is_known(said[-1]) and (names := near(" ".join(said), SURE)):
         raise UsageError(f"{quoted(' '.join(said))} is not known", f"did you mean {', '.join(names)}?")
     asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
-    concept = concept_of(" ".join(asked))
-    return None if concept is None else NamedConcept(concept, len(found), said[-1].removesuffix("?"))
+    if (concept := concept_of(" ".join(asked))) is not None:
+        return NamedConcept(concept, len(found), said[-1].removesuffix("?"))
+    return _in_a_sentence(found)
 
 
-def _of_concept(named: NamedConcept) -> Command:
+def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
+    """The concept that a sentence names somewhere, and the model behind it."""
+    model = words[-1] if len(words) > 1 and is_known(words[-1]) else ""
+    sentence = " ".join(words[:-1] if model else words)
+    concept = concept_in(sentence) if len(sentence.split()) >= SENTENCE else None
+    return None if concept is None else NamedConcept(concept, len(words), model)
+
+
+def of_concept(named: NamedConcept) -> Command:
     """The command that opens the number of a concept: that of its own words, which the typed options go before."""
     concept, opened = named.concept, shlex.split(named.concept.opens)
     shown = by_words(opened) if opened else COMMAND
@@ -154,7 +163,8 @@ def _of_concept(named: NamedConcept) -> Command:
     return COMMAND._replace(answer=answer, options=options)
 
 
-MOST_WORDS = 12
+MOST_WORDS, SENTENCE = 40, 3
+"""Words of a question, and of one that names a concept among others."""
 SURE = 0.8
 """How alike several words and the name of a concept are, so that it is meant, and no part of a model."""
 PARTS = frozenset(TARGETS) - {"moe"}
