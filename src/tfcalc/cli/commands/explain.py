@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.targets import TARGETS
+from tfcalc.analysis.why import given
 from tfcalc.answers.explain import COUNTS, explain_part
 from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
 from tfcalc.catalog import is_known
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
-from tfcalc.cli.commands.meant import as_meant, better, is_meant, is_peak
+from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_peak
 from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
@@ -81,12 +82,25 @@ def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answered:
 def by_words(words: Sequence[str]) -> Command:
     """``explain`` itself; or what opens a number by the words of the command that has it, or that of a concept."""
     path = path_among(words, COMMAND.options)
+    if path is None and (another := _of_another(words)):
+        return command(another)
     if path is None and (named := concept_among(words)) is not None:
         return of_concept(named)
     of_a_part = (
         path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
     )
     return COMMAND if path is None or of_a_part else of_answer(path, words)
+
+
+def _of_another(words: Sequence[str]) -> str:
+    """The command that explains a number, or a formula, in the place of a part; "" of what is neither."""
+    if not words or words[0].startswith("-"):
+        return ""
+    try:
+        given.read(words[0])
+    except UsageError:
+        return "check" if FORMULA.fullmatch(words[0]) and concept_of(words[0]) is None else ""
+    return "why"
 
 
 class NamedConcept(NamedTuple):

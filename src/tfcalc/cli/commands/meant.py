@@ -6,10 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.targets import OTHER_NAMES, letters
-from tfcalc.analysis.why import given
 from tfcalc.cli.commands.plans import imply_mode
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
 from tfcalc.report.concepts import near
 
 if TYPE_CHECKING:
@@ -88,18 +86,9 @@ def is_peak(settings: Settings) -> bool:
 
 def better(error: UsageError, settings: Settings) -> UsageError:
     """Return the error of a target that is not known, with the command that shows it where one does."""
-    target, model = str(settings.get("target")), f" {settings.model_name}" if settings.model_name else ""
-    if not error.message.startswith((f"target {target!r} is not known", f"target {target!r} is a quantity")):
+    target = str(settings.get("target"))
+    if not (error.message.startswith(f"target {target!r} is not known") and error.hint.startswith("known: ")):
         return error
-    try:
-        number = given.read(target).text
-    except UsageError:
-        if not FORMULA.fullmatch(target):
-            names = [] if "." in target else near(target)  # a path is no word
-            concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
-            return UsageError(error.message, concepts) if error.hint.startswith("known: ") else error
-        what = f"{quoted(target)} is a formula, and no part of a model"
-        return UsageError(what, f"tfcalc check complete '{target}'{model} says what it is of")
-    return UsageError(
-        f"{quoted(target)} is a number, and no part of a model", f"tfcalc why {number}{model} explains it"
-    )
+    names = [] if "." in target else near(target)  # a path is no word
+    concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
+    return UsageError(error.message, concepts)
