@@ -11,7 +11,7 @@ from tfcalc.errors import UnknownModel
 FOUND = {
     "gemma3:27b": "gemma-3-27b-it",
     "zephyr-7b": "zephyr-7b-beta",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": "qwen3-next-80b-a3b-thinking",
+    "qwen3-next-80b": "qwen3-next-80b-a3b-thinking",
     "glm-4.5": "glm-4.5",
     "qwen3-coder:30b": "qwen3-coder-30b-a3b-instruct",
     "mistral-small:24b": "mistral-small-24b-instruct-2501",

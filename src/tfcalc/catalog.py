@@ -41,7 +41,6 @@ ALIASES = {
     "llama-4-scout": "llama-4-scout-17b-16e-instruct",
     "llama-4-maverick": "llama-4-maverick-17b-128e-instruct",
     "qwen3-next-80b": "qwen3-next-80b-a3b-thinking",
-    "qwen3-next-80b-a3b-instruct": "qwen3-next-80b-a3b-thinking",
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.3-70b-instruct",
     "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
