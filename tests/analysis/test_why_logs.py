@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import tfcalc
 from tests.conftest import Program
 from tests.schemas.test_answers import wrong
 from tfcalc.analysis.why.log_lines import LONGEST, MOST, logged
@@ -350,3 +351,17 @@ def test_reading_is_bounded() -> None:
     assert not logged(" " * LONGEST + "Tried to allocate 2 GiB")
     assert not logged("")
     assert not logged("163M")
+
+
+def test_the_library_reads_log_lines_too() -> None:
+    """8,030,261,248 parameters of 2 bytes are 14.958 GiB; nanoGPT divides by 312 TFLOP/s on any card."""
+    llama = tfcalc.load("llama-3.1-8b")
+    found = tfcalc.why("Loading model weights took 14.9888 GB", llama)
+    assert found.reasons
+    assert found.to_dict()["command"] == "why"
+    card = tfcalc.why("iter 10: loss 5.0, time 100ms, mfu 13.44%", llama, gpu="rtx-4090")
+    assert "312" in card.reasons[0].cause
+    with pytest.raises(tfcalc.UsageError, match="names no model"):
+        tfcalc.why("Loading model weights took 14.9888 GB")
+    with pytest.raises(tfcalc.UsageError, match="of a log line"):
+        tfcalc.why("163M", llama, gpu="h100")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.answer import Reason, Why, exact, in_full
-from tfcalc.analysis.why.why import MEMORY, WhyInput, why
+from tfcalc.analysis.why.why import MEMORY, WhyInput, conventions_of
 from tfcalc.answers.ranks import ranks
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
@@ -216,7 +216,7 @@ def _by_search(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
         text = f"{float(value / GIB):.4f}".rstrip("0").rstrip(".") + " GiB"
     else:
         text = _as_written(value, number.rounded)
-    found = why(text, asked.model, of, called=asked.called)
+    found = conventions_of(text, asked.model, of, called=asked.called)
     one = (found.reasons or found.nearest)[:1]
     if not one:
         return None
@@ -554,7 +554,7 @@ def _stored(model: Model) -> int | None:
         return None
 
 
-def refuse_nameless(numbers: Sequence[log.LoggedNumber]) -> None:
+def refuse_nameless(numbers: Sequence[log.LoggedNumber]) -> NoReturn:
     """Raise UsageError where nobody says what model a log is of."""
     one = numbers[0]
     raise UsageError(f"the line is {one.program}'s, and names no model", "put it behind: tfcalc why LINE llama-3-8b")

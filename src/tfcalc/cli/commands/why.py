@@ -10,7 +10,7 @@ from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE, numbers_in
 from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.presets import PresetSize
-from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
+from tfcalc.analysis.why.why import CACHE, QUANTITIES, conventions_of
 from tfcalc.catalog import is_known, is_path, sizes
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.explain import SENTENCE, concept_among, of_concept
@@ -68,7 +68,7 @@ def answer(settings: Settings) -> Answered:
     listed = () if called else [PresetSize(*one) for one in sizes()]
     texts = (numbers_in(str(number)) or [str(number)])[:MOST_NUMBERS]
     each = [
-        why(
+        conventions_of(
             text if len(texts) > 1 else number,
             model,
             of,
