@@ -301,8 +301,8 @@ class Record(Keyed):
         return self._within
 
 
-class Shown:
-    """What has a sheet: as text, as HTML in a notebook, and as a frame."""
+class WithSheet:
+    """Sheet in several forms: text, HTML for a notebook, and a frame."""
 
     def sheet(self) -> Sheet:
         """The answer for people."""
@@ -338,7 +338,7 @@ def _render() -> ModuleType:
     return render
 
 
-class Answer(Shown, Keyed):
+class Answer(WithSheet, Keyed):
     """Answer to a question: values by their keys, and a sheet for people.
 
     Attributes:
