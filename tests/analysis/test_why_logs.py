@@ -365,3 +365,11 @@ def test_the_library_reads_log_lines_too() -> None:
         tfcalc.why("Loading model weights took 14.9888 GB")
     with pytest.raises(tfcalc.UsageError, match="of a log line"):
         tfcalc.why("163M", llama, gpu="h100")
+
+
+def test_a_share_of_a_sparse_peak_is_one_of_the_dense_peak(tfcalc: Program) -> None:
+    """ "420/1979, that is very small, why is that?": NVIDIA's H100 has 989.4 TFLOP/s in bf16, 1,979 with sparsity."""
+    found = tfcalc("why", "420/1979").stdout
+    assert "peak of H100-SXM with sparsity" in found
+    assert "420 ÷ 989.4 = 42.4 %" in found
+    assert "420 ÷ 989 = 42.5 %" in tfcalc("why", "420 TFLOPS / 989").stdout

@@ -12,6 +12,7 @@ from tfcalc.analysis.why.why import conventions_of
 from tfcalc.configs.published import HFModel
 from tfcalc.errors import UsageError
 from tfcalc.hardware import named, parse_gpu
+from tfcalc.zoo.transformer import Transformer
 
 if TYPE_CHECKING:
     from tfcalc.analysis.why.answer import Why
@@ -71,6 +72,7 @@ def why(
         return conventions_of(number, model, of, workload, tokens=tokens, called=called, listed=listed)
     if model is None:
         refuse_nameless(lines)
+        model = Transformer()
     if of is not None:
         raise UsageError(f"of={of!r} is of a number, and this is a log line", "leave it out")
     check_arguments(model, workload, None)
