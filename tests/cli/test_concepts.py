@@ -25,6 +25,7 @@ FORWARD = 2 * MATRICES * 4096 + L * 4 * 4096**2 * H
 PEAK = 989.4e12
 
 BY_HAND: dict[str, float] = {
+    "matmul": 2 * 4096 * H * VOCAB,
     "KV cache": 2 * L * KV * D * 2 * 8192,
     "kv per token": 2 * L * KV * D * 2,
     "6ND": 6 * LLAMA * 4096,
