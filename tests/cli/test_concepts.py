@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import Program
 from tests.schemas.test_answers import wrong
 from tests.test_words import found as refused_words
+from tfcalc import UsageError, explain
 from tfcalc.report.concepts import anchor, concept_of, known, spelled
 
 ROOT = Path(__file__).parents[2]
@@ -187,3 +188,15 @@ def test_names_are_not_shared() -> None:
     for concept in CONCEPTS:
         for name in (concept.name, *concept.also):
             assert seen.setdefault(spelled(name), concept.name) == concept.name, name
+
+
+def test_the_library_knows_concepts(tfcalc: Program) -> None:
+    """Those of params, flops, memory and overview, with the number of the command line; others are refused with it."""
+    for name in ("KV cache", "LoRA", "prefill", "head dim"):
+        found = explain(name)
+        assert found.known_as is not None
+        assert found.to_dict() | {"further": 0} == json.loads(tfcalc("explain", name, "--json").stdout) | {"further": 0}
+    assert number(explain("KV cache", "llama-3.1-8b").to_json()) == 2 * L * KV * D * 2 * 8192
+    for name in ("MFU", "TTFT", "bubble"):
+        with pytest.raises(UsageError, match="tfcalc explain"):
+            explain(name)

@@ -31,7 +31,8 @@ def attend(
     ====================  =======================================================================
 
     ``pairs`` are counted by the convention in use (:meth:`tfcalc.workload.Workload.pairs`); ``code`` is the kernel that
-    runs. Where later keys are ``masked``, that is a step between the scale and the softmax, without FLOPs. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs for any number of heads.
+    runs. Where later keys are ``masked``, that is a step between the scale and the softmax, without FLOPs. All heads
+    together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs for any number of heads.
 
     Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.targets import TARGETS
 from tfcalc.analysis.why import given
-from tfcalc.answers.explain import COUNTS, explain_part
+from tfcalc.answers.explain import COUNTS, PARTS, explain_part
 from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
 from tfcalc.catalog import is_known
 from tfcalc.cli.app import settings_of
@@ -181,8 +181,6 @@ MOST_WORDS, SENTENCE = 40, 3
 """Words of a question, and of one that names a concept among others."""
 SURE = 0.8
 """How alike several words and the name of a concept are, so that it is meant, and no part of a model."""
-PARTS = frozenset(TARGETS) - {"moe"}
-"""Parts of a model go before concepts; of experts people ask what they are for."""
 OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (
