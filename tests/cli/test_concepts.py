@@ -26,6 +26,7 @@ FORWARD = 2 * MATRICES * 4096 + L * 4 * 4096**2 * H
 PEAK = 989.4e12
 
 BY_HAND: dict[str, float] = {
+    "34sbh+5as²b": 34 * 2048 * 12_288 + 5 * 96 * 2048**2,
     "matmul": 2 * 4096 * H * VOCAB,
     "KV cache": 2 * L * KV * D * 2 * 8192,
     "kv per token": 2 * L * KV * D * 2,
