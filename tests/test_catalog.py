@@ -47,8 +47,33 @@ PUBLISHED = {
     "qwen3-coder-480b-a35b-instruct": 480_154_875_392,
     "qwen2.5-coder-7b": 7_615_616_512,
     "codellama-7b-hf": 6_738_546_688,
+    "mistral-small-24b-instruct-2501": 47_144_806_400 // 2,
 }
-"""Totals that the models' cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat)."""
+"""Totals that the models' cards, papers or checkpoints state (GPT-NeoX without the norms that its shards repeat); of
+Mistral Small the bytes in its index, two for each parameter."""
+
+ON_META = {
+    "qwen3-coder-30b-a3b-instruct": 30_532_122_624,
+    "qwen3-next-80b-a3b-thinking": 79_674_391_296,
+    "qwen3.5-9b": 9_409_813_744,
+    "qwen3-embedding-0.6b": 595_776_512,
+    "devstral-small-2-24b-instruct": 24_011_361_280,
+    "glm-4.5": 352_797_814_784,
+    "glm-4.7-flash": 29_943_390_976,
+    "smollm3-3b": 3_075_098_624,
+    "all-minilm-l6-v2": 22_713_216,
+    "all-mpnet-base-v2": 109_486_464,
+    "bge-small-en-v1.5": 33_360_000,
+    "bge-reranker-v2-m3": 567_755_777,
+    "embeddinggemma-300m": 302_863_104,
+    "zephyr-7b-beta": 7_241_732_096,
+}
+"""Parameters of the class that a preset's config names, built by transformers 5.23 on PyTorch's meta device."""
+
+
+@pytest.mark.parametrize("name", ON_META)
+def test_a_preset_has_the_size_that_transformers_builds(name: str) -> None:
+    assert params(catalog.load(name)).answer == ON_META[name]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -328,3 +328,28 @@ def test_a_length_that_is_typed_is_taken_and_the_classic_model_has_its_own() -> 
     assert tfcalc.flops(model, tfcalc.Workload(seq_len=512)).answer < tfcalc.flops(model).answer / 8
     classic = tfcalc.Transformer()
     assert tfcalc.flops(classic, tfcalc.Workload()).answer == tfcalc.flops(classic, tfcalc.Workload(seq_len=512)).answer
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_rows_are_a_frame(library: str) -> None:
+    """GPT-2's tables are V · h and T · h; whole numbers stay whole, and a share is a fraction."""
+    pytest.importorskip(library)
+    frame = tfcalc.params(tfcalc.load("gpt2")).to_frame(library)
+    assert type(frame).__module__.startswith(library)
+    totals = dict(zip(frame["component"], frame["total"], strict=True))
+    assert (totals["wte"], totals["wpe"]) == (50_257 * 768, 1024 * 768)
+    assert max(frame["share"]) == 1.0
+    table = tfcalc.fit("gpt2").to_frame(library)
+    assert "peak bytes" in table.columns
+    assert tfcalc.sweep(tfcalc.load("gpt2"), n_layers=[3, 4]).to_frame(library).shape == (2, 2)
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    report = tfcalc.params(tfcalc.load("gpt2"))
+    with pytest.raises(tfcalc.UsageError, match="known: pandas, polars"):
+        report.to_frame("numpy")
+
+
+def test_verdicts_and_sweeps_are_shown_in_notebooks() -> None:
+    assert "FITS" in tfcalc.fits("gpt2", "24GB", train=True)._repr_html_()
+    assert "<td>60,648,960</td>" in tfcalc.sweep(tfcalc.load("gpt2"), n_layers=[3, 4])._repr_html_()

@@ -48,7 +48,7 @@ HEAVY = {"numpy": ["arrays", "timing/numbers.py", "timing/step.py", "search/layo
 HEAVY |= {"torch": ["verify/"], "transformers": ["verify/"], "huggingface_hub": ["hub.py"]}
 HEAVY |= {"plotext": ["render/chart.py"], "vl_convert": ["render/drawing.py"], "pyarrow": ["arrays"]}
 HEAVY |= {"pydantic": [], "rich": ["render/table.py", "render/progress.py"], "typer": ["cli/app.py", "cli/main.py"]}
-HEAVY |= {"pytest": ["testing/plugin.py"]}
+HEAVY |= {"pytest": ["testing/plugin.py"], "pandas": [], "polars": []}  # render/as_frame.py finds these two by name
 
 
 @cache

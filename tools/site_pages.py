@@ -34,6 +34,15 @@ def on_files(files: Files, config: Any, **_: Any) -> Files:
     return files
 
 
+NAMELESS = '<div class="md-search" data-md-component="search" role="dialog"'
+"""The theme's dialog, which says nothing to those who hear the page."""
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Give the dialog of the search its name."""
+    return output.replace(NAMELESS, f'{NAMELESS} aria-label="Search"')
+
+
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Lead links between documents to their pages, and to the pictures.
 

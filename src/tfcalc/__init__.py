@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfcalc.analysis.formulas import formulas
     from tfcalc.analysis.kernels import kernels
     from tfcalc.analysis.why.answer import Reason, Why
-    from tfcalc.analysis.why.why import why
+    from tfcalc.analysis.why.asked import why
     from tfcalc.answers.compare import Comparison, compare
     from tfcalc.answers.compared import Operand
     from tfcalc.answers.diff import Diff, diff
@@ -107,7 +107,7 @@ _HOME = {
     "train": "answers.train",
     "training_preset": "plans",
     "Why": "analysis.why.answer",
-    "why": "analysis.why.why",
+    "why": "analysis.why.asked",
 }
 
 __all__ = [

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfcalc.zoo.transformer import Transformer
 
 
-SAME_SIZES = frozenset({"instruct", "chat", "it", "pt", "sft", "dpo", "hf"})
+SAME_SIZES = frozenset({"instruct", "chat", "it", "pt", "sft", "dpo", "hf", "beta"})
 """Words for fine-tuning or conversion, which does not change sizes."""
 
 MAKERS = frozenset({"meta", "nvidia", "ai21", "c4ai"})
@@ -40,6 +40,7 @@ ALIASES = {
     "mistral-large-2411": "mistral-large-instruct-2407",
     "llama-4-scout": "llama-4-scout-17b-16e-instruct",
     "llama-4-maverick": "llama-4-maverick-17b-128e-instruct",
+    "qwen3-next-80b": "qwen3-next-80b-a3b-thinking",
     "deepseek-r1-distill-llama-8b": "llama-3.1-8b",
     "deepseek-r1-distill-llama-70b": "llama-3.3-70b-instruct",
     "deepseek-r1-distill-qwen-7b": "qwen2.5-7b",
@@ -54,6 +55,7 @@ ALIASES = {
 
 Source: model card of DeepSeek-R1, table of the distilled models (the one of 1.5B is left out: its head is not tied),
 which ollama calls deepseek-r1:7b; of DeepSeek-V3.1 the config.json in ai-dynamo/aiconfigurator,
+of Qwen3-Next, whose two have one topology, THUDM/slime, scripts/models/qwen3-next-80B-A3B.sh,
 of Llama-3.1-Nemotron and Mistral-Large-2411 the sizes in Lightning-AI/litgpt.
 """
 

@@ -269,14 +269,12 @@ def test_parts_that_are_missing_together_are_named(text: str, told: str, parts: 
         (("mha",), "no formula given; write tfcalc check mha"),
         ((), "no target given"),
         (("mha", "4h² + "), "at character 5: '+' needs a factor after it"),
-        (("12*h^2*n",), "is a formula, and what it is of comes first; write tfcalc check complete '12*h^2*n'"),
-        (("12*h^2*n", "gpt2"), "write tfcalc check complete '12*h^2*n' gpt2"),
-        (("complete", "6ND"), "'6ND' is of FLOPs, with N parameters and D tokens; add --of flops"),
+        (("complete", "6ND", "--of", "params"), "'6ND' is of FLOPs, with N parameters and D tokens; add --of flops"),
         (("mha", "4q"), "at character 2: 'q' is no known letter or name"),
         (("mha", "4h", "--letters", "h"), "--letters 'h' is not a list of symbol=letter; write h=d,l=n"),
         (("nothing", "4h"), "target 'nothing' is not known"),
         (("mha", "(a+b+h)^(9^9)"), "the exponent is no whole number from -16 to 16"),
-        (("core", "168.4MiB"), "'168.4MiB' is in bytes, not in parameters; add --of memory"),
+        (("core", "168.4MiB", "--of", "params"), "'168.4MiB' is in bytes, not in parameters; add --of memory"),
         (("complete", "44140544"), "vocabulary is not; give it (--vocab-size 32000)"),
         (("core", "6ND", "--of", "flops", "--tokens", "1B"), "1,000,000,000 tokens is made of the FLOPs of training"),
     ],
@@ -286,3 +284,10 @@ def test_what_cannot_be_checked_is_refused(tfcalc: Program, words: tuple[str, ..
     assert (done.returncode, done.stdout) == (2, "")
     assert fact in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_formula_or_an_amount_says_what_it_is_of(tfcalc: Program) -> None:
+    """44,140,544 parameters in 4 bytes are 168.4 MiB; GPT-2's layers have 12h² + 13h; 6ND is of a training step."""
+    assert tfcalc("check", "core", "168.4MiB").stdout.startswith("yes: 176,562,176 ")
+    assert "(13n + 2)h is the biases and norms; Vh is E; Th is P" in tfcalc("check", "12*h^2*n", "gpt2").stdout
+    assert "6ND is a rule of thumb" in tfcalc("check", "6ND", "llama-3-8b").stdout

@@ -30,7 +30,7 @@ def test_multi_head_attention_of_the_paper() -> None:
     assert made["Q"] == made["K"] == made["V"] == (2, 5, 512)
     assert made["Q split into heads"] == (2, 5, 8, 64)
     assert made["Q of each head"] == made["K of each head"] == made["V of each head"] == (2, 8, 5, 64)
-    assert made["scores"] == made["weights"] == (2, 8, 5, 5)
+    assert made["scores"] == made["scaled scores"] == made["weights"] == (2, 8, 5, 5)
     assert made["heads"] == (2, 8, 5, 64)
     assert made["heads merged"] == made["output"] == (2, 5, 512)
 
@@ -44,6 +44,18 @@ def test_the_products_of_the_paper() -> None:
     assert found["scores"].flops == 2 * 16 * 5 * 64 * 5
     assert found["heads"].made_by == "P V: 16 × (5 × 5)(5 × 64)"
     assert found["weights"].made_by == "softmax"
+
+
+def test_scale_and_mask_are_steps_of_their_own() -> None:
+    """Vaswani et al. 2017, figure 2: MatMul, Scale, Mask (opt.), SoftMax, MatMul; the mask is the decoder's."""
+    decoder = shapes("mha", Transformer(kind="decoder"), Workload(batch_size=2, seq_len=5)).results
+    steps = [made.name for made in decoder if "scores" in made.name or made.name == "weights"]
+    assert steps == ["scores", "scaled scores", "masked scores", "weights"]
+    found = {made.name: made for made in decoder}
+    assert (found["scaled scores"].made_by, found["masked scores"].made_by) == ("scale", "mask: −∞ for later keys")
+    assert found["masked scores"].sizes == (2, 8, 5, 5)
+    encoder = shapes("mha", workload=Workload(batch_size=2, seq_len=5)).results
+    assert "masked scores" not in {made.name for made in encoder}
 
 
 def test_one_sequence_of_three_tokens() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import recorded
+from tests.conftest import Program, recorded
 from tfcalc import InvalidModel, UsageError, Workload, load, why
 from tfcalc.analysis.why.given import ERRATA, asked_about, read
 from tfcalc.cli.main import main
@@ -349,3 +349,27 @@ def test_a_number_is_taken_out_of_a_question() -> None:
 def test_bytes_are_parameters_times_their_size() -> None:
     answer = words("why", "168MiB")[1]
     assert answer["reasons"][0]["arithmetic"] == "44,140,544 parameters x 4 bytes = 176,562,176"
+
+
+def test_questions_in_words(tfcalc: Program) -> None:
+    """Of a layer at h = 768, 4h² + 4h; of two numbers that which differs; of none, or a factor, the concept."""
+    asked = "There are 2,362,368 trainable parameters at each multi-head self-attention layer"
+    assert "the attention of a model with h = 768 (4h² + 4h)" in tfcalc("why", asked).stdout
+    both = tfcalc("why", "Why 124M and not the paper's 117M?", "gpt2").stdout
+    assert both.startswith("no convention gives 117M")
+    assert "124M is as tfcalc counts" in both
+    for question, concept in {
+        "Why are causal model FLOPs divided by 2?": "causal mask: ",
+        "factor 6, 7 or 12?": "6ND: ",
+        "Shouldn't we use 6ND instead of 2ND?": "6ND: ",
+    }.items():
+        assert tfcalc("why", question, "llama-3-8b").stdout.startswith(concept)
+        assert tfcalc("explain", question).stdout.startswith(concept)
+    assert tfcalc("why", "is there an answer?").returncode == 2
+
+
+def test_gpus_of_training_are_solved_for(tfcalc: Program) -> None:
+    """2 bytes each of weights, gradients and two moments: 8 · 671,026,419,200 over 74 GiB are 68 GPUs at least."""
+    asked = ("solve", "memory <= 74GiB", "deepseek-v3", "--for", "gpus", "--train", "--zero", "3", "--seq", "4k")
+    found = tfcalc(*asked, "--checkpointing", "full", "-q")
+    assert (found.returncode, int(found.stdout) > 8 * 671_026_419_200 / 74 / 2**30) == (0, True)

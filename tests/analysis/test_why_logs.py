@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import tfcalc
 from tests.conftest import Program, Quick
 from tests.schemas.test_answers import wrong
 from tfcalc.analysis.why.log_lines import LONGEST, MOST, logged
@@ -358,3 +359,25 @@ def test_the_concurrency_alone_is_told_in_bytes(quick: Quick) -> None:
     said = quick("why", line, "llama-3.1-8b").stdout
     assert f"{131_072**2 / 2**30:.2f} GiB for each" in said
     assert f"{56.73 * 131_072**2 / 2**30:.2f} in all" in said
+
+
+def test_the_library_reads_log_lines_too() -> None:
+    """8,030,261,248 parameters of 2 bytes are 14.958 GiB; nanoGPT divides by 312 TFLOP/s on any card."""
+    llama = tfcalc.load("llama-3.1-8b")
+    found = tfcalc.why("Loading model weights took 14.9888 GB", llama)
+    assert found.reasons
+    assert found.to_dict()["command"] == "why"
+    card = tfcalc.why("iter 10: loss 5.0, time 100ms, mfu 13.44%", llama, gpu="rtx-4090")
+    assert "312" in card.reasons[0].cause
+    with pytest.raises(tfcalc.UsageError, match="names no model"):
+        tfcalc.why("Loading model weights took 14.9888 GB")
+    with pytest.raises(tfcalc.UsageError, match="of a log line"):
+        tfcalc.why("163M", llama, gpu="h100")
+
+
+def test_a_share_of_a_sparse_peak_is_one_of_the_dense_peak(tfcalc: Program) -> None:
+    """ "420/1979, that is very small, why is that?": NVIDIA's H100 has 989.4 TFLOP/s in bf16, 1,979 with sparsity."""
+    found = tfcalc("why", "420/1979").stdout
+    assert "peak of H100-SXM with sparsity" in found
+    assert "420 ÷ 989.4 = 42.4 %" in found
+    assert "420 ÷ 989 = 42.5 %" in tfcalc("why", "420 TFLOPS / 989").stdout

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Program
 from tests.schemas.test_answers import wrong
 from tests.test_words import found as refused_words
+from tfcalc import UsageError, explain
 from tfcalc.report.concepts import anchor, concept_of, known, spelled
 
 CONCEPTS = tuple({concept.name: concept for concept in known().values()}.values())
@@ -23,6 +24,8 @@ FORWARD = 2 * MATRICES * 4096 + L * 4 * 4096**2 * H
 PEAK = 989.4e12
 
 BY_HAND: dict[str, float] = {
+    "34sbh+5as²b": 34 * 2048 * 12_288 + 5 * 96 * 2048**2,
+    "matmul": 2 * 4096 * H * VOCAB,
     "KV cache": 2 * L * KV * D * 2 * 8192,
     "kv per token": 2 * L * KV * D * 2,
     "6ND": 6 * LLAMA * 4096,
@@ -211,3 +214,15 @@ def test_times_and_shares_are_opened_into_their_parts(tfcalc: Program) -> None:
     assert rate["request_ms"] == pytest.approx(first["ttft_compute_ms"] + 255 * token, rel=1e-3)
     assert (rate["concurrency"], rate["output_tokens"]) == (1, 256)
     assert parts("bubble", "llama-3-70b") == {"idle_passes": 3, "micro_batches": 8, "vpp": 1}
+
+
+def test_the_library_knows_concepts(tfcalc: Program) -> None:
+    """Those of params, flops, memory and overview, with the number of the command line; others are refused with it."""
+    for name in ("KV cache", "LoRA", "prefill", "head dim"):
+        found = explain(name)
+        assert found.known_as is not None
+        assert found.to_dict() | {"further": 0} == json.loads(tfcalc("explain", name, "--json").stdout) | {"further": 0}
+    assert number(explain("KV cache", "llama-3.1-8b").to_json()) == 2 * L * KV * D * 2 * 8192
+    for name in ("MFU", "TTFT", "bubble"):
+        with pytest.raises(UsageError, match="tfcalc explain"):
+            explain(name)

@@ -74,3 +74,12 @@ def test_what_is_not_asked_is_not_loaded() -> None:
     for module in ("training", "utilisation", "comparison", "papers", "shape", "six_nd"):
         assert f"tfcalc.analysis.{module}" not in done.stdout
     assert "tfcalc.hardware" not in done.stdout
+
+
+def test_several_gpus_may_be_in_the_name_of_the_gpu(tfcalc: Program) -> None:
+    """8 H100 have 8 · 989.4 TFLOP/s: a rate of all of them is an eighth of the share that it is of one."""
+    asked = ("flops", "llama-3-8b", "--train", "--mfu", "--tokens-per-second", "80k")
+    assert tfcalc(*asked, "--gpu", "8xh100", "-q").stdout == tfcalc(*asked, "--gpu", "h100", "--gpus", "8", "-q").stdout
+    refused = tfcalc(*asked, "--gpu", "8xh100", "--gpus", "4")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "are 8 GPUs, and --gpus says 4" in refused.stderr

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.check_causes import NEVER, SCORES, TWICE, Cause, by_chance, causes_of, proportion
 from tfcalc.analysis.check_reading import (
+    BY_THUMB,
     NOTHING,
     RightForm,
     RuleLetters,
@@ -459,7 +460,6 @@ def check(
     )
 
 
-BY_THUMB = re.compile(r"\s*[26]?\s*[*·]?\s*N\s*[*·]?\s*D\s*")
 THUMB = "6ND is a rule of thumb: it has no product of attention itself, and takes all parameters for matrices"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +58,24 @@ def number_in(text: str, of: str, letters: Collection[str]) -> WrittenNumber | N
         wanted, *_ = UNITS[number.unit]
         raise UsageError(f"{quoted(text)} is in {QUANTITIES[wanted]}, not in {QUANTITIES[of]}", f"add --of {wanted}")
     return number
+
+
+BY_THUMB = re.compile(r"\s*[26]?\s*[*·]?\s*N\s*[*·]?\s*D\s*")
+
+
+def said_of(text: str) -> str:
+    """The quantity that a formula or a number says itself to be of; "" where it says none.
+
+    >>> said_of("6ND"), said_of("168.4MiB"), said_of("4h")
+    ('flops', 'memory', '')
+    """
+    if BY_THUMB.fullmatch(text):
+        return "flops"
+    try:
+        unit = given.read(text).unit
+    except UsageError:
+        return ""
+    return UNITS[unit][0] if unit else ""
 
 
 def rounds_to(value: Ratio, number: WrittenNumber) -> bool:

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tfcalc.analysis.approximate import approximately
-from tfcalc.analysis.common import check_arguments, check_plans, subject
+from tfcalc.analysis.common import check_arguments, check_plans, model_of, subject
 from tfcalc.analysis.itemized import Tree, laid_out, tree_of
 from tfcalc.analysis.quantities import QUANTITIES, growth
-from tfcalc.analysis.targets import find, find_term
+from tfcalc.analysis.targets import TARGETS, find, find_term
+from tfcalc.answers.concept import of_concept
 from tfcalc.answers.conventions_text import as_text
 from tfcalc.answers.question import Question, number_path
 from tfcalc.conventions import Conventions
@@ -18,6 +19,7 @@ from tfcalc.core.measure import Item, held, major, step_by_step, stored, trained
 from tfcalc.core.measure import step_items as forward_steps
 from tfcalc.defaults import resolve_dtype
 from tfcalc.errors import UsageError, one_of
+from tfcalc.report.concepts import concept_of
 from tfcalc.report.explanation import Explanation
 from tfcalc.report.number import Openable, open_answer
 from tfcalc.report.paths import dotted
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
     from tfcalc.plans import Serving, Training
     from tfcalc.report.derivation import Derivation
 
+PARTS = frozenset(TARGETS) - {"moe"}
+"""Parts of a model go before concepts; of experts people ask what they are for."""
 COUNTS = {"params": STORED, "trainable": STORED, "flops": RUN, "memory": STORED, "time": RUN}
 """What can be opened, and which copies it counts."""
 
 
 def explain(
     target: str,
-    model: Model | Openable | None = None,
+    model: Model | Openable | str | None = None,
     of: str = "params",
     workload: Workload | None = None,
     conventions: Conventions | None = None,
@@ -53,7 +57,9 @@ def explain(
             (``transformer.h.attn``). Of training or serving memory a term (``activations``, ``optimizer``, ``cache``),
             or a path inside one. Or a number, by its path in an answer's ``to_dict()``: ``flops_per_token``,
             ``memory.peak_bytes``; of another answer than params, flops, memory and overview ``models[1].total_params``.
-        model: as in :func:`~tfcalc.params`; by default the classic Transformer. Or the answer that has the number: what
+            Or a concept (``KV cache``, ``6ND``, ``LoRA``), where nothing else is given but the model.
+        model: as in :func:`~tfcalc.params`, or its name; by default the classic Transformer. Or the answer that has the
+            number: what
             :func:`~tfcalc.compare`, :func:`~tfcalc.diff` and other questions return.
         of: ``params``, ``trainable``, ``flops``, ``memory`` (bytes), or ``time``: the growth of each step.
         workload: sequences, lengths in tokens and phase; by default one of the model's usual length.
@@ -76,10 +82,16 @@ def explain(
     [('W_Q', 'W_K', 'W_V'), ('b_Q', 'b_K', 'b_V'), ('W_O',), ('b_O',)]
     >>> explain("flops_per_token", Transformer(d_model=768, n_heads=12)).substituted
     '115964116992 / 512'
+    >>> explain("KV cache", "llama-3.1-8b").answer
+    1073741824
     """
     if isinstance(model, Openable):
         return _of_answer(target, model)
-    chosen = Transformer() if model is None else model
+    beside = (workload, conventions, training, serving, of) != (None, None, None, None, "params")
+    concept = None if beside or steps or with_batch or approx or target in PARTS else concept_of(target)
+    if concept is not None and number_path(target, of) is None:
+        return of_concept(concept, model, explain_part)
+    chosen = Transformer() if model is None else model_of(model)
     if (path := number_path(target, of)) is not None:
         check_arguments(chosen, workload, conventions)
         check_plans(training, serving)

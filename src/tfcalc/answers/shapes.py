@@ -327,7 +327,7 @@ def shapes(
             that this model does not have.
 
     >>> [(made.name, made.sizes) for made in shapes("sdpa", workload=Workload(batch_size=2, seq_len=5)).results]
-    [('scores', (2, 8, 5, 5)), ('weights', (2, 8, 5, 5)), ('heads', (2, 8, 5, 64))]
+    [('scores', (2, 8, 5, 5)), ('scaled scores', (2, 8, 5, 5)), ('weights', (2, 8, 5, 5)), ('heads', (2, 8, 5, 64))]
     """
     by, model = conventions or Conventions(), Transformer() if model is None else model
     check_arguments(model, workload, conventions)

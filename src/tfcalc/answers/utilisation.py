@@ -14,9 +14,10 @@ from tfcalc.analysis.remarks import needs_tokens
 from tfcalc.answers.flops import Flops, flops
 from tfcalc.conventions import Conventions
 from tfcalc.errors import UsageError
-from tfcalc.hardware import SPARSITY, TERA, Accelerator, looks_sparse, named
+from tfcalc.hardware import SPARSITY, TERA, Accelerator, looks_sparse, named, parse_gpu
 from tfcalc.model import own_run
 from tfcalc.number_formats import MULTIPLIED
+from tfcalc.printable import quoted
 from tfcalc.report.declared import When, integer, number, text, texts
 from tfcalc.report.opening import found, given, ratio
 from tfcalc.report.sheet import Column, Rounded, Share, Sheet
@@ -226,12 +227,18 @@ def utilisation(
 
 
 def machines_of(name: str, gpus: int = 1, precision: str = "bf16") -> Machines:
-    """Accelerators of the table, with their dense peak at this precision. Raises UsageError with the nearest name.
+    """Accelerators of the table, with their dense peak at this precision; ``8xh100`` are eight.
 
-    >>> machines_of("h100", 8).peak
-    989400000000000.0
+    Raises UsageError with the nearest name, or where two numbers of GPUs are given.
+
+    >>> machines_of("h100", 8).peak, machines_of("8xh100").gpus
+    (989400000000000.0, 8)
     """
-    found, *others = named(name, "--peak")
+    count, card = parse_gpu(name)
+    if count > 1 and gpus not in (1, count):
+        raise UsageError(f"--gpu {quoted(name)} are {count} GPUs, and --gpus says {gpus}", "leave one of them out")
+    gpus = count if count > 1 else gpus
+    found, *others = named(card, "--peak")
     peak = found.peak(precision)
     return Machines(peak, gpus, precision, found.name, (*found.doubts(), *_others(found, others, precision)))
 

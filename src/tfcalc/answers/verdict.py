@@ -24,6 +24,7 @@ from tfcalc.hardware import APPLE
 from tfcalc.model import asked_run, default_run, own_run
 from tfcalc.plans import COLOCATE, Training, training_preset
 from tfcalc.report import Footer
+from tfcalc.report.declared import WithSheet
 from tfcalc.report.report import LINES, WIDE
 from tfcalc.report.sheet import Bytes, Column, InUnit, Sheet
 from tfcalc.report.style import Style
@@ -98,7 +99,7 @@ class ChangeThatFits(NamedTuple):
     flags: tuple[str, ...]
 
 
-class Fit:
+class Fit(WithSheet):
     """The answer of :func:`~tfcalc.fits`: a verdict, and what else would fit. All is found when it is read.
 
     Attributes:

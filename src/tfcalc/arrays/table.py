@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfcalc.errors import Unavailable
+from tfcalc.render.as_frame import frame_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+SHOWN = 60
+"""Rows that a notebook shows."""
 EXACT = 1 << 53
 """Bound of integers that floats represent exactly."""
 
@@ -107,6 +111,21 @@ class Table:
             arrays.append(arrow.array(data.tolist() if wide else data, kind, mask=mask if mask.any() else None))
             fields.append(arrow.field(name, kind, metadata={"unit": self.units[name]}))
         return arrow.table(arrays, schema=arrow.schema(fields))
+
+    def to_frame(self, library: str = "") -> Any:
+        """The columns as a ``DataFrame`` of pandas or polars, null where there is no answer."""
+        return frame_of(self.to_dict(), library)
+
+    def _repr_html_(self) -> str:
+        columns = self.to_dict()
+        head = "".join(f"<th>{name}</th>" for name in columns)
+        rows = (
+            "".join(f"<td>{'' if value is None else f'{value:,}'}</td>" for value in row)
+            for row in islice(zip(*columns.values(), strict=True), SHOWN)
+        )
+        more = f"<p>{self.rows:,} rows</p>" if self.rows > SHOWN else ""
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def __repr__(self) -> str:
         return f"Table({self.of}: {self.rows:,} rows of {', '.join(self.columns)})"

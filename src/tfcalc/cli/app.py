@@ -130,7 +130,7 @@ def with_values(words: Sequence[str], options: tuple[Option, ...]) -> list[str]:
     """
     flags = {part: option for option in options for flag in option.flags for part in flag.split("/")}
     if any(_is_of_others(word, flags) for word in words):
-        switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch}
+        switches = {part: _opposite(part, option) for part, option in flags.items() if option.switch or option.alone}
         words = list(other_names().in_our_words(words, flags, switches))
     alone = {flag: option.alone for option in options if option.alone for flag in option.flags}
     pairs = {flag for option in options if option.pair for flag in option.flags}

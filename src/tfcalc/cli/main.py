@@ -19,6 +19,10 @@ from tfcalc.printable import quoted
 
 INTERRUPTED = 130
 HELP = ("-h", "--help")
+NAMED = 4
+"""Commands that an error names at most."""
+ASKED_MOST = (*dict.fromkeys(("memory", "fit", "train", "serve", "params", "flops", *COMMANDS)),)
+"""Commands, those first that people ask most."""
 REPORT = "please report it with the command that you typed; --debug shows the traceback"
 
 
@@ -74,11 +78,29 @@ def _overview(asked: list[str]) -> int:
             f"{quoted(last)} follows {quoted(asked[0])}", f"the command comes first: tfcalc {last} {asked[0]}"
         )
     if several and _catalog().is_known(asked[0]):
+        if not _catalog().is_known(last) and _is_card(last):
+            asked = [asked[0], "--gpu", last, *several[3:]]
+            called = "fit" if any(word.startswith(OF_A_PLAN) for word in asked) else OVERVIEW
+            return _typer([called, *asked], called)
         return _typer(several, several[0])
     try:
         return _typer([OVERVIEW, *asked], OVERVIEW)
     except (UnknownModel, UsageError) as error:
         raise _slip(asked[0], error) from None
+
+
+OF_A_PLAN = ("--lora", "--qlora", "--train", "--serve", "--seq", "--batch")
+"""How options begin by which a card is asked of a plan, and not of the model at a glance."""
+
+
+def _is_card(word: str) -> bool:
+    """Return whether a word names a GPU: ``tfcalc MODEL h100`` is ``tfcalc MODEL --gpu h100``."""
+    from tfcalc.hardware import named, parse_gpu
+
+    try:
+        return bool(named(parse_gpu(word)[1]))
+    except UsageError:
+        return False
 
 
 def _catalog() -> ModuleType:
@@ -143,8 +165,9 @@ def _of_others(option: str) -> str:
 
 def _elsewhere(flag: str) -> str:
     """Name the commands that have this option, if any."""
-    having = [name for name in COMMANDS if any(flag in option.flags for option in command(name).options)]
-    return f"it is an option of {', '.join(having)}" if having else ""
+    having = [name for name in ASKED_MOST if any(flag in option.flags for option in command(name).options)]
+    more = ", …" * (len(having) > NAMED)
+    return f"it is an option of {', '.join(having[:NAMED])}{more}" if having else ""
 
 
 def _refuse(error: TfcalcError, asked: Sequence[str]) -> int:

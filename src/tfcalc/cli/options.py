@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfcalc.cli.commands import QUESTION
 from tfcalc.conventions import Conventions
 from tfcalc.dimensions import LARGEST, NO_SPELLINGS, Choice, Described, Text, facet
-from tfcalc.workload import Workload
+from tfcalc.workload import DEFAULT_LENGTH, USUAL_LENGTH, Workload
 from tfcalc.zoo.transformer import Transformer
 
 VERSUS = " vs "
@@ -90,6 +90,8 @@ def of_fields(described: type[Described], *names: str) -> Iterator[Option]:
         else:
             value = item.default if known.follows == "" else known.follows
             default = "" if value is None else f" [default: {value}]"
+            if item.default == DEFAULT_LENGTH and known.length:
+                default = f" [default: {USUAL_LENGTH:,} of a named model, or all it can read; else {value}]"
             yield Option(
                 item.name,
                 known.flags,
@@ -157,6 +159,10 @@ RUN = (
         group="training",
     ),
 )
+OF_STEPS = tuple(one._replace(front=False) if one.name in ("cached", "phase", "train") else one for one in RUN)
+"""The same for commands about training alone: none of these is needed there."""
+OF_PLANS = tuple(one._replace(front=False) if one.name in ("cached", "phase") else one for one in RUN)
+"""The same for commands that have --train and --serve."""
 COUNT = tuple(of_fields(Conventions, "count"))
 DTYPE = tuple(of_fields(Conventions, "dtype"))
 UNITS = tuple(of_fields(Conventions, "units"))

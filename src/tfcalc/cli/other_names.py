@@ -163,15 +163,25 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
+OF_A_STEP = "type --tokens-per-second N: the tokens of a step over its seconds"
+ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
-    "flops": {"--budget": "--max"},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--step-time": OF_A_STEP},
+    "serve": {"--context": "a request is --input N tokens and --output N more: --input 7k --output 1k"},
+    "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
+    "diff": {
+        "--base": "write the revision before the file: tfcalc diff main:config.json; "
+        "tfcalc budget --base main holds all budgets against it"
+    },
 }
-"""What an option of other commands is called in one: a limit on memory is a budget."""
+"""What an option of other commands is called in one: a limit on memory is a budget; or what to do instead of it."""
 
 IN_TRAINING = {"--train", "--lora", "--lora-r", "--lora-rank", "--qlora", "--optimizer", "--optim"}
 """Flags of training alone; ``--phase train`` says it, too."""
+ONE_OF_ALL = ("--tp", "--pp", "--dp", "--cp", "--ep", "--etp")
+"""Degrees of parallelism, of which 1 is none: a command without the option takes that."""
 ON, OFF = ("true", "True"), ("false", "False")
 """Values that a trainer's switches take."""
 
@@ -185,6 +195,8 @@ def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping
     ['x', '--weights', 'awq', '--tp', '2']
     >>> list(in_our_words(["--load_in_4bit", "True", "--use_dora", "False"], ("--weights", "--dora"), {"--dora": ""}))
     ['--weights', 'nf4']
+    >>> list(in_our_words(["--cp", "1", "--ep=1", "x"], (), {}))
+    ['x']
     """
     trains = _trains(words)
     left = deque(words)
@@ -197,7 +209,10 @@ def in_our_words(words: Sequence[str], flags: Collection[str], switches: Mapping
         flag = name if name in flags else _hyphened(name)
         meaning = NO_OTHER if flag in flags else BY_FLAG.get(flag, NO_OTHER)
         option = flag if flag in flags else _option(meaning, flags, trains=trains)
-        if not option:
+        if not option and flag in ONE_OF_ALL and (value if equals else left and left[0]) == "1":
+            if not equals:
+                left.popleft()
+        elif not option:
             yield word
         elif meaning.value or option in switches:
             said = value if equals else left[0] if left and left[0] in (*ON, *OFF) else ""
@@ -236,11 +251,11 @@ def _hyphened(word: str) -> str:
 def here(flag: str, command: str | None) -> str:
     """Suggest this command's option for one of other commands; empty where it has none like it.
 
-    >>> here("--max", "memory"), here("--max", "models")
-    ('did you mean --budget?', '')
+    >>> here("--max", "memory"), here("--max", "models"), here("--base", "diff")[:40]
+    ('did you mean --budget?', '', 'write the revision before the file: tfca')
     """
-    name = OF_COMMAND.get(command or "", {}).get(flag)
-    return f"did you mean {name}?" if name else ""
+    name = OF_COMMAND.get(command or "", {}).get(flag, "")
+    return f"did you mean {name}?" if name.startswith("-") else name
 
 
 def stands_for(flag: str) -> str:

@@ -209,7 +209,8 @@ class Attention(Module):
 
         def attended(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             cached = self.cached(ctx) if name == "attend" else ()
-            made = attend(q, k, v, pairs, lambda: self.kernel(q, k, v, ctx), cached=cached, name=name)
+            masked = self.causal and not ctx.run.decoding
+            made = attend(q, k, v, pairs, lambda: self.kernel(q, k, v, ctx), cached=cached, name=name, masked=masked)
             if self.dropout and ctx.drops:
                 q.trace.count(dropping(made, self.heads * pairs.scores, "attend_dropout"))
             return made

@@ -19,6 +19,7 @@ def attend(
     *,
     cached: tuple[Cached, ...] = (),
     name: str = "attend",
+    masked: bool = False,
 ) -> Tensor:
     """``softmax(Q Kᵀ / √d_k) V``: q of b × a × l × d, keys and values of b × g × s × d and d_v; of b × a × l × d_v.
 
@@ -30,7 +31,8 @@ def attend(
     ====================  =======================================================================
 
     ``pairs`` are counted by the convention in use (:meth:`tfcalc.workload.Workload.pairs`); ``code`` is the kernel that
-    runs. All heads together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs for any number of heads.
+    runs. Where later keys are ``masked``, that is a step between the scale and the softmax, without FLOPs. All heads
+    together have width a·d; with a·d = h the products take 4·b·l·s·h FLOPs for any number of heads.
 
     Source: Vaswani et al. 2017, eq. 1; torch.utils.flop_counter (sdpa_flop_count, sdpa_backward_flop_count).
     """
@@ -67,7 +69,12 @@ def attend(
         leaf=Leaf(name, "attend"),
         saves_result=True,
         result="heads",
-        within=(Within("scores", rows, ("Q Kᵀ", "scale")), Within("weights", rows, ("softmax",))),
+        within=(
+            Within("scores", rows, ("Q Kᵀ",)),
+            Within("scaled scores", rows, ("scale",)),
+            *[Within("masked scores", rows, (), "mask: −∞ for later keys")] * masked,
+            Within("weights", rows, ("softmax",)),
+        ),
     )
     return q.trace.composite(call, code)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.printable import inert, printable
 
@@ -35,9 +35,17 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
     return inert(style.text(render(cast("Sheet", shown(sheet)), style)))
 
 
-def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Style], str]:
+def framed(sheet: Sheet, library: str = "") -> Any:
+    """The rows of the sheet as a frame of pandas or polars, with its formulas and all that is opened for programs."""
+    from tfcalc.report.style import Style
+
+    opened = sheet.as_asked(Style()._replace(formulas=True))._replace(detailed=None)
+    return _renderer("as_frame", "frame")(cast("Sheet", shown(opened)), library)
+
+
+def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Any], Any]:
     """Return the function that renders a format; its module is imported when it is asked for."""
-    found: Callable[[Sheet, Style], str] = getattr(import_module(f"tfcalc.render.{module}"), name)
+    found: Callable[[Sheet, Any], Any] = getattr(import_module(f"tfcalc.render.{module}"), name)
     return found
 
 

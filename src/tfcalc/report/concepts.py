@@ -14,6 +14,8 @@ DATA = Path(__file__).with_name("concepts.toml")
 COURSE = "formulas.md"
 LONGEST = 80
 """Characters of a question that is looked up."""
+LONGEST_SENTENCE, LONGEST_NAME = 300, 5
+"""Characters of a sentence that are searched for a concept, and words of a name that are looked up together."""
 AROUND = re.compile(
     r"^(?:(?:what(?:'?s|\s+is|\s+are|\s+does)?|how\s+(?:big|large|much)(?:\s+is|\s+are)?|define|explain|the|an?|is)\s+)*"
     r"|(?:\s+(?:works?|means?|costs?|formula|memory))?\s*[?!.]*$"
@@ -105,6 +107,19 @@ def concept_of(text: str) -> Concept | None:
         if found := known().get(name) or known().get(name.removesuffix("s")):
             return found
     return None
+
+
+def concept_in(text: str) -> Concept | None:
+    """The concept that a sentence names, the longest name of several; None where it names none.
+
+    >>> concept_in("Shouldn't we use 6ND instead of 2N?").name, concept_in("why is my causal mask free?").name
+    ('6ND', 'causal mask')
+    """
+    words = [spelled(word) for word in text[:LONGEST_SENTENCE].split()]
+    runs = (
+        "".join(words[first:last]) for first in range(len(words)) for last in range(first + 1, first + 1 + LONGEST_NAME)
+    )
+    return known().get(max((run for run in runs if run in known()), key=len, default=""))
 
 
 def near(text: str, alike: float = 0.75) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 from tfcalc.core.notation import write
@@ -300,7 +301,44 @@ class Record(Keyed):
         return self._within
 
 
-class Answer(Keyed):
+class WithSheet:
+    """Sheet in several forms: text, HTML for a notebook, and a frame."""
+
+    def sheet(self) -> Sheet:
+        """The answer for people."""
+        raise NotImplementedError
+
+    def to_frame(self, library: str = "") -> Any:
+        """The rows that are printed, as a ``DataFrame`` of pandas or polars: numbers in full, in units of JSON.
+
+        Args:
+            library: ``"pandas"`` or ``"polars"``; by default the first of them that is installed.
+
+        Raises:
+            Unavailable: it is not installed.
+            UsageError: the answer has no rows, or the library is neither.
+        """
+        return _render().framed(self.sheet(), library)
+
+    def _repr_html_(self) -> str:
+        return self._rendered("html")
+
+    def __str__(self) -> str:
+        return self._rendered("plain")
+
+    def _rendered(self, form: str) -> str:
+        text: str = _render().rendered(self.sheet(), form, Style())
+        return text
+
+
+def _render() -> ModuleType:
+    """The formats, which few programs need."""
+    from tfcalc import render
+
+    return render
+
+
+class Answer(WithSheet, Keyed):
     """Answer to a question: values by their keys, and a sheet for people.
 
     Attributes:
@@ -333,10 +371,6 @@ class Answer(Keyed):
         """Subject of its numbers: the model, without what was asked of it."""
         return self.heading
 
-    def sheet(self) -> Sheet:
-        """The answer for people."""
-        raise NotImplementedError
-
     def head(self) -> dict[str, object]:
         """Return the beginning of its JSON: the version that it promises, and the command whose answer it is."""
         return {"schema_version": SCHEMA_VERSION, "command": self.command}
@@ -359,17 +393,6 @@ class Answer(Keyed):
         from tfcalc.render.as_json import dump
 
         return dump(self.to_dict())
-
-    def _repr_html_(self) -> str:
-        return self._rendered("html")
-
-    def __str__(self) -> str:
-        return self._rendered("plain")
-
-    def _rendered(self, form: str) -> str:
-        from tfcalc.render import rendered
-
-        return rendered(self.sheet(), form, Style())
 
 
 class Entries(Mapping[str, Any]):

@@ -91,7 +91,7 @@ class Shaping(Counting):
         reads = next((x.shape for x in operands if not any(x is weight for weight in self.stored)), None)
         for within in call.within:
             work = _work_of(call, set(within.of))
-            self._note(Result(modules, within.name, call.name, reads, within.shape, *work), None)
+            self._note(Result(modules, within.name, within.operation or call.name, reads, within.shape, *work), None)
         names = {product.name for product in call.products} | {work.name for work in call.elementwise}
         names -= {name for within in call.within for name in within.of}
         work = _work_of(call, names, lookups=True)

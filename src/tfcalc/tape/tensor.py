@@ -223,12 +223,13 @@ class Leaf(NamedTuple):
 class Within(NamedTuple):
     """An intermediate result of an operation: its name and shape.
 
-    ``of`` are the names of the call's products and elementwise work that make it.
+    ``of`` are the names of the call's products and elementwise work that make it; what is no work is the ``operation``.
     """
 
     name: str
     shape: Shape
     of: tuple[str, ...]
+    operation: str = ""
 
 
 class Call(NamedTuple):

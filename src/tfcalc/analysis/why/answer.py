@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
+from tfcalc.analysis.why.log_lines import SHARE
 from tfcalc.analysis.why.search import Taken, written
 from tfcalc.report.declared import (
     Answer,
@@ -252,6 +253,8 @@ class Why(Answer):
         )
 
     def _of_log_title(self) -> str:
+        if self.reasons and self.reasons[0].steps == (SHARE,):
+            return f"{self.given}: {self.reasons[0].cause}"
         if self.reasons:
             return f"{self.logged_by} logs {self.given}: {self.reasons[0].cause}"
         if not self.nearest:

@@ -34,6 +34,7 @@ WORDS = {
 OF_UNIT = {
     "params": PARAMS,
     "param": PARAMS,
+    "parameter": PARAMS,
     "parameters": PARAMS,
     "flops": FLOPS,
     "flop": FLOPS,
@@ -99,14 +100,14 @@ class WrittenNumber(NamedTuple):
 def asked_about(text: str) -> WrittenNumber:
     """The number that a question is about. Raises UsageError, with the text, where it has none, or several.
 
-    >>> asked_about("does HF say 8.03B?").text
-    '8.03B'
+    >>> asked_about("does HF say 8.03B?").text, asked_about("are there 2,362,368 parameters in attention?").unit
+    ('8.03B', 'params')
     """
-    match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
-    inside = [] if match and _scaled((match[4] or "").strip()) else _inside(text)
+    inside = numbers_in(text)
     if len(inside) > 1:
         raise UsageError(f"{quoted(text)} has {len(inside)} numbers", f"ask about one of them: {inside[0]}")
-    return read(inside[0] if inside else text)
+    number = read(inside[0] if inside else text)
+    return number if number.unit or not inside else number._replace(unit=_said_of(text))
 
 
 def read(text: str) -> WrittenNumber:
@@ -137,8 +138,15 @@ def read(text: str) -> WrittenNumber:
 _WORD = re.compile(r"(?<![\w.,-])[~≈]?\d[\w.,]*(?:\s*(?:[kKMGT]i?B|[MBT]|million|billion|trillion)\b)?(?![\w-])")
 
 
-def _inside(text: str) -> list[str]:
-    """The numbers in a sentence that begins with a word; what has a hyphen is a name."""
+def numbers_in(text: str) -> list[str]:
+    """The numbers in a sentence that begins with a word; what has a hyphen is a name. None where it is all a number.
+
+    >>> numbers_in("Why 124M, and not the 117M of the paper?"), numbers_in("12 million")
+    (['124M', '117M'], [])
+    """
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    if match and _scaled((match[4] or "").strip()):
+        return []
     sentence = text.strip()[:LONGEST_SENTENCE]
     words = [found[0].rstrip(".,") for found in _WORD.finditer(sentence)] if sentence[:1].isalpha() else []
     return [word for word in words if _is_number(word)]
@@ -150,6 +158,13 @@ def _is_number(word: str) -> bool:
 
 
 LONGEST_SENTENCE = 500
+
+
+def _said_of(text: str) -> str:
+    """The unit that the words beside a number say; "" where they say none, or several."""
+    words = (word.strip(",.;:?!()'\"").lower() for word in text[:LONGEST_SENTENCE].split())
+    units = {OF_UNIT[word] for word in words if word in OF_UNIT}
+    return units.pop() if len(units) == 1 else ""
 
 
 def _readings(value: Fraction, last: Fraction, digits: str, pointed: bool) -> list[NumberReading]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfcalc.analysis.six_nd import counted
 from tfcalc.analysis.why import log_lines as log
 from tfcalc.analysis.why.answer import Reason, Why, exact, in_full
-from tfcalc.analysis.why.why import MEMORY, WhyInput, why
+from tfcalc.analysis.why.why import MEMORY, WhyInput, conventions_of
 from tfcalc.answers.ranks import ranks
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
+from tfcalc.hardware import looks_sparse
 from tfcalc.placed.layout import Layout
 from tfcalc.placed.served import ServedLayout
 from tfcalc.plans import Serving
@@ -126,7 +127,7 @@ def of_log(asked: LogQuestion) -> Why:
     first = asked.numbers[0]
     return Why(
         given=first.text if len(asked.numbers) == 1 else f"{first.text} …",
-        heading=asked.model.summary,
+        heading="" if all(one.key == log.SHARE for one in asked.numbers) else asked.model.summary,
         reasons=agree,
         nearest=differ,
         notes=tuple(_notes(asked)),
@@ -157,7 +158,7 @@ def _explained(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
 
 
 def _reason(number: log.LoggedNumber, one: LogCause, unit: str) -> Reason:
-    given = one.value if number.key == log.RATE else number.value  # it is logged in TFLOP/s
+    given = one.value if number.key in (log.RATE, log.SHARE) else number.value  # these are in TFLOP/s
     return Reason(
         value=exact(one.value),
         unit=unit,
@@ -195,6 +196,8 @@ def _candidates(number: log.LoggedNumber, asked: LogQuestion) -> tuple[str, Iter
             return "bytes", _tried(number, asked)
         case log.FLOS:
             return "flops", _flos(asked)
+        case log.SHARE:
+            return "percent", _of_peak(number)
         case _:
             return "", ()
 
@@ -216,7 +219,7 @@ def _by_search(number: log.LoggedNumber, asked: LogQuestion) -> Reason | None:
         text = f"{float(value / GIB):.4f}".rstrip("0").rstrip(".") + " GiB"
     else:
         text = _as_written(value, number.rounded)
-    found = why(text, asked.model, of, called=asked.called)
+    found = conventions_of(text, asked.model, of, called=asked.called)
     one = (found.reasons or found.nearest)[:1]
     if not one:
         return None
@@ -412,6 +415,22 @@ def _share_of_peak(number: log.LoggedNumber, asked: LogQuestion) -> Iterator[Log
     yield LogCause(value, words, text, "")
 
 
+def _of_peak(number: log.LoggedNumber) -> Iterator[LogCause]:
+    """Teraflops over those of a peak, as MFU is worked out by hand: of a sparse peak the dense one beside it."""
+    peak = Fraction(number.by)
+    value = number.value / peak * 100
+    text = f"{float(number.value):g} ÷ {float(peak):g} = {float(value):.1f} %"
+    card = looks_sparse(float(peak) * 10**12, "bf16")
+    if card is None:
+        yield LogCause(value, f"the share of a peak of {float(peak):g} TFLOP/s, not one with sparsity", text, "")
+        return
+    dense = Fraction(str(_peak(card)))
+    share = number.value / dense * 100
+    text += f"; {float(number.value):g} ÷ {float(dense):g} = {float(share):.1f} %"
+    words = f"{float(peak):g} TFLOP/s is the peak of {card.name} with sparsity, which training does not use"
+    yield LogCause(share, f"{words}: the dense one is {float(dense):g}, and the share of that counts", text, "")
+
+
 def _flos(asked: LogQuestion) -> Iterator[LogCause]:
     """6ND without the parameters of embeddings, which is what transformers' Trainer adds up."""
     tree = WhyInput(asked.model, asked.called, None, None).tree()
@@ -564,6 +583,8 @@ def _stored(model: Model) -> int | None:
 
 
 def refuse_nameless(numbers: Sequence[log.LoggedNumber]) -> None:
-    """Raise UsageError where nobody says what model a log is of."""
+    """Raise UsageError where nobody says what model a log is of, and what it says is of one."""
+    if all(one.key == log.SHARE for one in numbers):
+        return
     one = numbers[0]
     raise UsageError(f"the line is {one.program}'s, and names no model", "put it behind: tfcalc why LINE llama-3-8b")

@@ -17,12 +17,14 @@ MOST = 24
 GIB = 2**30
 N = r"(\d[\d,]{0,17}(?:\.\d{1,8})?)"
 SIZE = rf"{N}\s?(GiB|GB|MiB|MB)"
+TERA = r"\s?(?:TFLOPS?(?:/s)?)?"
 BYTES = {"GiB": GIB, "GB": GIB, "MiB": 2**20, "MB": 2**20}
 """Engines, PyTorch and llama.cpp divide by powers of two, whichever unit they print."""
 COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 
 WEIGHTS, POOL, TOKENS, CONCURRENCY, NEEDED, BLOCKS = "weights", "pool", "tokens", "concurrency", "needed", "blocks"
 PARAMS, FILE, CACHE, RANK, RATE, MFU, FLOS = "params", "file", "cache", "rank", "rate", "mfu", "flos"
+SHARE = "share"
 TRAINABLE, ALL, TRIED, CAPACITY, FREE, ALLOCATED, UNALLOCATED = (
     "trainable",
     "all",
@@ -91,6 +93,7 @@ PATTERNS = (
     _pattern("nanoGPT", PARAMS, rf"number of parameters:\s{{0,4}}{N}([MB])\b", scaled=True),
     _pattern("nanoGPT", MFU, rf"\bmfu\s{{1,4}}{N}\s?%"),
     _pattern("nanochat", MFU, rf"\bmfu:\s{{0,4}}{N}"),
+    _pattern("A share", SHARE, rf"\A\s?{N}{TERA}\s?/\s?(?P<by>\d{{2,5}}(?:\.\d{{1,2}})?){TERA}\s?\Z", by=True),
     _pattern("PEFT", TRAINABLE, rf"trainable params:\s{{0,4}}{N}"),
     _pattern("PEFT", ALL, rf"all params:\s{{0,4}}{N}"),
     _pattern("Trainer", FLOS, r"total_flos['\"]?\s{0,4}[:=]\s{0,4}(\d[\d,]{0,24}(?:\.\d{1,16})?(?:[eE]\+?\d{1,3})?)"),

@@ -26,6 +26,40 @@ class PresetSize(NamedTuple):
     dtype: str
 
 
+FORMS = {
+    "attention": (4, 4, "4h² + 4h"),
+    "ffn": (8, 5, "8h² + 5h"),
+    "encoder-layer": (12, 13, "12h² + 13h"),
+    "decoder-layer": (16, 19, "16h² + 19h"),
+}
+"""Parameters of parts of the classic Transformer: the factors of h² and h, and the form."""
+WIDTHS = range(64, 20_481, 64)
+"""Hidden sizes that models have."""
+
+
+def of_other_widths(given: WrittenNumber) -> list[Start[Cell]]:
+    """Parts of a Transformer of another width, where one has this number exactly.
+
+    >>> from tfcalc.analysis.why.given import read
+    >>> [start.words for start in of_other_widths(read("2362368"))]
+    ['the attention of a model with h = 768 (4h² + 4h)']
+    """
+    if given.unit not in ("", PARAMS) or given.scale != 1 or given.value.denominator != 1:
+        return []
+    return [
+        Start(
+            f"{part}_of_{h}",
+            f"{square} x {h:,}² + {single} x {h:,}",
+            f"the {part} of a model with h = {h} ({form})",
+            State({Cell(part): square * h * h + single * h}),
+            f"tfcalc explain {part} --d-model {h}",
+        )
+        for part, (square, single, form) in FORMS.items()
+        for h in WIDTHS
+        if square * h * h + single * h == given.value
+    ]
+
+
 def starts(given: WrittenNumber, of: str | None, listed: Iterable[PresetSize]) -> list[Start[Cell]]:
     """The sizes of all presets, in the unit of the number; nothing where they have none of it."""
     if of in (None, PARAMS) and given.unit in ("", PARAMS):

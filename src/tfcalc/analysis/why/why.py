@@ -144,7 +144,7 @@ GIGA = 3
 NO_CACHE = "this model generates no text, so it has no cache"
 
 
-def why(
+def conventions_of(
     number: str | int,
     model: Model | None = None,
     of: str | None = None,
@@ -154,32 +154,7 @@ def why(
     called: str = "",
     listed: Iterable[presets.PresetSize] = (),
 ) -> Why:
-    """Name the conventions that give a number: what was left out, counted again, halved, or written in another unit.
-
-    Args:
-        number: as it was written, with its precision: ``"117M"`` is anything that rounds to 117 million,
-            ``"124,439,808"`` that number alone. A unit (``"13.5 GB"``, ``"31.5 TFLOPs"``) decides what it is about.
-        model: as in :func:`~tfcalc.params`; by default the classic Transformer.
-        of: ``params``, ``flops``, ``memory`` (bytes of weights and of model states) or ``cache`` (bytes of keys and
-            values); by default what the unit says, or what gives it first.
-        workload: sequences, their lengths in tokens, and phase; by default usual lengths are tried. Of FLOPs and cache.
-        tokens: those of a whole training run. Of FLOPs.
-        called: how commands name the model; by default by its own name.
-        listed: models to look among, if none is named and the classic Transformer has no such number.
-
-    Returns:
-        The answer: ``reasons``, the simplest and nearest first, each with its exact value in parameters, FLOPs or
-        bytes; where there are none, the ``nearest``.
-
-    Raises:
-        InvalidModel: the model, or the model on this workload, makes no sense.
-        UsageError: the number cannot be read, or ``of`` is none of these.
-
-    >>> import tfcalc
-    >>> found = tfcalc.why("163M", tfcalc.load("gpt2"))
-    >>> found.answer, found.reasons[0].cause
-    (163037184, 'the output head counted again although it is tied to the embedding')
-    """
+    """The conventions that give a number, as :func:`tfcalc.why` names them; arguments and errors are the same."""
     if model is None:
         model = Transformer()
     check_arguments(model, workload, None)
@@ -193,6 +168,8 @@ def why(
     for quantities in rounds(given, of, asked):
         more = {one: unasked(given, of, one, asked) for one in quantities}
         here = {one: [each.dearer(more[one]) for each in questions(one, asked)] for one in quantities}
+        if PARAMS in here and model == Transformer() and not called:
+            here[PARAMS].append(SearchSpace(presets.of_other_widths(given), []))
         by_quantity = {quantity: matches(given, one) for quantity, one in here.items()}
         if found := sorted((match for one in by_quantity.values() for match in one), key=lambda match: match.cost):
             of_what = tuple(quantity for quantity, one in by_quantity.items() if one)

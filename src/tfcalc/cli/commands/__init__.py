@@ -191,6 +191,8 @@ def as_meant(asked: Sequence[str]) -> list[str]:
             return ["train", *rest]
         case "memory" if _cards(rest):
             return ["fit", *rest]
+        case "compare" if len(_names(rest)) == 1 and _cards(rest):
+            return ["fit", *("--gpu" if word == "--gpus" else word for word in rest)]
     return words
 
 
@@ -216,9 +218,14 @@ def compared(words: Sequence[str]) -> list[str] | None:
     >>> compared(["gpt2", "vs", "gpt2-xl", "--seq", "64"]), compared(["gpt2", "--seq", "64"])
     (['compare', 'gpt2', 'gpt2-xl', '--seq', '64'], None)
     """
-    first = list(takewhile(lambda word: not word.startswith("-"), words))
+    first = _names(words)
     names = [word for word in first if word.lower() not in BETWEEN]
     return ["compare", *names, *words[len(first) :]] if len(names) > 1 else None
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    """The words before the first option."""
+    return list(takewhile(lambda word: not word.startswith("-"), words))
 
 
 def _values(words: Sequence[str]) -> dict[str, str]:
@@ -237,7 +244,8 @@ def _is_run(words: Sequence[str]) -> bool:
 
 def _cards(words: Sequence[str]) -> bool:
     """Return whether several kinds of GPUs are named, or all: each has a line in fit's table."""
-    named = _values(words).get("--gpu", "")
+    values = _values(words)
+    named = values.get("--gpu", values.get("--gpus", ""))
     return named.lower() == ON_ALL or "," in named
 
 

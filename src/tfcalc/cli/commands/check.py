@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.check import check
+from tfcalc.analysis.check_reading import said_of
 from tfcalc.analysis.quantities import OTHER_WORDS, QUANTITIES
+from tfcalc.analysis.targets import TARGETS
 from tfcalc.catalog import is_known
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.flops import TOKENS
@@ -16,8 +20,7 @@ from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_FORM
 from tfcalc.cli.options import COUNT, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
 from tfcalc.cli.settings import Settings
-from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
+from tfcalc.errors import TfcalcError, UsageError
 
 if TYPE_CHECKING:
     from tfcalc.analysis.check import FormulaCheck
@@ -35,18 +38,30 @@ def answer(settings: Settings) -> FormulaCheck:
     """Return whether a formula is right, and what differs."""
     settings = as_meant(aimed(settings))
     target, text = settings.get("target"), settings.get("formula")
-    if FORMULA_ALONE.fullmatch(target) and (not text or is_known(text)):
-        named = f" {text}" * bool(text)
-        raise UsageError(
-            f"{quoted(target)} is a formula, and what it is of comes first",
-            f"write tfcalc check complete '{target}'{named}",
-        )
+    alone = bool(FORMULA_ALONE.fullmatch(target)) and (not text or is_known(text))
+    if alone:
+        settings = _with_part(settings.with_values(formula=target, **({"model": text} if text else {})))
+        text = target
     if not text:
         raise UsageError("no formula given", "write tfcalc check mha '4h^2 + 4h'")
+    if "of" not in settings.given and (of := said_of(str(text))):
+        whole_step = {"phase": "train"} if str(text).strip().startswith("6") and of == "flops" else {}
+        settings = settings.with_values(of=of, **({} if "phase" in settings.given else whole_step))
     if settings.get("of") == "time":
         settings.refuse(("batch_size",), "on growth", {})
     refuse_idle_on_part(settings, _checked, (*OF_FORM, GENERAL))
-    return _checked(settings)
+    found = _checked(settings)
+    return replace(found, notes=(f"compared with {settings.get('target')}", *found.notes)) if alone else found
+
+
+def _with_part(settings: Settings) -> Settings:
+    """The settings of a formula alone: of the part that has it, or of the whole model."""
+    for part in TARGETS:
+        of_part = settings.with_values(target=part)
+        with suppress(TfcalcError):
+            if _checked(of_part).correct:
+                return of_part
+    return settings.with_values(target="complete")
 
 
 def _checked(settings: Settings) -> FormulaCheck:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tfcalc.analysis.quantities import OTHER_WORDS
 from tfcalc.analysis.targets import TARGETS
-from tfcalc.answers.explain import COUNTS, explain_part
+from tfcalc.analysis.why import given
+from tfcalc.answers.explain import COUNTS, PARTS, explain_part
 from tfcalc.answers.question import HEADLINES, QUANTITIES, number_path
 from tfcalc.catalog import is_known
 from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.formula import TARGET, WITH_BATCH, aimed, refuse_batch, refuse_idle_on_part
-from tfcalc.cli.commands.meant import as_meant, better, is_meant, is_peak
+from tfcalc.cli.commands.meant import FORMULA, as_meant, better, is_meant, is_peak
 from tfcalc.cli.commands.number_of_answer import of_answer, of_one_model, path_among
 from tfcalc.cli.commands.plans import PLANS, plans_for
 from tfcalc.cli.idle import OF_PART
@@ -23,7 +24,7 @@ from tfcalc.cli.options import COUNT, DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_FIELDS
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import UsageError
 from tfcalc.printable import quoted
-from tfcalc.report.concepts import concept_of, near
+from tfcalc.report.concepts import concept_in, concept_of, near
 from tfcalc.report.paths import ABOUT_ONE_MODEL
 
 if TYPE_CHECKING:
@@ -81,12 +82,25 @@ def _number(settings: Settings, name: str, keys: tuple[str, ...]) -> Answered:
 def by_words(words: Sequence[str]) -> Command:
     """``explain`` itself; or what opens a number by the words of the command that has it, or that of a concept."""
     path = path_among(words, COMMAND.options)
+    if path is None and (another := _of_another(words)):
+        return command(another)
     if path is None and (named := concept_among(words)) is not None:
-        return _of_concept(named)
+        return of_concept(named)
     of_a_part = (
         path is not None and path.command in ABOUT_ONE_MODEL and any(word.startswith(OF_A_PART) for word in words)
     )
     return COMMAND if path is None or of_a_part else of_answer(path, words)
+
+
+def _of_another(words: Sequence[str]) -> str:
+    """The command that explains a number, or a formula, in the place of a part; "" of what is neither."""
+    if not words or words[0].startswith("-"):
+        return ""
+    try:
+        given.read(words[0])
+    except UsageError:
+        return "check" if FORMULA.fullmatch(words[0]) and concept_of(words[0]) is None else ""
+    return "why"
 
 
 class NamedConcept(NamedTuple):
@@ -119,11 +133,20 @@ def concept_among(words: Sequence[str]) -> NamedConcept | None:
     if len(said) > 1 and not is_known(said[-1]) and (names := near(" ".join(said), SURE)):
         raise UsageError(f"{quoted(' '.join(said))} is not known", f"did you mean {', '.join(names)}?")
     asked = said[:-2] if said[-2:-1] and said[-2] in ("of", "for", "in", "on") else said[:-1]
-    concept = concept_of(" ".join(asked))
-    return None if concept is None else NamedConcept(concept, len(found), said[-1].removesuffix("?"))
+    if (concept := concept_of(" ".join(asked))) is not None:
+        return NamedConcept(concept, len(found), said[-1].removesuffix("?"))
+    return _in_a_sentence(found)
 
 
-def _of_concept(named: NamedConcept) -> Command:
+def _in_a_sentence(words: Sequence[str]) -> NamedConcept | None:
+    """The concept that a sentence names somewhere, and the model behind it."""
+    model = words[-1] if len(words) > 1 and is_known(words[-1]) else ""
+    sentence = " ".join(words[:-1] if model else words)
+    concept = concept_in(sentence) if len(sentence.split()) >= SENTENCE else None
+    return None if concept is None else NamedConcept(concept, len(words), model)
+
+
+def of_concept(named: NamedConcept) -> Command:
     """The command that opens the number of a concept: that of its own words, which the typed options go before."""
     concept, opened = named.concept, shlex.split(named.concept.opens)
     shown = by_words(opened) if opened else COMMAND
@@ -154,11 +177,10 @@ def _of_concept(named: NamedConcept) -> Command:
     return COMMAND._replace(answer=answer, options=options)
 
 
-MOST_WORDS = 12
+MOST_WORDS, SENTENCE = 40, 3
+"""Words of a question, and of one that names a concept among others."""
 SURE = 0.8
 """How alike several words and the name of a concept are, so that it is meant, and no part of a model."""
-PARTS = frozenset(TARGETS) - {"moe"}
-"""Parts of a model go before concepts; of experts people ask what they are for."""
 OF_A_PART = ("--of", "--steps", "--with-batch")
 """Options that no command about one model has: beside them a path may be that of a part."""
 PART = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.fit import FitQuestion, FitTable
 from tfcalc.cli.commands import Command, memory
 from tfcalc.cli.commands.plans import PLANS, imply_mode, memory_plans
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.search.gpus import Capacity, of_card
 
@@ -80,7 +80,7 @@ def code(found: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *MODEL_OPTIONS, *RUN, *PLANS, GPU, *OF_VERDICT, *UNITS, *SHOW),
+    (MODEL_ARGUMENT, *MODEL_OPTIONS, *OF_PLANS, *PLANS, GPU, *OF_VERDICT, *UNITS, *SHOW),
     (
         "tfcalc fit llama-3-8b --lora",
         "tfcalc fit llama-3-8b --qlora --seq 8k --batch 2",

@@ -6,10 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tfcalc.analysis.targets import OTHER_NAMES, letters
-from tfcalc.analysis.why import given
 from tfcalc.cli.commands.plans import imply_mode
 from tfcalc.errors import UsageError
-from tfcalc.printable import quoted
 from tfcalc.report.concepts import near
 
 if TYPE_CHECKING:
@@ -40,12 +38,12 @@ TERMS = {
 WHOLE = ("total", "whole", "wholemodel", "everything", "all")
 PEAK = ("peak", "peakmemory", "memorypeak", "peakbytes")
 
-IN_OTHERS = {
-    **dict.fromkeys(("params", "parameters"), "tfcalc explain complete{}"),
-    **dict.fromkeys(("flops", "flop"), "tfcalc explain complete{} --of flops"),
-    **dict.fromkeys(("memory", "bytes"), "tfcalc explain complete{} --of memory"),
+WHOLES = {
+    **dict.fromkeys(("params", "parameters"), "params"),
+    **dict.fromkeys(("flops", "flop"), "flops"),
+    **dict.fromkeys(("memory", "bytes"), "memory"),
 }
-"""Commands that open what is a quantity and no part, in small letters without spaces; ``{}`` is the model."""
+"""Quantities in the place of a part, in small letters without spaces: those of the whole model."""
 
 FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|.*[²³^*·+].*")
 """A formula, and no name of a part: it begins with a number, or has a power or a sign."""
@@ -54,14 +52,16 @@ FORMULA = re.compile(r"[0-9]+\s*[*·(a-zA-Z].*|.*[²³^*·+].*")
 def is_meant(words: str) -> bool:
     """Return True if these words are the name of a part, of a term, or of a quantity."""
     called = letters(words)
-    return called in TERMS or called in IN_OTHERS or called in OTHER_NAMES or called in PEAK
+    return called in TERMS or called in WHOLES or called in OTHER_NAMES or called in PEAK
 
 
 def as_meant(settings: Settings) -> Settings:
-    """The settings with a term of memory by its own name, and of memory; others as they are."""
+    """The settings with a term of memory by its own name, or a quantity of the whole model; others as they are."""
     called = letters(str(settings.get("target")))
     if called in WHOLE:
         return settings.with_values(target="complete")
+    if called in WHOLES and settings.get("of", WHOLES[called]) == WHOLES[called]:
+        return settings.with_values(target="complete", of=WHOLES[called])
     term = TERMS.get(called)
     if term is None or settings.get("of", "memory") != "memory":
         return settings
@@ -86,20 +86,9 @@ def is_peak(settings: Settings) -> bool:
 
 def better(error: UsageError, settings: Settings) -> UsageError:
     """Return the error of a target that is not known, with the command that shows it where one does."""
-    target, model = str(settings.get("target")), f" {settings.model_name}" if settings.model_name else ""
-    if not error.message.startswith((f"target {target!r} is not known", f"target {target!r} is a quantity")):
+    target = str(settings.get("target"))
+    if not (error.message.startswith(f"target {target!r} is not known") and error.hint.startswith("known: ")):
         return error
-    if shown := IN_OTHERS.get(letters(target)):
-        return UsageError(error.message, f"{shown.format(model)} shows it")
-    try:
-        number = given.read(target).text
-    except UsageError:
-        if not FORMULA.fullmatch(target):
-            names = [] if "." in target else near(target)  # a path is no word
-            concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
-            return UsageError(error.message, concepts) if error.hint.startswith("known: ") else error
-        what = f"{quoted(target)} is a formula, and no part of a model"
-        return UsageError(what, f"tfcalc check complete '{target}'{model} says what it is of")
-    return UsageError(
-        f"{quoted(target)} is a number, and no part of a model", f"tfcalc why {number}{model} explains it"
-    )
+    names = [] if "." in target else near(target)  # a path is no word
+    concepts = f"did you mean {', '.join(names)}?" if names else f"{error.hint}; or a concept: KV cache, 6ND, …"
+    return UsageError(error.message, concepts)

@@ -8,7 +8,7 @@ from tfcalc.answers.memory import memory_of
 from tfcalc.answers.memory_base import Memory
 from tfcalc.cli.commands import Command
 from tfcalc.cli.commands.plans import PLANS, Plans, imply_mode, memory_plans
-from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, UNITS, Option
+from tfcalc.cli.options import DEPTH, DTYPE, MODEL_ARGUMENT, MODEL_OPTIONS, OF_PLANS, SHOW, UNITS, Option
 from tfcalc.cli.settings import Settings
 from tfcalc.errors import UsageError
 from tfcalc.units import parse_bytes
@@ -170,7 +170,7 @@ def _code(answer: Answered) -> int:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, *BUDGET, TIMELINE, *MODEL_OPTIONS, *RUN, *PLANS, *ENGINE, *DTYPE, *UNITS, DEPTH, *SHOW),
+    (MODEL_ARGUMENT, *BUDGET, TIMELINE, *MODEL_OPTIONS, *OF_PLANS, *PLANS, *ENGINE, *DTYPE, *UNITS, DEPTH, *SHOW),
     (
         "tfcalc memory llama-3-8b --train --batch 8 --seq 4k --checkpointing full",
         "tfcalc memory llama-3-8b --serve --context 8k --concurrency 4 --gpu h100",

@@ -115,6 +115,9 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
         return Plans(workload, serving=settings.fill(Serving()))
     if workload.training:
         if settings.get("lora"):
+            stored = settings.given.get("base_weights")
+            if stored and stored.called == "--qlora" and "weights" in settings.given:
+                del settings.given["base_weights"]  # its own format gives way to one that is typed
             _take_for(settings, "weights", "base_weights")
         settings.refuse(("weights",), "with --train", {}, "add --lora 16: what is quantized is frozen")
         settings.refuse((o.name for o in SERVING if o.name not in IN_BOTH), "without --serve", {}, "add --serve")
@@ -122,7 +125,7 @@ def memory_plans(settings: Settings, model: Model, workload: Workload) -> Plans:
             _take_for(settings, "dtype", "precision")
         settings.refuse(("dtype",), "with --train", {"dtype": "give --precision"})
         if settings.get("method") in (GRPO, PPO):
-            lengths = "give --max-prompt-length and --max-completion-length"
+            lengths = "it is --max-prompt-length 512 and --max-completion-length 256, or others that add up to it"
             settings.refuse(("seq_len",), f"with --method {settings.get('method')}", {"seq_len": lengths})
         settings.forget(item.name for item in fields(Workload) if item.name not in STEP)
         workload = settings.workload(model).replaced(phase="train")

@@ -57,7 +57,7 @@ def answer(settings: Settings) -> Solved:
     _refuse_given(settings, sought)
     of = settings.get("of")
     counted = _quantities(text, of)
-    if not settings.get("serve") and _of_serving(sought):
+    if not (settings.get("serve") or settings.get("phase") == "train") and _of_serving(sought):
         if "memory" not in counted:
             what = f"{sought} is a size of serving, whose memory is asked for"
             raise UsageError(what, f"write 'memory <= 24GiB' or 'kv_cache <= 10GB' --for {sought}, or --for seq")

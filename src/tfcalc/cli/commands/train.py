@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.cli.commands import Command, fit
 from tfcalc.cli.commands.plans import TRAINING, memory_plans
-from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, RUN, SHOW, Option
+from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, OF_STEPS, SHOW, Option
 from tfcalc.cli.prices import PRICE, prices_of
 from tfcalc.cli.settings import FLAG, Given, Settings
 from tfcalc.errors import UsageError
@@ -113,7 +113,7 @@ def share(text: str) -> float:
 
 COMMAND = Command(
     answer,
-    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *RUN, *TRAINING, *SHOW),
+    (MODEL_ARGUMENT, TOKENS, GPU, *PACE, PRICE, RATES, *MODEL_OPTIONS, *OF_STEPS, *TRAINING, *SHOW),
     (
         "tfcalc train llama-3-8b --lora 16 --tokens 100M --gpu h100",
         "tfcalc train llama-3-8b --tokens 1B --gpu 8xh100 --fsdp --price 2.50",

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from tfcalc.analysis.why.answer import Why
-from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE
+from tfcalc.analysis.why.given import FLOPS, LONGEST_SENTENCE, numbers_in
 from tfcalc.analysis.why.log_causes import BEARS_ON, LogQuestion, of_log, refuse_nameless
 from tfcalc.analysis.why.log_lines import logged
 from tfcalc.analysis.why.presets import PresetSize
-from tfcalc.analysis.why.why import CACHE, QUANTITIES, why
+from tfcalc.analysis.why.why import CACHE, QUANTITIES, conventions_of
 from tfcalc.catalog import is_known, is_path, sizes
 from tfcalc.cli.commands import Command
+from tfcalc.cli.commands.explain import SENTENCE, concept_among, of_concept
 from tfcalc.cli.commands.flops import TOKENS
 from tfcalc.cli.commands.plans import PLANS
 from tfcalc.cli.commands.train import GPU
@@ -65,7 +66,20 @@ def answer(settings: Settings) -> Answered:
     workload = settings.workload(model) if typed else None
     called = _called(settings)
     listed = () if called else [PresetSize(*one) for one in sizes()]
-    found = why(number, model, of, workload, tokens=settings.get("tokens"), called=called, listed=listed)
+    texts = (numbers_in(str(number)) or [str(number)])[:MOST_NUMBERS]
+    each = [
+        conventions_of(
+            text if len(texts) > 1 else number,
+            model,
+            of,
+            workload,
+            tokens=settings.get("tokens"),
+            called=called,
+            listed=listed,
+        )
+        for text in texts
+    ]
+    found = _most_odd(each)
     _refuse_idle(settings, found.of)
     if FLOPS in found.of:
         refuse_idle_in_flops(settings, model)
@@ -73,6 +87,21 @@ def answer(settings: Settings) -> Answered:
         given = found.given.replace(" ", "")
         return replace(found, notes=(*found.notes, f"No model was named: tfcalc why {given} gpt2 asks about GPT-2"))
     return found
+
+
+MOST_NUMBERS = 3
+"""Numbers of a question that are looked for."""
+
+
+def _most_odd(found: Sequence[Why]) -> Why:
+    """The answer about the number that is not as tfcalc counts, if there is one; each of the others in a note."""
+    first = next((one for one in found if not one.reasons or one.reasons[0].steps), found[0])
+    others = tuple(
+        f"{one.given} is {one.reasons[0].cause}" if one.reasons else f"no convention gives {one.given}"
+        for one in found
+        if one is not first
+    )
+    return replace(first, notes=(*first.notes, *others))
 
 
 def _with_model(settings: Settings, text: str) -> Settings:
@@ -121,6 +150,24 @@ def _refuse_idle(settings: Settings, of: Collection[str]) -> None:
     settings.refuse(names, f"on {' or '.join(of)}", {}, remedy)
 
 
+def by_words(words: Sequence[str]) -> Command:
+    """``why`` itself; or what explains the concept that a question without a number of some size is about."""
+    question = next((word for word in words if len(word.split()) >= SENTENCE), "")
+    if not question or logged(question) or any(_telling(number) for number in numbers_in(question)):
+        return COMMAND
+    named = concept_among(words)
+    return COMMAND if named is None else of_concept(named)
+
+
+def _telling(number: str) -> bool:
+    """Return whether a number is no factor of a formula, but one that is looked for."""
+    return not number.isdigit() or len(number) > FACTOR
+
+
+FACTOR = 3
+"""Digits of a factor at most."""
+
+
 def _called(settings: Settings) -> str:
     """The model as it was named, with the sizes that were typed."""
     words = [settings.model_name] if settings.model_name else []
@@ -150,4 +197,5 @@ COMMAND = Command(
         "tfcalc why 'Tried to allocate 7.83 GiB' llama-3-8b --seq 4k --batch 4",
     ),
     code,
+    by_words=by_words,
 )
