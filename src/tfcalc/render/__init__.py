@@ -37,10 +37,7 @@ def rendered(sheet: Sheet, form: str, style: Style) -> str:
 
 def framed(sheet: Sheet, library: str = "") -> Any:
     """The rows of the sheet as a frame of pandas or polars, with its formulas and all that is opened for programs."""
-    from tfcalc.report.style import Style
-
-    opened = sheet.as_asked(Style()._replace(formulas=True))._replace(detailed=None)
-    return _renderer("as_frame", "frame")(cast("Sheet", shown(opened)), library)
+    return _renderer("as_frame", "frame")(sheet, library)
 
 
 def _renderer(module: str, name: str = "render") -> Callable[[Sheet, Any], Any]:

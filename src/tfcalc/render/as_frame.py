@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tfcalc.errors import Unavailable, UsageError, one_of
+from tfcalc.render import shown
 from tfcalc.report.sheet import Bytes, Cell, InUnit, Rounded, Share, Sheet, Short, Times, Tokens, for_programs
 from tfcalc.report.style import Style
 
@@ -23,7 +24,8 @@ def frame(sheet: Sheet, library: str = "") -> Any:
     """
     if not sheet.columns:
         raise UsageError("this answer has no rows", "to_dict() has its numbers")
-    return frame_of(columns(sheet), library)
+    opened = sheet.as_asked(Style()._replace(formulas=True))._replace(detailed=None)
+    return frame_of(columns(cast("Sheet", shown(opened))), library)
 
 
 def frame_of(values: Mapping[str, Sequence[object]], library: str = "") -> Any:

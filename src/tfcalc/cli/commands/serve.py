@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.answers.serve import serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
+from tfcalc.answers.serve_reading import ServedReading, serve_reading
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
@@ -20,7 +21,6 @@ from tfcalc.timing.served import Disaggregated, Draft
 
 if TYPE_CHECKING:
     from tfcalc.answers.serve import Serve
-    from tfcalc.answers.serve_reading import ServedReading
     from tfcalc.model import Model
     from tfcalc.report.answer import Answered
     from tfcalc.timing.served_runs import ServedRuns
@@ -141,8 +141,6 @@ def answer(settings: Settings) -> Serve | ServedReading:
 
 def _reading(settings: Settings, model: Model) -> ServedReading:
     """Return how fast a model reads that writes nothing."""
-    from tfcalc.answers.serve_reading import serve_reading  # few ask for it
-
     layout = tuple(name for name in OF_LAYOUT if name != "gpus")
     written = ("output_tokens",) if settings.get("output_tokens") else ()
     settings.refuse((*layout, *written, *OF_ANSWERS, "kv"), "where nothing is written", {})
