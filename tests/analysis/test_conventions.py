@@ -138,7 +138,7 @@ def test_counting_all_operations_leaves_the_products_alone() -> None:
 def test_every_field_of_a_workload_stands_in_the_json() -> None:
     """Under its own name, or under the one that the JSON has for it."""
     called = {"kernel": "attention_kernel", "recompute": "recomputation", "latent": "latent_attention"}
-    called["convolutions"] = "grouped_convolutions"
+    called |= {"convolutions": "grouped_convolutions", "recompute_modules": "recomputation"}
     run = Workload(phase="decode", cached=9)
     conventions = flops(DECODER, run).conventions
     assert {called.get(item.name, item.name) for item in fields(Workload)} <= set(conventions)

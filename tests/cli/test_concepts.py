@@ -136,7 +136,8 @@ SPELLED = {
     "AdamW states": ("adamw states", "optimizer states", "Adam"),
     "tokens per parameter": ("Chinchilla", "scaling laws"),
     "TPOT": ("tpot", "inter-token latency", "ITL"),
-    "activations": ("34sbh", "saved tensors"),
+    "activations": ("saved tensors",),
+    "34sbh": ("34sbh + 5as^2b", "34SBH"),
     "roofline": ("Roofline model", "ridge point"),
 }
 
