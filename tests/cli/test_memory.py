@@ -170,3 +170,9 @@ def test_the_phases_of_a_step_stand_beside_the_verdict_on_a_card(tfcalc: Program
         assert f"\n{phase} " in done.stdout
     assert "█ states" in done.stdout
     assert "On the card: allocated" in done.stdout
+
+
+def test_modules_that_run_again_are_named(tfcalc: Program) -> None:
+    words = ("memory", "llama-3-8b", "--train", "--backend", "megatron", "--recompute-modules", "mlp core_attn")
+    assert "gradient checkpointing selective: core_attn, mlp" in " ".join(tfcalc(*words).stdout.split())
+    assert json.loads(tfcalc(*words, "--json").stdout)["conventions"]["recomputation"] == "selective: core_attn, mlp"

@@ -528,7 +528,7 @@ STATES = {"master": "master weights", "optimizer": "optimizer states"}
 
 def as_footer(model: Model, run: Workload, plan: Training) -> tuple[str, ...]:
     """Return a description of the code, in a line."""
-    again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recompute}"
+    again = "no gradient checkpointing" if run.recompute == "none" else f"gradient checkpointing {run.recomputed}"
     again += ", offloaded" if plan.offload_activations else ""
     master = ("no fp32 master weights",) if plan.precision in PURE and plan.lora is None else ()
     if plan.megatron:
@@ -611,7 +611,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "seq_len": run.target.length,
         "source_len": run.source.seen,
         "attention_kernel": "none: attention scores saved" if plan.of_2022 else run.kernel,
-        "recomputation": run.recompute,
+        "recomputation": run.recomputed,
         "dropout": run.drops,
         **{name: value for name, value in plan.described().items() if name not in idle},
         "bytes_per_parameter": by.in_words,
