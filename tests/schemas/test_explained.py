@@ -64,7 +64,7 @@ def test_some_numbers_of_an_answer(line: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("line", LINES)
 def test_many_numbers_of_an_answer(line: str) -> None:
-    opened(line, 40)
+    opened(line, 12)
 
 
 def test_every_command_with_numbers_is_asked() -> None:
