@@ -51,11 +51,11 @@ def test_as_many_tensors_as_the_largest_mixtures_have_are_read(tmp_path: Path, n
 
 
 HEADERS = {
+    "axes": (tensor("a", "[" + ",".join(["9" * 1_000] * 2_000) + "]"), "2,000 axes"),
     "lists": ('"a":{"shape":[' + ",".join(["[]"] * 900_000) + "]}", "tensors"),
     "numbers": ('"a":{"shape":[' + ",".join(["1000"] * 4_000_000) + "]}", "tensors"),
     "texts": ('"a":{"shape":[' + ",".join(['"😀"'] * 3_000_000) + "]}", "no shape"),
     "objects": (",".join(f'"{i}":{{}}' for i in range(500_000)), "tensors"),
-    "axes": (tensor("a", "[" + ",".join(["9" * 1_000] * 2_000) + "]"), "2,000 axes"),
     "sides": (tensor("a", f"[{'9' * 4_000},{'9' * 4_000}]"), "2^63"),
     "brackets": ('"' + "[" * 700_000 + '":{"shape":[1]}', "characters"),
     "a long name": ('"' + "a.1" * 1_000_000 + '":{"shape":[1]}', "characters"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.laws.presets import ALL, settings
+from tests.laws.presets import ALL, ENDS, settings
 from tfcalc.catalog import load
 from tfcalc.cli.commands import command
 from tfcalc.configs.published import HFModel
@@ -40,9 +40,8 @@ def counted(name: str, **typed: object) -> int | None:
     return int(found.answer)
 
 
-@pytest.mark.one_in(20)
-@pytest.mark.parametrize("name", ALL)
-def test_a_solved_size_holds_beside_the_options_that_are_typed(name: str) -> None:
+def check_solved(name: str) -> None:
+    """Solve for some sizes of a model beside others, and count at what is found and at the next size."""
     known, random = sizes(load(name)), Random(name)
     for sought in random.sample([each for each in SOUGHT if each in known], min(2, len(set(SOUGHT) & known.keys()))):
         others = sorted(known.keys() - {sought})
@@ -66,3 +65,16 @@ def test_a_solved_size_holds_beside_the_options_that_are_typed(name: str) -> Non
         assert told[found.value] <= limit
         further = counted(name, **typed, **{sought: found.value + 1})
         assert further is None or further > limit
+
+
+@pytest.mark.one_in(20)
+@pytest.mark.parametrize("name", ALL)
+def test_a_solved_size_holds_beside_the_options_that_are_typed(name: str) -> None:
+    check_solved(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ENDS))
+def test_a_solved_size_of_each_family_holds_beside_the_options_that_are_typed(name: str) -> None:
+    """A first and a last model of every family; of all others the test above tries some."""
+    check_solved(name)

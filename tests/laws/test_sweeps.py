@@ -5,11 +5,12 @@ The first value is often the smallest one: what it leaves out of a pattern of la
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from tests.laws.presets import ALL, settings
+from tests.laws.presets import ALL, ENDS, settings
 from tfcalc.catalog import load
 from tfcalc.cli.commands import command
 from tfcalc.configs.published import HFModel
@@ -53,15 +54,40 @@ def depth(model: str) -> int | None:
         return None
 
 
-@pytest.mark.one_in(18)
-@pytest.mark.parametrize("model", ALL)
-def test_a_sweep_over_layers_has_the_single_answers(model: str) -> None:
+def check_layers(model: str, quantities: Iterable[str]) -> None:
+    """Compare a sweep over layers with the single answers, for each of these quantities."""
     layers = depth(model)
     if layers is None:
         pytest.skip("no option sets its layers")
-    values = tuple(dict.fromkeys([3, 7, layers + 1]))
-    for of, (its, typed) in ASKED.items():
+    values = tuple(dict.fromkeys([3, 7, 12, layers + 1]))
+    for of in quantities:
+        its, typed = ASKED[of]
         assert swept(model, "n_layers", values, of=of, **typed) == singles(its, model, "n_layers", values, **typed), of
+
+
+HYBRIDS = [
+    *("gemma-4-31b-it-nvfp4", "granite-4.0-h-micro", "lfm2-350m", "lfm2-1.2b"),
+    *("qwen3.5-35b-a3b", "qwen3.5-397b-a17b"),
+]
+"""Models with layers of several kinds, of which a sweep once took others than the single answers did."""
+
+
+@pytest.mark.parametrize("model", HYBRIDS)
+def test_a_sweep_over_the_layers_of_a_hybrid_has_the_single_answers(model: str) -> None:
+    check_layers(model, ("params", "flops"))
+
+
+@pytest.mark.one_in(18)
+@pytest.mark.parametrize("model", ALL)
+def test_a_sweep_over_layers_has_the_single_answers(model: str) -> None:
+    check_layers(model, ASKED)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", sorted(ENDS))
+def test_a_sweep_over_the_layers_of_each_family_has_the_single_answers(model: str) -> None:
+    """A first and a last model of every family; of all others the test above tries some."""
+    check_layers(model, ASKED)
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "deepseek-v3", "gpt2", "mixtral-8x7b", "gemma-2-2b", "qwen3-0.6b"])
