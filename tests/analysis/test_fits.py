@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.analysis.test_training_memory import plan as recorded_plan
-from tests.conftest import recorded
+from tests.conftest import Program, recorded
 from tests.examples import examples
 from tests.training.test_training_rows import RECOMPUTED, model, named, workload
 from tfcalc import Transformer, UsageError, Workload, load
@@ -323,6 +323,19 @@ def test_each_plan_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tfcalc.defaults.resolve_plan", None)
     str(fits(load("gpt2"), "1GB", training=Training()))
     assert len(seen) == len(set(seen)) > 1
+
+
+def test_explain_asks_its_question_once(monkeypatch: pytest.MonkeyPatch, tfcalc: Program) -> None:
+    """A number is opened in the answer that has it: no second answer is made, and no second step runs."""
+    made: list[type] = []
+
+    def noted(self: Peaks, *given: Any, _make: Any = Peaks.__init__, **named: Any) -> None:
+        made.append(Peaks)
+        _make(self, *given, **named)
+
+    monkeypatch.setattr(Peaks, "__init__", noted)
+    assert tfcalc("explain", "peak_bytes", "gpt2", "--train", "--seq", "64").returncode == 0
+    assert made == [Peaks]
 
 
 def test_serving_has_a_largest_context_and_most_requests() -> None:

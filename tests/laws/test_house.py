@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,9 @@ from tests.laws.house import (
     classes_twice,
     entered,
     forks,
+    imported,
     imports_inside_functions,
+    module,
     nodes,
     own_dicts,
     places_of_keys,
@@ -30,7 +33,8 @@ SLACK = 0.15
 """A room that has shrunk by this part, and by more than a few lines, gets a lower number."""
 FEW = 150
 """Lines that may go without a new number."""
-ONCE = "a class name means one thing"
+KIN = 3
+"""Files of the zoo that a file of ``nn/`` serves, at least."""
 
 
 @pytest.mark.parametrize("name", sorted({*rooms(), *recorded()["rooms"]}))
@@ -91,6 +95,17 @@ def test_a_command_loads_few_modules(what: str, words: tuple[str, ...]) -> None:
 
 def test_what_most_models_are_made_of_fits_on_a_screen() -> None:
     assert len([path for path in FILES if room(path) == "nn"]) <= 20
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if room(path) == "nn"], ids=lambda path: path.stem)
+def test_what_most_models_are_made_of_serves_three_kin(path: Path) -> None:
+    """What one or two architectures use stands in their own files, or in ``zoo/blocks``."""
+    users = {
+        user
+        for user in FILES
+        if room(user) == "zoo" and module(path) in {name for node in nodes(user) for name in imported(node)}
+    }
+    assert path.name == "__init__.py" or len(users) >= KIN, sorted(user.name for user in users)
 
 
 def test_no_file_opens_another() -> None:

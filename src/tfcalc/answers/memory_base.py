@@ -177,13 +177,18 @@ def _on_gpus(workload: Workload, plan: Training) -> str:
     ways = {"TP": plan.tensor_parallel, "PP": plan.pipeline_parallel, sharing: plan.data_parallel}
     layout = " x ".join(f"{way} {size:,}" for way, size in ways.items() if size != 1)
     batch = global_batch(workload, plan)
-    tokens = f"global batch {batch:,} x {workload.seq_len:,} = {batch * workload.seq_len:,} tokens"
+    tokens = f"global batch {batch:,} x {workload.seq_len:,} = {tokens_of_step(workload, plan):,} tokens"
     return f" per GPU, {plan.size('gpus'):,} GPUs = {layout}, {tokens}"
 
 
 def global_batch(workload: Workload, plan: Training) -> Num:
     """Return the sequences of an optimizer step: of all micro-batches on all copies of the model."""
     return workload.batch_size * plan.grad_accum * plan.data_parallel
+
+
+def tokens_of_step(workload: Workload, plan: Training) -> Num:
+    """Return the tokens of an optimizer step."""
+    return global_batch(workload, plan) * workload.seq_len
 
 
 def of_serving(model: Model, workload: Workload, weights: str, more: str) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tfcalc.analysis.itemized import tree_of_terms
-from tfcalc.answers.memory_base import PARTS, Memory, global_batch, memory_breakdown, of_text_alone, of_training
+from tfcalc.answers.memory_base import PARTS, Memory, memory_breakdown, of_text_alone, of_training, tokens_of_step
 from tfcalc.answers.training_memory import NAMES, NOT_COUNTED, TrainingMemory, as_footer, in_full, resolved, stated
 from tfcalc.core.component import Component, Cost, Held
 from tfcalc.defaults import assumed_dtype
@@ -190,7 +190,7 @@ class MethodMemory(Memory, in_order=True):
         """Definitions of how it is trained, and of what is not counted."""
         run = self.schedule.run
         told = in_full(run.replaced(batch_size=self.run.batch_size), self.plan, self.by)
-        return {**told, "tokens_per_step": global_batch(run, self.plan) * run.seq_len}
+        return {**told, "tokens_per_step": tokens_of_step(run, self.plan)}
 
     @property
     def notes(self) -> tuple[str, ...]:

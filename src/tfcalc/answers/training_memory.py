@@ -19,6 +19,7 @@ from tfcalc.answers.memory_base import (
     memory_breakdown,
     of_text_alone,
     of_training,
+    tokens_of_step,
     training_summary,
 )
 from tfcalc.backends import backend
@@ -619,7 +620,7 @@ def stated(run: Workload, plan: Training) -> dict[str, object]:
         "micro_batches": plan.grad_accum,
         "data_parallel": plan.data_parallel,
         "global_batch_size": global_batch(run, plan),
-        "tokens_per_step": global_batch(run, plan) * run.seq_len,
+        "tokens_per_step": tokens_of_step(run, plan),
     }
 
 
