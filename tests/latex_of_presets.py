@@ -17,7 +17,7 @@ STYLE = Style(script="latex")
 ASKED = {
     "params": ("params", None),
     "FLOPs": ("flops", None),
-    "FLOPs of a training step": ("flops", Workload(phase="train")),
+    "FLOPs of a training step": ("flops", Workload(phase="train", seq_len=512)),
     "bytes": ("memory", None),
 }
 """What is opened of each part: the quantity, and the run."""
