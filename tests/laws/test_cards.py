@@ -48,6 +48,16 @@ def fits(found: Overview, card: str, question: Question) -> bool:
 @pytest.mark.one_in(64)
 @pytest.mark.parametrize("name", ALL)
 def test_the_smallest_card_that_is_named_holds_it(name: str) -> None:
+    _the_smallest_holds_it(name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ENDS))
+def test_the_smallest_card_holds_both_ends_of_a_family(name: str) -> None:
+    _the_smallest_holds_it(name)
+
+
+def _the_smallest_holds_it(name: str) -> None:
     found = overview(load(name))
     for line, question in questions(found):
         named, others = named_and_others(found, line)
