@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -353,3 +355,10 @@ def test_what_is_no_frame_is_refused() -> None:
 def test_verdicts_and_sweeps_are_shown_in_notebooks() -> None:
     assert "FITS" in tfcalc.fits("gpt2", "24GB", train=True)._repr_html_()
     assert "<td>60,648,960</td>" in tfcalc.sweep(tfcalc.load("gpt2"), n_layers=[3, 4])._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["serve_points", "sweep"])
+def test_arrays_without_numpy_are_refused_with_what_to_install(name: str) -> None:
+    code = f"import sys; sys.modules['numpy'] = None; import tfcalc; tfcalc.{name}(tfcalc.load('gpt2'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Unavailable: numpy is not installed; pip install 'tfcalc[sweep]'" in done.stderr

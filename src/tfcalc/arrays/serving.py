@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT
-from tfcalc.errors import UsageError
+from tfcalc.arrays import WITHOUT_NUMPY
+from tfcalc.errors import Unavailable, UsageError
 from tfcalc.hardware import named
 from tfcalc.plans import Serving
 from tfcalc.timing.served import Load, ServedModel
 from tfcalc.timing.serving import Sharing, engine_of
+
+try:
+    import numpy as np
+except ModuleNotFoundError:
+    raise Unavailable(*WITHOUT_NUMPY) from None
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tfcalc.analysis.axes import RUN, axes
 from tfcalc.analysis.common import TRAINING, check_arguments, refuse_idle, refuse_idle_in_flops
+from tfcalc.arrays import WITHOUT_NUMPY
 from tfcalc.arrays.questions import QUANTITIES, SweepQuestion
 from tfcalc.conventions import Conventions
 from tfcalc.core.traced import at_most
@@ -74,7 +75,7 @@ def sweep(
     try:
         import numpy  # noqa: F401  # whether it is there
     except ImportError:
-        raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
+        raise Unavailable(*WITHOUT_NUMPY) from None
     question = asked(model, of, workload, conventions, training, serving, weights)
     return answered(question, sizes, progress or (lambda _: None))
 

@@ -10,6 +10,7 @@ from tfcalc.analysis.targets import TARGETS
 from tfcalc.answers.plot import QUANTITIES as OF_PARTS
 from tfcalc.answers.plot import PartsOverSize, plot
 from tfcalc.answers.sweep import LARGEST_CHART, LARGEST_FILE, LARGEST_TABLE, LARGEST_TEXT, Swept
+from tfcalc.arrays import WITHOUT_NUMPY
 from tfcalc.arrays.parquet import parquet
 from tfcalc.arrays.questions import SweepQuestion
 from tfcalc.arrays.sweep import answered, asked
@@ -99,7 +100,7 @@ def _swept(settings: Settings) -> Swept:
     try:
         from tfcalc.arrays.points import grid
     except ImportError:
-        raise Unavailable("numpy is not installed", "pip install 'tfcalc[sweep]'") from None
+        raise Unavailable(*WITHOUT_NUMPY) from None
     one, spread = first_values(settings)
     count = prod(map(len, spread.values()))
     most, where = _most(settings)
