@@ -92,6 +92,7 @@ def test_llama_3_on_its_own_clusters(quick: Quick) -> None:
         ("--gpu 8xrtx-4090 --global-batch-size 64", "no training run on RTX-4090 is known"),
         ("--gpu 8xa100-80 --global-batch-size 64 --precision fp8", "no rate is known for fp8 on this GPU"),
         ("--gpu 8xh100 --gpus 16 --global-batch-size 64", "differ"),
+        ("--gpu 8xh100 --global-batch-size 64 --price 2", "has no effect without the tokens of a run; add --tokens"),
         ("--gpu 8xh100 --global-batch-size 64 --measured fast", "write it as 'tp=4 pp=8 vpp=5: 1633 tok/s'"),
     ],
 )
@@ -101,6 +102,12 @@ def test_what_cannot_be_planned_is_said_in_a_line(quick: Quick, words: str, told
     assert found.returncode == 2
     assert told in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+def test_a_short_model_is_planned_at_its_own_length(quick: Quick) -> None:
+    """GPT-2 has 1,024 positions (its config.json), fewer than the usual 4,096 tokens."""
+    found = quick("plan", "gpt2", "--gpu", "8xh100", "--global-batch-size", "64", "--json")
+    assert json.loads(found.stdout)["seq_len"] == 1024
 
 
 def test_what_fits_nowhere(quick: Quick) -> None:
