@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import tfcalc
 from tests.conftest import Quick
 
 LLAMA = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--input", "2k", "--output", "500", "--concurrency", "64")
@@ -41,6 +43,30 @@ def test_floor_and_estimate(quick: Quick) -> None:
     assert found["estimate"]["usd_per_million_output_tokens"]["value"] == pytest.approx(cost)
     assert sum(found["estimate"]["parts_ms"].values()) == pytest.approx(token["value"])
     assert found["deployment"]["tp"] == 4
+
+
+def test_tokens_per_second_of_a_server_that_is_always_full() -> None:
+    """More requests than run add to the wait for room, and not to the rate: the rest of a step's time is prompts, one
+    for each answer. Before that the rate grows by no more than a request's share, as asymptotic bounds of closed
+    systems do (Denning and Buzen 1978).
+    """
+    base = tfcalc.serve("llama-3-8b", "h100", 1000, 100)
+    of = base.of
+    running = int(of.at_work)
+    assert 100 < running < of.most
+    rates = [base.point(size).rate for size in (1, running // 2, running - 1, running, running + 1, 2 * running, 10**6)]
+    for low, high in pairwise(rates):
+        assert all(a <= b * (1 + 1e-12) for a, b in zip(low, high, strict=True))
+    assert rates[4].value - rates[3].value <= 1.001 * rates[3].value / running
+    assert rates[5] == pytest.approx(rates[6])
+    full = base.point(10**6)
+    own = full.parts.seconds - full.parts.prompts
+    assert base.by is not None
+    prompts = running * of.among_others(running, base.by)
+    assert full.rate.value == pytest.approx(running * 100 / (100 * own + prompts))
+    assert full.rate.low < full.rate.value < full.rate.high <= full.floor_rate
+    assert full.floor_rate == pytest.approx(of.certain_capacity * 100 / 99 / full.floor_of_token.seconds)
+    assert full.first.value > base.point(10**5).first.value > 9 * base.point(10**4).first.value
 
 
 def test_the_floor_alone(quick: Quick) -> None:

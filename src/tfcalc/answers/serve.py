@@ -58,6 +58,7 @@ from tfcalc.timing.served import (
     Load,
     ServedModel,
     TokenSeconds,
+    banded,
 )
 from tfcalc.timing.serving import HALF, Sharing, engine_of, rates_table
 from tfcalc.units import short_bytes, short_seconds
@@ -101,17 +102,19 @@ class ServedAt:
     @cached_property
     def token(self) -> Guess:
         """Estimate of a token."""
-        return self._guess(first=False)
+        assert self.by is not None
+        return self._banded(self.parts.seconds, self.floor_of_token, first=False)
 
     @cached_property
     def first(self) -> Guess:
         """Estimate of the first token."""
-        return self._guess(first=True)
+        assert self.by is not None
+        return self._banded(self.of.first_token(self.requests, self.by), self.floor_of_first, first=True)
 
-    def _guess(self, *, first: bool) -> Guess:
+    def _banded(self, seconds: float, floor: Bounds, *, first: bool) -> Guess:
         assert self.by is not None
         band, version = self.answer.band(first=first), "" if self.answer.own else self.answer.version
-        return self.of.guess(self.requests, self.by, band, first=first, version=version)
+        return banded(seconds, floor, self.by, band, version)
 
     @cached_property
     def parts(self) -> TokenSeconds:
@@ -119,28 +122,36 @@ class ServedAt:
         assert self.by is not None
         return self.of.parts(self.requests, self.by)
 
-    @property
+    @cached_property
     def rate(self) -> Guess:
         """Tokens per second of all replicas."""
-        ends = (("value", "value"), ("high", "high"), ("low", "low"))
-        return Guess(*(self.rate_at(getattr(self.first, a), getattr(self.token, b)) for a, b in ends))
+        assert self.by is not None
+        of, requests = self.of, self.requests
+        first = self._banded(of.first_of_running(requests, self.by), self.floor_of_first, first=True)
+        full = self._banded(of.token_of_full(requests, self.by), self.floor_of_token, first=False)
+        groups = self.concurrency / requests
+        ends = zip(first, self.token, full, strict=True)
+        value, low, high = (groups * of.rate(requests, *each) for each in ends)
+        return Guess(value, high, low)
 
     @property
     def rate_of_gpu(self) -> float:
         """Tokens per second of a GPU."""
         return float(self.rate.value / self.answer.question.gpus)
 
-    def rate_at(self, first: float, token: float) -> float:
-        """Tokens per second, where requests follow each other: each takes this long."""
-        answer = self.answer.question.load.answer
-        seconds = first + (answer - 1) * token
-        return self.concurrency * answer / seconds if seconds else 0.0
-
     @property
     def floor_rate(self) -> float:
-        """Tokens per second that are never exceeded."""
-        rate, between = self.rate_at(self.floor_of_first.seconds, self.floor_of_token.seconds), self.floor_between
-        return min(rate, self.answer.decoding * self.answer.question.load.answer / between) if between else rate
+        """Tokens per second that are never exceeded: each request takes its floor, and caches of no more have room."""
+        load, token = self.answer.question.load, self.floor_of_token.seconds
+        seconds = self.floor_of_first.seconds + (load.answer - 1) * token
+        rates = [self.concurrency * load.answer / seconds] if seconds else [0.0]
+        further = (load.answer - 1) * token
+        if further and not load.static:
+            most = self.answer.decoding * max(1, self.of.certain_capacity)
+            rates.append(most * load.answer / further)
+        if self.floor_between:
+            rates.append(self.answer.decoding * load.answer / self.floor_between)
+        return float(min(rates))
 
     @property
     def seconds_of_request(self) -> float:

@@ -130,8 +130,7 @@ def serve_points(
 
 def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: Accelerator, engine: str) -> None:
     """Write what is known of the points of a block, whose load has arrays."""
-    load = served.load
-    at = load.concurrency
+    at = served.load.concurrency
     fits = np.broadcast_to(served.holds, block.shape)
     found.fits[block] = fits
 
@@ -146,7 +145,7 @@ def _fill(found: ServedPoints, block: NDArray[Any], served: ServedModel, card: A
     if by is None or served.reads_source or not served.machine.joins(served.sharing.tp):
         return
     token = np.maximum(served.parts(at, by).seconds, floors[0])
-    first = np.maximum(served.first_token(at, by), floors[1])
     write(found.token, token)
-    write(found.first, first)
-    write(found.rate, at * load.answer / (first + (load.answer - 1) * token))
+    write(found.first, np.maximum(served.first_token(at, by), floors[1]))
+    first = np.maximum(served.first_of_running(at, by), floors[1])
+    write(found.rate, served.rate(at, first, token, np.maximum(served.token_of_full(at, by), floors[0])))

@@ -429,7 +429,15 @@ class ServedModel:
         return prompt_seconds(kernels, self.layers, reduced, by)
 
     def first_token(self, concurrency: Many, by: EngineRates) -> Many:
-        """Seconds to the first token."""
+        """Seconds to the first token; of more requests than have room, the answers that end before it, too."""
+        found, running = self.first_of_running(concurrency, by), self.running(concurrency)
+        waiting = larger(0, concurrency - running)
+        if self.load.static or not greatest(waiting):
+            return found
+        return found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
+
+    def first_of_running(self, concurrency: Many, by: EngineRates) -> Many:
+        """Seconds from when a request has room to its first token."""
         pp, base = self.sharing.pp, by.of_prompts * by.first
         if self.load.static:
             parts = smaller(pp, larger(1, concurrency))
@@ -440,16 +448,11 @@ class ServedModel:
         of_a_copy, alone = running / self.sharing.dp, self.reading(1, by)
         each = self.among_others(running, by)
         if by.waves:
-            found = base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
-        else:
-            token = self.parts(concurrency, by).seconds
-            busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
-            before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
-            found = base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
-        waiting = larger(0, concurrency - running)
-        if greatest(waiting):
-            found = found + waiting / running * self.load.answer * self.parts(concurrency, by).seconds
-        return found
+            return base + alone + (of_a_copy - 1) / 2 * each + (self.prompts_at_once(running) - 1) / 2 * each
+        token = self.parts(concurrency, by).seconds
+        busy = smaller(0.95, of_a_copy * each / larger(1e-9, self.load.answer * token + each))
+        before = WAITS * busy + by.queued * (of_a_copy - 1) + busy / (2 * (1 - busy))
+        return base + alone + token + smaller(before, larger(0.0, of_a_copy - 1)) * each  # prompts of others
 
     def _handed_over(self, concurrency: Many, by: EngineRates, apart: Disaggregated) -> Many:
         """Seconds to a first token that other GPUs make: reading, the prompts before it, and sending its cache.
@@ -464,6 +467,29 @@ class ServedModel:
         busy = smaller(0.95, reading / (alone + answering))
         return larger(alone + busy / (2 * (1 - busy)) * each, reading - answering)
 
+    # --- tokens per second
+
+    def token_of_full(self, concurrency: Many, by: EngineRates) -> Many:
+        """Seconds of a token where another request takes the room of each that ends: all prompts are in them."""
+        parts = self.parts(concurrency, by)
+        if self.load.static or self.load.apart is not None:
+            return parts.seconds
+        running = self.running(concurrency)
+        prompts = running / self.sharing.dp / larger(1, self.load.answer) * self.among_others(running, by)
+        return parts.seconds - parts.prompts + prompts
+
+    def rate(self, concurrency: Many, first: Many, token: Many, of_full: Many) -> Many:
+        """Tokens per second of requests that follow each other.
+
+        Each takes this long to its ``first`` token once it has room, and to any other ``token`` (Little's law). Where
+        more are there than run, what happens before one has room is in the time of others, and a group makes a token of
+        each that runs in the seconds ``of_full``. The smaller rate is the bound of a closed system: Denning and Buzen
+        1978 (10.1145/356733.356735).
+        """
+        answer = self.load.answer
+        users = concurrency * answer / (first + (answer - 1) * token)
+        return users if self.load.static else smaller(users, self.running(concurrency) / of_full)
+
     def band(self, *, first: bool) -> ServingBand:
         """Return the band of a token, or of the first one."""
         if first:
@@ -474,7 +500,12 @@ class ServedModel:
 
     def guess(self, concurrency: Many, by: EngineRates, band: ServingBand, *, first: bool, version: str = "") -> Guess:
         """Return the estimate of a token, or of the first one, with its band; never below the floor."""
-        low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
         seconds = self.first_token(concurrency, by) if first else self.parts(concurrency, by).seconds
         floor = self.floor_of_prompt(concurrency) if first else self.floor_of_token(concurrency)
-        return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)
+        return banded(seconds, floor, by, band, version)
+
+
+def banded(seconds: Many, floor: Bounds, by: EngineRates, band: ServingBand, version: str = "") -> Guess:
+    """Return estimated seconds with their band, never below the floor."""
+    low = band.low * (NEWER if version and version_of(version) > version_of(by.newest) else 1.0)
+    return Guess(seconds, seconds * low, seconds * band.high).at_least(floor.seconds)
