@@ -169,7 +169,7 @@ OF_COMMAND = {
     "memory": {"--max": "--budget"},
     "params": {"--budget": "--max"},
     "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--step-time": OF_A_STEP},
-    "serve": {"--context": "a request is --input N tokens and --output N more: --input 7k --output 1k"},
+    "serve": {"--seq": "--context", "--batch": "--concurrency"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
         "--base": "write the revision before the file: tfcalc diff main:config.json; "
