@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tfcalc.analysis.common import model_of
 from tfcalc.answers.conventions_text import windows_in_words
-from tfcalc.answers.serve_base import ServedAnswer
+from tfcalc.answers.serve_base import ServedAnswer, rate_in_words
 from tfcalc.answers.serve_question import (
     ENGINE,
     INPUT,
@@ -17,13 +17,14 @@ from tfcalc.answers.serve_question import (
     Limits,
     ServeChange,
     ServeQuestion,
+    card_of,
     changes,
     options_of,
     sharing_of,
 )
 from tfcalc.core.traced import value_of
 from tfcalc.errors import InvalidModel, TfcalcError, UsageError
-from tfcalc.hardware import named, parse_gpu
+from tfcalc.hardware import parse_gpu
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
 from tfcalc.report.declared import (
@@ -818,7 +819,8 @@ class Serve(ServedAnswer):
             floor = (
                 f"at least {short_seconds(self.at.floor_of_token.seconds)} a token, by {self.at.floor_of_token.name}"
             )
-            told = f"{floor}, and {short_seconds(self.at.floor_of_first.seconds)} for the first"
+            first = short_seconds(self.at.floor_of_first.seconds)
+            told = f"{floor}, and {first} for the first; {rate_in_words(self.at.floor_rate)} tokens/s at most"
             return told if self.promise is None else f"{self._allowed(self.promise)}; {told}"
         at = self.at
         users = f"each user waits {_span(at.token)} a token and {_span(at.first)} for the first"
@@ -1171,7 +1173,7 @@ def serve(
     question = ServeQuestion(
         model_of(model),
         Serving(weights=asked.weights, kv=asked.kv),
-        named(name)[0],
+        card_of(name),
         gpus,
         sharing,
         Load(prompt, answer, concurrency, prefix, static, Draft(*draft), apart),
