@@ -234,6 +234,34 @@ def test_speculation(quick: Quick) -> None:
         assert parts["kernels"] * made >= alone["kernels"]
 
 
+def test_a_draft_model_takes_its_time(quick: Quick) -> None:
+    """Leviathan et al. 2022 (arXiv 2211.17192), theorem 3.8: where a guess takes c of the time of a token, tokens are
+    (1 - a^(n+1))/((1 - a)(nc + 1)) times as fast; here by their bytes. Its weights leave less room.
+    """
+    words = ("serve", "llama-3.1-70b", "--gpu", "4xh100", "--concurrency", "4")
+    plain, guess = (answer(quick, "serve", name, *words[2:]) for name in ("llama-3.1-70b", "llama-3.2-1b"))
+    free = answer(quick, *words, "--speculate", "4@0.7")
+    found = answer(quick, *words, "--speculate", "4@0.7", "--draft-model", "llama-3.2-1b")
+    ratio = guess["floor"]["tpot_bandwidth_ms"] / plain["floor"]["tpot_bandwidth_ms"]
+    faster = (1 - 0.7**5) / ((1 - 0.7) * (4 * ratio + 1))
+    assert plain["floor"]["tpot_ms"] / found["floor"]["tpot_ms"] == pytest.approx(faster, rel=1e-3)
+    one = guess["exact"]["weights_bytes_per_step"] + guess["exact"]["cache_bytes_per_step"]
+    assert found["exact"]["draft_bytes_per_step"] == 4 * one
+    assert found["exact"]["draft_flops_per_step"] == 4 * guess["exact"]["flops_per_step"]
+    assert free["exact"]["draft_bytes_per_step"] == 0
+    for name in ("weights_bytes", "cache_bytes_per_request"):
+        assert found["exact"][name] == plain["exact"][name] + guess["exact"][name]
+    assert found["exact"]["capacity_requests"] < free["exact"]["capacity_requests"]
+    for name in ("tpot_ms", "ttft_ms"):
+        assert free["estimate"][name]["value"] < found["estimate"][name]["value"]
+    parts, without = found["estimate"]["parts_ms"], free["estimate"]["parts_ms"]
+    made = found["traffic"]["tokens_per_step"]
+    kernels = without["kernels"] + 4 * guess["estimate"]["parts_ms"]["kernels"] / made
+    assert parts["kernels"] == pytest.approx(kernels)
+    assert parts["host"] == pytest.approx(without["host"])  # guesses are made within a step
+    assert "llama-3.2-1b" in found["deployment"]["draft_model"]
+
+
 def test_requests_that_come_at_a_rate(quick: Quick) -> None:
     """Little's law: those at work are the rate times what each takes; one fewer would be served too slowly."""
     words = ("serve", "llama-3.1-70b", "--input", "2k", "--output", "500")
@@ -311,6 +339,7 @@ def test_a_cached_prefix(quick: Quick) -> None:
         (("gpt2", "--floor", "--price", "2"), 2, "has no effect with --floor"),
         (("gpt2", "--gpu", "2xh100", "--gpus", "4"), 2, "leave one of them out"),
         (("gpt2", "--speculate", "3"), 2, "is no draft"),
+        (("gpt2", "--draft-model", "gpt2"), 2, "--speculate 3@0.7"),
         (("gpt2", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
         (("bge-m3", "--gpu", "24GB"), 2, "no bandwidth follows from it"),
         (("gpt2", "--gpu", "h200,b200"), 2, "GPUs of one kind"),

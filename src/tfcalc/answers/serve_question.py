@@ -68,6 +68,7 @@ class ServeQuestion(NamedTuple):
         fewest: the fewest GPUs that serve the requests are asked for, however many there are.
         rate: requests that come each second, in the place of the number of those that are at work.
         runs: runs of one's own, to which the engine's rates are fitted.
+        guesser: the model that guesses tokens; without one that takes no time.
     """
 
     model: Model
@@ -85,6 +86,7 @@ class ServeQuestion(NamedTuple):
     fewest: bool = False
     rate: float = 0.0
     runs: ServedRuns | None = None
+    guesser: Model | None = None
 
     @property
     def replicas(self) -> int:

@@ -43,6 +43,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--dp", "--data-parallel-size", "-dp"),
         **_as("--concurrency", "--max-num-seqs"),
         **_as("--kv", "--kv-cache-dtype"),
+        **_as("--draft-model", "--speculative-model"),
         "--quantization": Meaning(("--weights",), words=WEIGHTS),
     },
     "SGLang": {
@@ -54,6 +55,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
         **_as("--concurrency", "--max-running-requests"),
         **_as("--max-num-batched-tokens", "--chunked-prefill-size"),
         **_as("--block-size", "--page-size"),
+        **_as("--draft-model", "--speculative-draft-model-path"),
     },
     "TensorRT-LLM and TGI": {
         **_as("--concurrency", "--max-batch-size", "--max-concurrent-requests"),
@@ -65,6 +67,7 @@ TAKEN: dict[str, dict[str, Meaning]] = {
     "llama.cpp": {
         **_as("--context", "--ctx-size", "-c"),
         **_as("--ngl", "--gpu-layers", "-ngl"),
+        **_as("--draft-model", "--model-draft"),
     },
     "transformers, TRL, peft": {
         **_as("--batch", "--per-device-train-batch-size", "--train-batch-size"),

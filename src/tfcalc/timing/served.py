@@ -148,6 +148,10 @@ class Bounds(NamedTuple):
         """Name of the largest."""
         return max(zip(self, self._fields, strict=True))[1]
 
+    def after(self, other: Bounds, times: float) -> Bounds:
+        """Return those of a step that another one goes before, so many times."""
+        return Bounds(*(one + times * more for one, more in zip(self, other, strict=True)))
+
 
 class Guess(NamedTuple):
     """Seconds, from ``low`` to ``high``."""
@@ -177,12 +181,22 @@ class TokenSeconds(NamedTuple):
 
 
 class ServedModel:
-    """A model on GPUs of one kind that share it in one way."""
+    """A model on GPUs of one kind that share it in one way.
+
+    Where tokens are guessed, ``guesser`` is the model that does so, on the same GPUs; without one that takes no time.
+    """
 
     def __init__(
-        self, model: Model, plan: Serving, sharing: Sharing, card: Accelerator, load: Load, engine: str = AS_OTHERS
+        self,
+        model: Model,
+        plan: Serving,
+        sharing: Sharing,
+        card: Accelerator,
+        load: Load,
+        engine: str = AS_OTHERS,
+        guesser: ServedModel | None = None,
     ) -> None:
-        self.model, self.sharing, self.card = model, sharing, card
+        self.model, self.sharing, self.card, self.guesser = model, sharing, card, guesser
         self.rules = rules_of(engine)
         self.machine, self.load = ServingMachine(card), load
         self._known: dict[tuple[bool, float], list[KernelSeconds]] = {}
@@ -210,7 +224,10 @@ class ServedModel:
 
     @cached_property
     def weights(self) -> int:
-        """Bytes of weights of the GPU that has most."""
+        """Bytes of weights of the GPU that has most, and of the model that guesses on it."""
+        return self._own_weights() + (self.guesser.weights if self.guesser else 0)
+
+    def _own_weights(self) -> int:
         if self.sharing.gpus == 1:
             alone, recipe = self.traffic.decoded(1, self.typical), self.traffic.recipe
             return value_of(alone.total(bytes_held)) + value_of(buffers_of(alone, recipe).total(bytes_held))
@@ -230,7 +247,8 @@ class ServedModel:
     def cache_of_request(self) -> Many:
         """Bytes of the cache of one request at its end, on a GPU."""
         step = self.traffic.decode(1, self.load.longest)
-        return -(-whole(step.stored) // self.sharing.pp)
+        guessed = self.guesser.cache_of_request if self.guesser else 0
+        return -(-whole(step.stored) // self.sharing.pp) + guessed
 
     @cached_property
     def room(self) -> int:
@@ -246,7 +264,8 @@ class ServedModel:
     @cached_property
     def cache_on_average(self) -> Many:
         """Bytes of the cache of one request at its average length, on a GPU."""
-        return -(-whole(self.token.stored) // self.sharing.pp)
+        guessed = self.guesser.cache_on_average if self.guesser else 0
+        return -(-whole(self.token.stored) // self.sharing.pp) + guessed
 
     @cached_property
     def most(self) -> int:
@@ -320,11 +339,14 @@ class ServedModel:
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
         made = self.load.draft.made
-        return Bounds(
+        found = Bounds(
             moved / self.card.bandwidth / made if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits) / made,
             self.machine.sent(requests * self.checked, self.layers, self.sharing.tp) / made,
         )
+        if self.guesser is None:
+            return found
+        return found.after(self.guesser.floor_of_token(running), self.load.draft.tokens / made)
 
     def floor_of_prompt(self, concurrency: Many) -> Bounds:
         """Return what no first token is faster than: of one prompt, or of all of a static batch."""
@@ -333,11 +355,12 @@ class ServedModel:
         shared = whole(step.least_weights - step.gathered)
         moved = shared + requests * whole(step.gathered + step.cached + step.written)
         tokens = requests * whole(step.tokens)
-        return Bounds(
+        found = Bounds(
             moved / self.card.bandwidth if self.card.bandwidth else 0.0,
             requests * self.machine.multiplied(step, self.cache_bits),
             larger(self.machine.sent(tokens, self.layers, self.sharing.tp), self.handing_over),
         )
+        return found if self.guesser is None else found.after(self.guesser.floor_of_prompt(concurrency), 1)
 
     @cached_property
     def handed_over(self) -> Many:
@@ -390,21 +413,26 @@ class ServedModel:
         return larger(1, smaller(smaller(concurrency, self.at_work), self.most))
 
     def parts(self, concurrency: Many, by: EngineRates) -> TokenSeconds:
-        """Seconds of a token, part by part."""
+        """Seconds of a token, part by part; those of the tokens that are guessed are in them."""
         running = self.running(concurrency)
-        requests = self._in_a_step(running)
-        kernels = self.kernels(self.token, requests)
-        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
+        kernel, reduced, launched = self._step(running, by)
+        if self.guesser is not None:
+            pairs = zip((kernel, reduced, launched), self.guesser._step(running, by), strict=True)
+            kernel, reduced, launched = (one + self.load.draft.tokens * more for one, more in pairs)
         host = by.host + by.request * running / self.sharing.dp
         others: Many = 0.0
         if not self.load.static and self.load.apart is None:
             of_a_copy = running / self.sharing.dp
             share = (of_a_copy - 1) / larger(1, self.load.answer) * (0.5 if by.waves else 1.0)
             others = larger(0.0, share) * self.among_others(running, by)
-        made = self.load.draft.made
-        times = by.of_tokens / made
-        kernel, launched = step_seconds(kernels, by), launches(self.layers, by)
+        times = by.of_tokens / self.load.draft.made
         return TokenSeconds(times * kernel, times * reduced, times * launched, times * host, others)
+
+    def _step(self, running: Many, by: EngineRates) -> tuple[Many, Many, Many]:
+        """Seconds of a step of these requests: its kernels, sums over GPUs, launches."""
+        requests = self._in_a_step(running)
+        reduced = self.machine.reduced(requests * self.checked, self.layers, self.sharing.tp, by.reduce)
+        return step_seconds(self.kernels(self.token, requests), by), reduced, launches(self.layers, by)
 
     @cached_property
     def read_at_once(self) -> int:
@@ -422,11 +450,12 @@ class ServedModel:
         return self.reading(count, by) / count
 
     def reading(self, prompts: Many, by: EngineRates) -> Many:
-        """Seconds to read prompts together."""
+        """Seconds to read prompts together, by the model that guesses as well."""
         kernels = self.kernels(self.prompt, prompts)
         tokens = prompts * whole(self.prompt.tokens)
         reduced = self.machine.reduced(tokens, self.layers, self.sharing.tp, by.reduce)
-        return prompt_seconds(kernels, self.layers, reduced, by)
+        guessed = 0.0 if self.guesser is None else self.guesser.reading(prompts, by)
+        return prompt_seconds(kernels, self.layers, reduced, by) + guessed
 
     def first_token(self, concurrency: Many, by: EngineRates) -> Many:
         """Seconds to the first token; of more requests than have room, the answers that end before it, too."""

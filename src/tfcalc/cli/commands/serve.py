@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tfcalc.answers.serve import serve
 from tfcalc.answers.serve_question import ENGINE, INPUT, OUTPUT, Limits
 from tfcalc.answers.serve_reading import ServedReading, serve_reading
+from tfcalc.catalog import load
 from tfcalc.cli.commands import Command
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, Option, serving
 from tfcalc.cli.prices import PRICE, prices_of
@@ -49,6 +50,12 @@ LOAD = (
     ),
     Option("prefix", ("--prefix",), "tokens of each prompt that are cached already", number=True, length=True),
     Option("speculate", ("--speculate",), "tokens that are guessed, and the share of them that is accepted: 3@0.7"),
+    Option(
+        "draft_model",
+        ("--draft-model",),
+        "the model that guesses them, on the same GPUs [default: guessing takes no time]",
+        offers="models",
+    ),
     Option("rate", ("--rate",), "requests that come each second, in the place of --concurrency: 3.2/s", front=True),
     Option("disaggregate", ("--disaggregate",), "groups of GPUs that read prompts to those that make tokens: 2:1"),
     Option("static", ("--static",), "one batch, read at once; nothing comes in between", switch=True),
@@ -82,7 +89,19 @@ RUNS = Option(
 )
 OF_LAYOUT = ("gpus", "tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel")
 OF_ANSWERS = (
-    *("prefix", "speculate", "rate", "disaggregate", "static", "engine", "slo", "fewest", "curve", "calibrate"),
+    *(
+        "prefix",
+        "speculate",
+        "draft_model",
+        "rate",
+        "disaggregate",
+        "static",
+        "engine",
+        "slo",
+        "fewest",
+        "curve",
+        "calibrate",
+    ),
 )
 """Options of models that write text."""
 OF_PLAN = ("weights", "kv", "concurrency")
@@ -101,7 +120,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
     count = _gpus(settings, count)
     apart = disaggregated(settings.get("disaggregate", ""))
     if apart is not None:
-        settings.refuse(("static", "fewest"), "with --disaggregate", {})
+        settings.refuse(("static", "fewest", "draft_model"), "with --disaggregate", {})
     rate = requests_per_second(settings.get("rate", ""))
     if rate:
         settings.refuse(("concurrency", "static", "fewest", "floor"), "with --rate", {})
@@ -127,6 +146,7 @@ def answer(settings: Settings) -> Serve | ServedReading:
         static=bool(settings.get("static")),
         disaggregated=apart,
         draft=draft(settings.get("speculate", "")),
+        draft_model=guesser(settings),
         ttft=ttft,
         tpot=tpot,
         price=settings.get("price"),
@@ -226,6 +246,12 @@ def draft(text: str) -> Draft:
     if match is None or not int(match[1]) or share > 1:
         raise UsageError(f"--speculate {quoted(text)} is no draft", "write its tokens and their acceptance: 3@0.7")
     return Draft(int(match[1]), share)
+
+
+def guesser(settings: Settings) -> Model | None:
+    """Return the model that guesses tokens, if one is named."""
+    name = settings.get("draft_model")
+    return None if name is None else load(name, offline=settings.offline)
 
 
 def disaggregated(text: str) -> Disaggregated | None:
