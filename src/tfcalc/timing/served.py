@@ -149,7 +149,7 @@ class Bounds(NamedTuple):
         return max(zip(self, self._fields, strict=True))[1]
 
     def after(self, other: Bounds, times: float) -> Bounds:
-        """Return those of a step that another one goes before, so many times."""
+        """Return those of this step and of another one before it, which runs ``times`` times."""
         return Bounds(*(one + times * more for one, more in zip(self, other, strict=True)))
 
 
