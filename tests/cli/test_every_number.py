@@ -92,6 +92,7 @@ LINES = (
     shlex.join(("calibrate", str(ROOT / "tests" / "timing" / "logs" / "megatron.log"), "--gpu", "a100-80")),
     "serve gpt2 --input 64 --output 16 --concurrency 4 --price 2 --slo tpot=9ms --curve",
     "serve mixtral-8x7b --gpu 2xh100 --floor",
+    "serve gpt2-xl --speculate 3@0.7 --draft-model gpt2 --input 64 --output 16",
     "serve bge-m3 --input 64 --concurrency 4 --price 2",
     "train gpt2 --tokens 1M --method dpo --seq 64 --gpu h100",
 )

@@ -266,6 +266,7 @@ TEXTS = {
     "slo": ["ttft=500ms", "tpot=1us"],
     "rate": ["0.1/s", "2/s"],
     "speculate": ["3@0.7"],
+    "draft_model": ["gpt2"],
     "disaggregate": ["1:1", "2:1"],
 }
 NUMBERS = ["2", "3", "8", "48", "1000"]
