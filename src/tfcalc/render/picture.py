@@ -24,6 +24,10 @@ ROW = 34
 NARROWEST = 26
 """Width from which on a portion has a label."""
 COLORS = 8
+KINDS = {"attention": 0, "ffn": 1, "experts": 2, "embedding": 3, "head": 4, "output": 4, "ssm": 5, "router": 6, "norm": 6}
+"""Colour of each kind of block, the same in all pictures."""
+STRUCTURE = COLORS - 1
+"""Colour of what blocks are in."""
 DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 4", "1 4")
 """Of each curve, so that colour carries no meaning."""
 
@@ -103,7 +107,8 @@ def _scales(chart: Chart) -> tuple[_Scale, _Scale]:
 def _curves(chart: Chart) -> Iterator[str]:
     at_x, at_y = _scales(chart)
     xs, ys = chart.numbers
-    for value in ticks(ys, by_factors=at_y.by_factors):
+    in_binary = chart.unit == "bytes" and chart.units == "iec"
+    for value in ticks(ys, by_factors=at_y.by_factors, doubles=in_binary):
         y = at_y(value)
         yield f'<path class="g" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
         yield _text(LEFT - 6, y + 4, chart.told_y(value), "q e")
@@ -216,12 +221,11 @@ def _levels(portion: Portion) -> int:
 
 
 def _portions(picture: Divided, *, linked: bool) -> Iterator[str]:
-    kinds = list(dict.fromkeys(_kinds(picture.whole)))
     scale = WIDTH / (picture.whole.value or 1)
 
     def placed(portion: Portion, x: float, level: int) -> Iterator[str]:
         width = portion.value * scale
-        yield _portion(picture, portion, (x, level * ROW, width), kinds.index(portion.kind), linked=linked)
+        yield _portion(picture, portion, (x, level * ROW, width), linked=linked)
         for part in portion.parts:
             if part.value * scale >= 1:
                 yield from placed(part, x, level + 1)
@@ -230,10 +234,9 @@ def _portions(picture: Divided, *, linked: bool) -> Iterator[str]:
     yield from placed(picture.whole, 0, 0)
 
 
-def _portion(
-    picture: Divided, portion: Portion, place: tuple[float, float, float], color: int, *, linked: bool
-) -> str:
+def _portion(picture: Divided, portion: Portion, place: tuple[float, float, float], *, linked: bool) -> str:
     x, y, width = place
+    color = KINDS.get(portion.kind, len(portion.kind) % STRUCTURE if portion.kind else STRUCTURE)
     told = f"{portion.label}: {picture.told(portion.value)}, {100 * portion.value / (picture.whole.value or 1):.1f} %"
     rect = (
         f'<rect class="p" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{ROW}" '
@@ -247,12 +250,6 @@ def _portion(
     if not (linked and portion.path):
         return rect + text
     return f'<a href="#{anchor(portion.path)}" aria-label="{escape(told)}">{rect}{text}</a>'
-
-
-def _kinds(portion: Portion) -> Iterator[str]:
-    yield portion.kind
-    for part in portion.parts:
-        yield from _kinds(part)
 
 
 def _told_portions(picture: Divided) -> str:

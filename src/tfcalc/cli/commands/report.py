@@ -5,6 +5,7 @@ A section of the page is a command line. What that answers is shown, drawn and o
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
@@ -15,7 +16,7 @@ from tfcalc.cli.app import settings_of
 from tfcalc.cli.commands import Command, command
 from tfcalc.cli.commands.overview import as_typed
 from tfcalc.cli.options import MODEL_ARGUMENT, MODEL_OPTIONS, SHOW, UNITS, Option, of_fields
-from tfcalc.cli.output import deliver, show, style_of
+from tfcalc.cli.output import deliver, show, style_of, write_file
 from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import named, parse_gpu
@@ -39,8 +40,11 @@ Keys = tuple[str, ...]
 
 HTML, MARKDOWN = ".html", ".md"
 ENDINGS = (HTML, MARKDOWN)
-LONGEST = 131_072
-"""Tokens of the longest context, of a model that reads any number."""
+SHORTEST, LONGEST = 1_024, 131_072
+"""Tokens of the contexts of a cache: of the first, and of the longest where a model reads any number."""
+SEQUENCES = 8
+"""Sequences of a planned step for each GPU, where no batch is given."""
+ONE_GPU = "h100"
 DEEPEST = "--depth 9"
 """Down to the matrices."""
 
@@ -58,9 +62,9 @@ RUN = tuple(of_fields(Workload, "batch_size", "seq_len", "recompute"))
 class Part(NamedTuple):
     """A section as it is asked: the ``words`` of its command line, in which braces stand for what was typed.
 
-    ``takes`` are the report's options that go to it. Of its answer, ``pictures`` draws what is seen at a glance,
+    ``otherwise`` are the words for a model of which these are refused. ``takes`` are the report's options that go to it. Of its answer, ``pictures`` draws what is seen at a glance,
     ``opens`` says of which numbers the origin is told, ``links`` which cell of its sheet is which number, and ``laid_out``
-    is another sheet than its own.
+    is another sheet than its own. It is there where it is ``asked`` for.
     """
 
     name: str
@@ -72,7 +76,8 @@ class Part(NamedTuple):
     opens: Callable[[Keys], bool] = lambda _: False
     links: Callable[[Any, Sheet], Iterable[tuple[At, Keys]]] = lambda *_: ()
     laid_out: Callable[[Any], Sheet] = lambda answer: answer.sheet()
-    needs_gpu: bool = False
+    otherwise: str = ""
+    asked: Callable[[Settings], bool] = lambda _: True
 
 
 # --- which cell is which number
@@ -144,7 +149,7 @@ def of_curve(_: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
     for row in range(len(sheet.rows)):
         for column, heading in enumerate(each.heading for each in sheet.columns):
             if heading in OF_CURVE:
-                yield (row, column), ("points", str(row), OF_CURVE[heading])
+                yield (row, column), ("curve", str(row), OF_CURVE[heading])
 
 
 # --- what is drawn
@@ -170,6 +175,12 @@ def charted(answer: Any) -> Iterator[Picture]:
     yield answer.chart()
 
 
+def beside_picture(answer: Any) -> Sheet:
+    """The sheet without the column that draws in characters what the picture shows."""
+    sheet: Sheet = answer.sheet()
+    return sheet.without([place for place, column in enumerate(sheet.columns) if column.heading == "over the step"])
+
+
 def cards(overview: Overview) -> Sheet:
     """A row for each GPU that holds one of the uses of an overview, smallest first, with a mark for each use."""
     uses = {"serving": "serving", "fine-tuning": "finetune_full", "LoRA": "finetune_lora", "QLoRA": "finetune_qlora"}
@@ -184,6 +195,27 @@ def cards(overview: Overview) -> Sheet:
         quiet=None,
         notes=("with a change of options more may do: tfcalc fit MODEL says which",),
     )
+
+
+def curve_of_serving(answer: Any) -> Iterator[Picture]:
+    """Tokens per second over requests, of what fits and writes."""
+    if "curve" in answer.to_dict():
+        yield answer.chart()
+
+
+def on_one_gpu(settings: Settings) -> bool:
+    """Return whether a GPU was named, and one alone."""
+    return "gpu" in settings.given and gpus_of(settings) == 1
+
+
+def on_several_gpus(settings: Settings) -> bool:
+    """Return whether several GPUs were named."""
+    return "gpu" in settings.given and gpus_of(settings) > 1
+
+
+def gpus_of(settings: Settings) -> int:
+    """How many GPUs --gpu names; 1 where it was not given."""
+    return parse_gpu(str(settings.get("gpu", ONE_GPU)))[0]
 
 
 # --- the sections
@@ -207,6 +239,22 @@ PARTS = (
         laid_out=cards,
     ),
     Part(
+        "fit",
+        "Can it be trained on this GPU",
+        "fit {model} --gpu {gpu}",
+        "What a training step takes of the GPU that was named, and what would fit if it does not.",
+        takes=("batch_size", "seq_len", "recompute"),
+        asked=on_one_gpu,
+    ),
+    Part(
+        "plan",
+        "Training over these GPUs",
+        "plan {model} --gpu {gpu} --global-batch-size {sequences}",
+        "Layouts of a training step over the GPUs that were named, the fastest first.",
+        takes=("seq_len",),
+        asked=on_several_gpus,
+    ),
+    Part(
         "params",
         "Parameters",
         f"params {{model}} {DEEPEST}",
@@ -228,8 +276,9 @@ PARTS = (
     Part(
         "growth",
         "FLOPs over sequence length",
-        "plot {model}",
+        "plot {model} --over seq=1k..256k:x2",
         "Feed-forward networks grow with the length, attention with its square: where they cross is marked.",
+        otherwise="plot {model}",
         takes=("batch_size",),
         pictures=charted,
         opens=lambda keys: keys[0] == "crossings",
@@ -243,23 +292,25 @@ PARTS = (
         pictures=charted,
         opens=lambda keys: keys[-1].endswith("bytes"),
         links=of_timeline,
+        laid_out=beside_picture,
     ),
     Part(
         "cache",
         "Cache over context",
-        "sweep {model} --of cache --context 1k..{longest}:x2",
+        "sweep {model} --of cache --context {shortest}..{longest}:x2",
         "What one request keeps of the tokens that it has read.",
         pictures=charted,
     ),
     Part(
         "serve",
         "Serving",
-        "serve {model} --gpu {gpu} --curve",
+        "serve {model} --gpu {gpu} {fewest} --curve",
         "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
         "The band has four of five runs of systems that the estimate had not seen.",
-        pictures=charted,
+        pictures=curve_of_serving,
         opens=lambda _: True,
         links=of_curve,
+        otherwise="serve {model} --gpu {gpu} --concurrency 16",
     ),
     Part(
         "formulas",
@@ -314,16 +365,30 @@ class ModelReport(Answer):
         self.settings, self.model = settings, model
         self.typed = as_typed(settings)
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The sections that are asked for."""
+        return tuple(part for part in PARTS if part.asked(self.settings))
+
     @cached_property
     def made(self) -> dict[str, Made]:
         """The answers by their command lines. Raises what the first one raises: it has all options of the model."""
+        return {made.line: made for made in self._by_part.values()}
+
+    @cached_property
+    def _by_part(self) -> dict[str, Made]:
+        """The answers by the names of the sections."""
         found: dict[str, Made] = {}
-        for place, part in enumerate(PARTS):
-            line = self.line(part)
-            if line not in found:
-                found[line] = self._made(line)
-                if not place and (error := found[line].error):
-                    raise error
+        by_line: dict[str, Made] = {}
+        for part in self.parts:
+            for words in filter(None, (part.words, part.otherwise)):
+                line = self.line(part, words)
+                made = by_line[line] = by_line.get(line) or self._made(line)
+                if not made.error:
+                    break
+            if not found and made.error:
+                raise made.error
+            found[part.name] = made
         return found
 
     def _made(self, line: str) -> Made:
@@ -337,13 +402,18 @@ class ModelReport(Answer):
             return Made(line, None, error)
         return Made(line, answer)
 
-    def line(self, part: Part) -> str:
+    def line(self, part: Part, words: str) -> str:
         """The command line of a section."""
         longest = self.model.longest
-        words = part.words.format(
+        longest = longest if isinstance(longest, int) else LONGEST
+        batch = self.settings.get("batch_size", SEQUENCES)
+        words = words.format(
             model=self.typed,
-            gpu=shlex.quote(self.settings.get("gpu", "h100")),
-            longest=short_tokens(longest if isinstance(longest, int) else LONGEST),
+            gpu=shlex.quote(self.settings.get("gpu", ONE_GPU)),
+            fewest="" if "gpu" in self.settings.given else "--for gpus",
+            shortest=short_tokens(min(SHORTEST, longest)),
+            longest=short_tokens(longest),
+            sequences=batch * gpus_of(self.settings),
         )
         units = self.settings.given.get("units")
         more = [*(self.given(name) for name in part.takes), units.words if units and units.source == FLAG else ""]
@@ -369,11 +439,11 @@ class ModelReport(Answer):
     @cached_property
     def sections(self) -> tuple[PageSection, ...]:
         """The sections, with their pictures and with what is behind their numbers; the last has what all assume."""
-        found = tuple(self._section(part) for part in PARTS)
+        found = tuple(self._section(part) for part in self.parts)
         return (*found, assumptions(found))
 
     def _section(self, part: Part) -> PageSection:
-        made = self.made[self.line(part)]
+        made = self._by_part[part.name]
         section = PageSection(part.name, part.title, part.about, made.line)
         if made.error:
             return section._replace(missing=f"Not there: {made.error}")
@@ -467,9 +537,19 @@ def write(found: ModelReport, settings: Settings) -> None:
         show(cast("Answered", found), settings)
         return
     settings.refuse(("format", "quiet"), f"with -o {target}", {})
-    from tfcalc.render.page import page
+    settings.refuse(("ascii",), f"with -o {target}", {})
+    if ending == HTML:
+        from tfcalc.render.page import page
 
-    deliver(page(found.page(), style_of(settings)), settings)
+        deliver(page(found.page(), style_of(settings)), settings)
+        return
+    from tfcalc.render.page_markdown import page_markdown
+
+    folder, name = os.path.split(target)
+    said = page_markdown(found.page(), style_of(settings), name.removesuffix(MARKDOWN))
+    for file, svg in said.files.items():
+        write_file(os.path.join(folder, file), svg.encode())
+    deliver(said.text, settings)
 
 
 COMMAND = Command(
