@@ -15,11 +15,13 @@ from tfcalc.printable import printable
 from tfcalc.render import shown
 from tfcalc.render.picture import DARK, FILLED, LIGHT, STYLE, anchor, drawn, identity
 from tfcalc.report.page import At, OpenedNumber, PageSection, WholePage
-from tfcalc.report.sheet import Bytes, Cell, Sheet, Share, for_people, for_programs
+from tfcalc.report.sheet import Bytes, Cell, Share, Sheet, for_people, for_programs
 from tfcalc.report.style import Style
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-COLOURS = f":root{{color-scheme:light dark;{FILLED}{LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+COLOURS = (
+    f":root{{color-scheme:light dark;{FILLED}{LIGHT}}}@media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}}}"
+)
 
 
 def page(whole: WholePage, style: Style) -> str:
@@ -27,13 +29,15 @@ def page(whole: WholePage, style: Style) -> str:
     title = escape(printable(whole.title))
     css = (Path(__file__).with_name("page.css")).read_text(encoding="utf-8")
     sections = "".join(_section(_shown(section), style) for section in whole.sections)
+    made_by = f"<code>{escape(printable(whole.made_by))}</code>"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="referrer" content="no-referrer">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}: what it costs</title>\n<style>\n{COLOURS}\n{STYLE}\n{css}</style>\n</head>\n<body>\n"
-        f'<header>\n<h1>{title}</h1>\n<p>{escape(printable(whole.subtitle))}</p>\n<p class="made">Made by '
-        f"tfcalc {escape(whole.version)}: <code>{escape(printable(whole.made_by))}</code></p>\n{_contents(whole.sections)}</header>\n"
+        f"<header>\n<h1>{title}</h1>\n<p>{escape(printable(whole.subtitle))}</p>\n"
+        f'<p class="made">Made by tfcalc {escape(whole.version)}: {made_by}</p>\n{_contents(whole.sections)}</header>\n'
         f"<main>\n{sections}</main>\n{_data(whole.data)}</body>\n</html>"
     )
 

@@ -24,7 +24,17 @@ ROW = 34
 NARROWEST = 26
 """Width from which on a portion has a label."""
 COLORS = 8
-KINDS = {"attention": 0, "ffn": 1, "experts": 2, "embedding": 3, "head": 4, "output": 4, "ssm": 5, "router": 6, "norm": 6}
+KINDS = {
+    "attention": 0,
+    "ffn": 1,
+    "experts": 2,
+    "embedding": 3,
+    "head": 4,
+    "output": 4,
+    "ssm": 5,
+    "router": 6,
+    "norm": 6,
+}
 """Colour of each kind of block, the same in all pictures."""
 STRUCTURE = COLORS - 1
 """Colour of what blocks are in."""
@@ -32,8 +42,11 @@ DASHES = ("", "7 4", "2 3", "9 3 2 3", "4 4", "1 4")
 """Of each curve, so that colour carries no meaning."""
 
 STYLE = """\
-svg{background:var(--paper)}.t{font:12px system-ui,sans-serif;fill:var(--ink)}.t.q{fill:var(--quiet)}.t.e{text-anchor:end}.t.m{text-anchor:middle}
-.g{stroke:var(--rule);stroke-width:1}.c{fill:none;stroke-width:2.2}.b{opacity:.18}.x{fill:none;stroke:var(--ink);stroke-width:2}
+svg{background:var(--paper)}
+.t{font:12px system-ui,sans-serif;fill:var(--ink)}
+.t.q{fill:var(--quiet)}.t.e{text-anchor:end}.t.m{text-anchor:middle}
+.g{stroke:var(--rule);stroke-width:1}.c{fill:none;stroke-width:2.2}.b{opacity:.18}
+.x{fill:none;stroke:var(--ink);stroke-width:2}
 .p{stroke:var(--paper);stroke-width:1}.on{fill:#111}"""
 FILLS = ("#4aa8e0", "#f08a4b", "#3fc79a", "#dfa0c4", "#f0b93a", "#9fd8f7", "#d6cb4d", "#b4b4b4")
 """Colours of areas, light enough for dark letters on light pages and on dark ones: those of Okabe and Ito, which people
@@ -47,6 +60,10 @@ LIGHT = "--ink:#1b1b1b;--quiet:#595959;--rule:#d9d9d9;--paper:#ffffff;" + "".joi
 DARK = "--ink:#ececec;--quiet:#b0b0b0;--rule:#444444;--paper:#16181c;" + "".join(
     f"--s{place}:{color};" for place, color in enumerate(FILLS)
 )
+
+
+OWN = f"svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}"
+"""Style of a picture in a file of its own."""
 
 
 class Drawn(NamedTuple):
@@ -67,7 +84,11 @@ def drawn(picture: Picture, name: str, *, alone: bool = False) -> Drawn:
             levels = _levels(picture.whole)
             height, words = levels * ROW + 8, _told_portions(picture)
             body = "".join(_portions(picture, linked=not alone))
-    own = f"<style>svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}</style>" if alone else ""
+    own = (
+        f"<style>svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}{STYLE}</style>"
+        if alone
+        else ""
+    )
     space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
     role = "group" if isinstance(picture, Divided) and not alone else "img"
     title, described = f"{name}-title", f"{name}-words"
@@ -120,8 +141,8 @@ def _curves(chart: Chart) -> Iterator[str]:
     for mark in chart.marks:
         x, y = at_x(mark.x), at_y(mark.y)
         yield f'<path class="x" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
-        room = x + LETTER * len(mark.label) + 12 < WIDTH
-        yield _text(x + (10 if room else -10), y - 9, mark.label, "" if room else "e")
+        before = x + LETTER * len(mark.label) + 12 > WIDTH
+        yield _text(x - 10 if before else x + 10, y - 9 if before else y + 18, mark.label, "e" if before else "")
     yield from _labels(chart, at_y)
 
 

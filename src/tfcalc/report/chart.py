@@ -82,7 +82,7 @@ class Bars(NamedTuple):
 
 
 class Portion(NamedTuple):
-    """A part of a whole, with its own ``parts``; ``kind`` says what it is, ``path`` where it is in the answer's JSON."""
+    """A part of a whole, with its own ``parts``; ``kind`` says what it is, ``path`` where it is in the JSON."""
 
     label: str
     kind: str

@@ -62,9 +62,11 @@ RUN = tuple(of_fields(Workload, "batch_size", "seq_len", "recompute"))
 class Part(NamedTuple):
     """A section as it is asked: the ``words`` of its command line, in which braces stand for what was typed.
 
-    ``otherwise`` are the words for a model of which these are refused. ``takes`` are the report's options that go to it. Of its answer, ``pictures`` draws what is seen at a glance,
-    ``opens`` says of which numbers the origin is told, ``links`` which cell of its sheet is which number, and ``laid_out``
-    is another sheet than its own. It is there where it is ``asked`` for.
+    ``otherwise`` are the words for a model of which these are refused, ``takes`` the report's options that go to it.
+    It is there where it is ``asked`` for. What is wrong with one that is ``always`` there is raised.
+
+    Of its answer, ``pictures`` draws what is seen at a glance, ``opens`` says of which numbers the origin is told,
+    ``links`` which cell of its sheet is which number, and ``laid_out`` is another sheet than its own.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Part(NamedTuple):
     laid_out: Callable[[Any], Sheet] = lambda answer: answer.sheet()
     otherwise: str = ""
     asked: Callable[[Settings], bool] = lambda _: True
+    always: bool = False
 
 
 # --- which cell is which number
@@ -157,7 +160,10 @@ def of_curve(_: Any, sheet: Sheet) -> Iterator[tuple[At, Keys]]:
 
 def divided(answer: Any) -> Iterator[Picture]:
     """The whole, divided down to its last parts; each has the colour of the block that it is in."""
-    names = {entry.path: ".".join((answer.command, *keys, answer.unit)) for keys, entry in _entries(answer.root, ("components",))}
+    names = {
+        entry.path: ".".join((answer.command, *keys, answer.unit))
+        for keys, entry in _entries(answer.root, ("components",))
+    }
     names[answer.root.path] = f"{answer.command}.total_{answer.unit}"
 
     def portion(entry: Entry, kind: str) -> Portion:
@@ -226,6 +232,7 @@ PARTS = (
         "At a glance",
         "overview {model}",
         "What the model takes to store, run, serve and fine-tune.",
+        always=True,
         takes=("batch_size", "seq_len", "recompute"),
         opens=lambda _: True,
         links=of_overview,
@@ -259,6 +266,7 @@ PARTS = (
         "Parameters",
         f"params {{model}} {DEEPEST}",
         "Where they are: each row of the picture divides the one above, from the whole model down to its matrices.",
+        always=True,
         pictures=divided,
         opens=lambda keys: keys[-1].endswith("params"),
         links=of_breakdown,
@@ -268,6 +276,7 @@ PARTS = (
         "FLOPs",
         f"flops {{model}} {DEEPEST}",
         "What a forward pass multiplies and adds, part by part.",
+        always=True,
         takes=("batch_size", "seq_len"),
         pictures=divided,
         opens=lambda keys: keys[-1].endswith("flops"),
@@ -304,7 +313,7 @@ PARTS = (
     Part(
         "serve",
         "Serving",
-        "serve {model} --gpu {gpu} {fewest} --curve",
+        "serve {model} --gpu {gpu}{fewest} --curve",
         "Requests at once share the weights that a step reads, so more tokens are made while each user waits longer. "
         "The band has four of five runs of systems that the estimate had not seen.",
         pictures=curve_of_serving,
@@ -346,7 +355,10 @@ class MadeKeys(Record):
 
     asked = text("the command line that gives the same answer", lambda made: made.line)
     answer: Key[dict[str, object] | None] = Key(
-        {"type": ["object", "null"], "description": "its JSON, by the schema of that command; null where there is none"},
+        {
+            "type": ["object", "null"],
+            "description": "its JSON, by the schema of that command; null where there is none",
+        },
         lambda made: None if made.error else made.answer.to_dict(),
         Told(lambda record, *steps: Behind(record.source.answer, tuple(map(str, steps)))),
     )
@@ -372,7 +384,7 @@ class ModelReport(Answer):
 
     @cached_property
     def made(self) -> dict[str, Made]:
-        """The answers by their command lines. Raises what the first one raises: it has all options of the model."""
+        """The answers by their command lines. Raises what those raise that every model has."""
         return {made.line: made for made in self._by_part.values()}
 
     @cached_property
@@ -386,7 +398,7 @@ class ModelReport(Answer):
                 made = by_line[line] = by_line.get(line) or self._made(line)
                 if not made.error:
                     break
-            if not found and made.error:
+            if part.always and made.error:
                 raise made.error
             found[part.name] = made
         return found
@@ -410,14 +422,14 @@ class ModelReport(Answer):
         words = words.format(
             model=self.typed,
             gpu=shlex.quote(self.settings.get("gpu", ONE_GPU)),
-            fewest="" if "gpu" in self.settings.given else "--for gpus",
+            fewest="" if "gpu" in self.settings.given else " --for gpus",
             shortest=short_tokens(min(SHORTEST, longest)),
             longest=short_tokens(longest),
             sequences=batch * gpus_of(self.settings),
         )
         units = self.settings.given.get("units")
         more = [*(self.given(name) for name in part.takes), units.words if units and units.source == FLAG else ""]
-        return " ".join(("tfcalc", *words.split(), *filter(None, more)))
+        return " ".join(("tfcalc", words, *filter(None, more)))
 
     def given(self, name: str) -> str:
         """Option of the report as it was typed; empty if it was not."""
