@@ -177,7 +177,7 @@ def test_a_config_cannot_write_on_the_page(tfcalc: Program, tmp_path: Path) -> N
     config = json.loads(tfcalc("params", "gpt2", "--json").stdout)["model"]["config"]
     folder = tmp_path / HOSTILE.replace("/", "")
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(config | {"architectures": [HOSTILE], "_name_or_path": HOSTILE}))
+    (folder / "config.json").write_text(json.dumps(config | {"_name_or_path": HOSTILE, HOSTILE: HOSTILE}))
     done = tfcalc("report", str(folder), "-o", str(tmp_path / "r.html"))
     assert done.stderr == ""
     text = (tmp_path / "r.html").read_text(encoding="utf-8")
