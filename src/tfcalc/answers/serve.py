@@ -874,7 +874,7 @@ class Serve(ServedAnswer):
         if not self.of.holds:
             raise UsageError("there is no curve: the model does not fit", "give a larger GPU, or more of them")
         floor = Curve("at most", tuple((one.concurrency, one.floor_rate) for one in self.points))
-        curves = (floor,)
+        curves: tuple[Curve, ...] = (floor,)
         if self.by is not None:
             rates = [(one.concurrency, one.rate) for one in self.points]
             band = tuple((rate.low, rate.high) for _, rate in rates)

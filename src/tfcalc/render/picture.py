@@ -66,14 +66,14 @@ OWN = f"svg{{{FILLED}{LIGHT}}}@media(prefers-color-scheme:dark){{svg{{{DARK}}}}}
 """Style of a picture in a file of its own."""
 
 
-class Drawn(NamedTuple):
+class DrawnPicture(NamedTuple):
     """A picture as SVG, and what it shows in words."""
 
     svg: str
     words: str
 
 
-def drawn(picture: Picture, name: str, *, alone: bool = False) -> Drawn:
+def drawn(picture: Picture, name: str, *, alone: bool = False) -> DrawnPicture:
     """Draw a picture. ``name`` tells it from the others of the page; one that is ``alone`` has its own colours."""
     match picture:
         case Chart():
@@ -97,7 +97,7 @@ def drawn(picture: Picture, name: str, *, alone: bool = False) -> Drawn:
         f'aria-describedby="{described}">'
         f'<title id="{title}">{escape(picture.title)}</title><desc id="{described}">{escape(words)}</desc>{own}'
     )
-    return Drawn(f"{head}{body}</svg>", words)
+    return DrawnPicture(f"{head}{body}</svg>", words)
 
 
 class _Scale(NamedTuple):

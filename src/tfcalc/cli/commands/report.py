@@ -21,6 +21,8 @@ from tfcalc.cli.settings import FLAG, Settings
 from tfcalc.errors import TfcalcError, UsageError
 from tfcalc.hardware import named, parse_gpu
 from tfcalc.printable import quoted
+from tfcalc.render.page import page
+from tfcalc.render.page_markdown import page_markdown
 from tfcalc.report import BLOCKS, Entry
 from tfcalc.report.chart import Divided, Picture, Portion
 from tfcalc.report.declared import Answer, Key, Record, Told, records, text
@@ -59,7 +61,7 @@ GPU = Option(
 RUN = tuple(of_fields(Workload, "batch_size", "seq_len", "recompute"))
 
 
-class Part(NamedTuple):
+class Asked(NamedTuple):
     """A section as it is asked: the ``words`` of its command line, in which braces stand for what was typed.
 
     ``otherwise`` are the words for a model of which these are refused, ``takes`` the report's options that go to it.
@@ -227,7 +229,7 @@ def gpus_of(settings: Settings) -> int:
 # --- the sections
 
 PARTS = (
-    Part(
+    Asked(
         "overview",
         "At a glance",
         "overview {model}",
@@ -237,7 +239,7 @@ PARTS = (
         opens=lambda _: True,
         links=of_overview,
     ),
-    Part(
+    Asked(
         "cards",
         "Which GPUs hold it",
         "overview {model}",
@@ -245,7 +247,7 @@ PARTS = (
         takes=("batch_size", "seq_len", "recompute"),
         laid_out=cards,
     ),
-    Part(
+    Asked(
         "fit",
         "Can it be trained on this GPU",
         "fit {model} --gpu {gpu}",
@@ -253,7 +255,7 @@ PARTS = (
         takes=("batch_size", "seq_len", "recompute"),
         asked=on_one_gpu,
     ),
-    Part(
+    Asked(
         "plan",
         "Training over these GPUs",
         "plan {model} --gpu {gpu} --global-batch-size {sequences}",
@@ -261,7 +263,7 @@ PARTS = (
         takes=("seq_len",),
         asked=on_several_gpus,
     ),
-    Part(
+    Asked(
         "params",
         "Parameters",
         f"params {{model}} {DEEPEST}",
@@ -271,7 +273,7 @@ PARTS = (
         opens=lambda keys: keys[-1].endswith("params"),
         links=of_breakdown,
     ),
-    Part(
+    Asked(
         "flops",
         "FLOPs",
         f"flops {{model}} {DEEPEST}",
@@ -282,7 +284,7 @@ PARTS = (
         opens=lambda keys: keys[-1].endswith("flops"),
         links=of_breakdown,
     ),
-    Part(
+    Asked(
         "growth",
         "FLOPs over sequence length",
         "plot {model} --over seq=1k..256k:x2",
@@ -292,7 +294,7 @@ PARTS = (
         pictures=charted,
         opens=lambda keys: keys[0] == "crossings",
     ),
-    Part(
+    Asked(
         "memory",
         "Memory over a training step",
         "memory {model} --train --timeline",
@@ -303,14 +305,14 @@ PARTS = (
         links=of_timeline,
         laid_out=beside_picture,
     ),
-    Part(
+    Asked(
         "cache",
         "Cache over context",
         "sweep {model} --of cache --context {shortest}..{longest}:x2",
         "What one request keeps of the tokens that it has read.",
         pictures=charted,
     ),
-    Part(
+    Asked(
         "serve",
         "Serving",
         "serve {model} --gpu {gpu}{fewest} --curve",
@@ -321,7 +323,7 @@ PARTS = (
         links=of_curve,
         otherwise="serve {model} --gpu {gpu} --concurrency 16",
     ),
-    Part(
+    Asked(
         "formulas",
         "Formulas",
         "formula --model {model}",
@@ -331,7 +333,7 @@ PARTS = (
 """The sections of a report, in their order."""
 
 
-class Made(NamedTuple):
+class AnsweredLine(NamedTuple):
     """What a command line answered, or why it did not."""
 
     line: str
@@ -378,20 +380,20 @@ class ModelReport(Answer):
         self.typed = as_typed(settings)
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Asked, ...]:
         """The sections that are asked for."""
         return tuple(part for part in PARTS if part.asked(self.settings))
 
     @cached_property
-    def made(self) -> dict[str, Made]:
+    def made(self) -> dict[str, AnsweredLine]:
         """The answers by their command lines. Raises what those raise that every model has."""
         return {made.line: made for made in self._by_part.values()}
 
     @cached_property
-    def _by_part(self) -> dict[str, Made]:
+    def _by_part(self) -> dict[str, AnsweredLine]:
         """The answers by the names of the sections."""
-        found: dict[str, Made] = {}
-        by_line: dict[str, Made] = {}
+        found: dict[str, AnsweredLine] = {}
+        by_line: dict[str, AnsweredLine] = {}
         for part in self.parts:
             for words in filter(None, (part.words, part.otherwise)):
                 line = self.line(part, words)
@@ -403,7 +405,7 @@ class ModelReport(Answer):
             found[part.name] = made
         return found
 
-    def _made(self, line: str) -> Made:
+    def _made(self, line: str) -> AnsweredLine:
         name, *words = shlex.split(line)[1:]
         asked = command(name).meant(words)
         try:
@@ -411,10 +413,10 @@ class ModelReport(Answer):
             answer = asked.answer(Settings(given.given, self.settings.named, given.path))
             answer.sheet()  # what is wrong is found when the answer is read
         except TfcalcError as error:
-            return Made(line, None, error)
-        return Made(line, answer)
+            return AnsweredLine(line, None, error)
+        return AnsweredLine(line, answer)
 
-    def line(self, part: Part, words: str) -> str:
+    def line(self, part: Asked, words: str) -> str:
         """The command line of a section."""
         longest = self.model.longest
         longest = longest if isinstance(longest, int) else LONGEST
@@ -454,7 +456,7 @@ class ModelReport(Answer):
         found = tuple(self._section(part) for part in self.parts)
         return (*found, assumptions(found))
 
-    def _section(self, part: Part) -> PageSection:
+    def _section(self, part: Asked) -> PageSection:
         made = self._by_part[part.name]
         section = PageSection(part.name, part.title, part.about, made.line)
         if made.error:
@@ -551,12 +553,8 @@ def write(found: ModelReport, settings: Settings) -> None:
     settings.refuse(("format", "quiet"), f"with -o {target}", {})
     settings.refuse(("ascii",), f"with -o {target}", {})
     if ending == HTML:
-        from tfcalc.render.page import page
-
         deliver(page(found.page(), style_of(settings)), settings)
         return
-    from tfcalc.render.page_markdown import page_markdown
-
     folder, name = os.path.split(target)
     said = page_markdown(found.page(), style_of(settings), name.removesuffix(MARKDOWN))
     for file, svg in said.files.items():
