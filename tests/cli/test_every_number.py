@@ -76,6 +76,7 @@ LINES = (
     "memory gpt2 --train --method grpo --max-prompt-length 8 --max-completion-length 8 --vllm-mode colocate --gpu h100",
     "memory gpt2 --train --method ppo --max-prompt-length 8 --max-completion-length 8",
     "overview gpt2",
+    "report gpt2 --layers 2 --seq 64",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --tokens 1M",
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64 --stack fsdp --pareto --micro-batch 1,2",
     "plan gpt2 --gpu h100 --global-batch-size 64 --seq 64 --tokens 1B --budget-days 1 --zero 1",

@@ -27,6 +27,7 @@ from tfcalc.errors import InvalidModel, TfcalcError, UsageError
 from tfcalc.hardware import parse_gpu
 from tfcalc.placed.layout import check_least
 from tfcalc.plans import Serving
+from tfcalc.report.chart import Chart, Curve
 from tfcalc.report.declared import (
     Key,
     Record,
@@ -917,6 +918,28 @@ class Serve(ServedAnswer):
             Column("ms at peak"),
         ]
         return self._sheet(columns, rows if self.of.holds else [], *self._notes())
+
+    def chart(self) -> Chart:
+        """Tokens per second over requests at once: by the estimate with its band, or by the floor, at most.
+
+        Raises UsageError where not even one request fits.
+        """
+        if not self.of.holds:
+            raise UsageError("there is no curve: the model does not fit", "give a larger GPU, or more of them")
+        floor = Curve("at most", tuple((one.concurrency, one.floor_rate) for one in self.points))
+        curves: tuple[Curve, ...] = (floor,)
+        if self.by is not None:
+            rates = [(one.concurrency, one.rate) for one in self.points]
+            band = tuple((rate.low, rate.high) for _, rate in rates)
+            curves = (Curve("estimate", tuple((users, rate.value) for users, rate in rates), band), floor)
+        return Chart(
+            title=f"{self.heading}: tokens per second",
+            x="requests at once",
+            y="tokens per second, all GPUs",
+            unit="tokens/s",
+            length=False,
+            curves=curves,
+        )
 
     def _curve(self) -> Sheet:
         rows: list[list[Cell]] = [
