@@ -219,6 +219,14 @@ def test_a_pattern_for_each_of_many_layers_names_it(quick: Quick, tmp_path: Path
     assert answers[0] == answers[1]
 
 
+def test_layers_of_a_stage_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    """Stages of a codec have depths of their own; a row of 10¹² layers, equal as they are, asked for 8 TB."""
+    encoder = {"downsampling_ratios": [], "depths": [10**12]}
+    data = {"model_type": "vibevoice_asr", "acoustic_tokenizer_encoder_config": encoder}
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    refused(run(tmp_path, "memory", "config.json"), 3, "1,000,000,000,000 layers")
+
+
 # --- what is typed
 
 

@@ -131,8 +131,8 @@ def check(text: str, read: Read) -> int:
     for link, texts in read.links.items():
         command, *keys = link.split(".")
         for shown in texts if keys else ():
-            value = number(found[command], keys)
-            assert shown.strip() in told(value), (link, shown, value)
+            counted = number(found[command], keys)
+            assert shown.strip() in told(counted), (link, shown, counted)
             checked += 1
     return checked
 

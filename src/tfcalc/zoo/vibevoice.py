@@ -12,7 +12,7 @@ from tfcalc.errors import InvalidModel
 from tfcalc.nn.basic import Linear, Norm, Parameter, parameter
 from tfcalc.nn.feed_forward import FeedForward
 from tfcalc.nn.module import Context, Module
-from tfcalc.nn.stack import Stack
+from tfcalc.nn.stack import Stack, in_a_row
 from tfcalc.ops.elementwise import mul, residual
 from tfcalc.ops.shapes import reshape, transpose
 from tfcalc.tape.tensor import Tensor
@@ -102,7 +102,7 @@ def _codec(c: Config, kind: str) -> Codec:
         name, width = f"conv_layers[{place - 1}]" if place else "stem", c.size("num_filters") * 2**place
         taps, before = (2 * ratio, ratio) if place else (kernel, kernel - 1)
         first = Convolution("conv.conv", reads, width, (taps,), before=before)
-        layers = Stack("stage", (_layer(c, width, kind),) * depth, depth) if depth else None
+        layers = Stack("stage", (_layer(c, width, kind),) * in_a_row(depth), depth) if depth else None
         stages.append(CodecStage(name, first, layers, ratio or 1))
         reads = width
     head = Convolution("head.conv", reads, c.size("hidden_size"), (kernel,), before=kernel - 1)
