@@ -54,6 +54,7 @@ _BY_SECTION = {
         "models": "List the presets and the supported model types.",
         "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
         "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
+        "web": "Serve the page that runs tfcalc in a browser, to this machine alone.",
     },
 }
 SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items()}
