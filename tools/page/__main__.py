@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -31,16 +31,18 @@ FOLDER = "/tfcalc"
 """Where the page's file system has the wheels."""
 
 
-def pyodide(into: Path) -> None:
-    """Fetch the package, and unpack what a browser loads. Raises ValueError where it is not the one that is known."""
+def from_npm(package: str, known: str, names: Sequence[str], into: Path) -> None:
+    """Fetch a package (``name@version``), and unpack these files. Raises ValueError where its hash is another one."""
+    if shutil.which("npm") is None:
+        raise FileNotFoundError(f"npm is not installed, and {package} comes from its registry")
     with tempfile.TemporaryDirectory() as room:
-        subprocess.run(["npm", "pack", "--silent", f"pyodide@{PYODIDE}"], cwd=room, check=True, stdout=sys.stderr)
+        subprocess.run(["npm", "pack", "--silent", package], cwd=room, check=True, stdout=sys.stderr)
         (archive,) = Path(room).glob("*.tgz")
         found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
-        if found != HASH:
-            raise ValueError(f"pyodide {PYODIDE} has the hash {found}, and not {HASH}")
+        if found != known:
+            raise ValueError(f"{package} has the hash {found}, and not {known}")
         with tarfile.open(archive) as packed:
-            for name in RUNTIME:
+            for name in names:
                 member = packed.extractfile(f"package/{name}")
                 assert member is not None, name
                 (into / name).write_bytes(member.read())
@@ -70,13 +72,10 @@ def _requirements() -> Iterator[str]:
 
 def build(site: Path) -> dict[str, object]:
     """Build the page in this folder, which is replaced; return its manifest."""
-    for command in ("npm",):
-        if shutil.which(command) is None:
-            raise FileNotFoundError(f"{command} is not installed, and Pyodide comes from its registry")
     with tempfile.TemporaryDirectory() as room:
         new = Path(room) / "page"
         (new / "pyodide").mkdir(parents=True)
-        pyodide(new / "pyodide")
+        from_npm(f"pyodide@{PYODIDE}", HASH, RUNTIME, new / "pyodide")
         (new / "wheels").mkdir()
         archives = [{"file": f"wheels/{path.name}", "format": "wheel"} for path in wheels(new / "wheels")]
         for name in STATIC:

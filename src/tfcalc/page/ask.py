@@ -29,7 +29,7 @@ _ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
 
 
 class Run(NamedTuple):
-    """How a run of the program ended: its ``code``, what it wrote, and the answer, where that was not written."""
+    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written."""
 
     code: int
     text: str
@@ -102,7 +102,7 @@ def typed(line: str) -> str:
 
 def pasted(text: str, words: str) -> str:
     """Answer the words (a list in JSON) about a config that was pasted; as :func:`ask`."""
-    paste(text.encode())
+    paste(text.encode("utf-8", "surrogatepass"))  # what no text can be is refused where it is read
     before = links.parts(links.in_full(json.loads(words)))
     place = "model" if any(option.name == "model" for option in links.options_of(before.words)) else ""
     after = forms.with_argument(before, "model", links.PASTED).words if place else ["overview", links.PASTED]
@@ -118,7 +118,7 @@ def paste(config: bytes) -> None:
 
 
 def written(words: str, form: str) -> str:
-    """What the program prints for these words (a list in JSON) in this format, or why it does not; as JSON."""
+    """Return what the program prints for these words (a list in JSON) in this format, or why it does not; as JSON."""
     found = run([*json.loads(words), "--format", form])
     return json.dumps({"exit": found.code, "text": found.text, "told": found.told})
 
@@ -183,6 +183,6 @@ def in_effect(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def begin() -> str:
-    """What the page needs before its first question, in JSON: the version, and the words that it offers."""
+    """Return what the page needs before its first question, in JSON: the version, and the words that it offers."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # a page reaches nothing
     return json.dumps({"version": __version__, "offers": forms.offers()})

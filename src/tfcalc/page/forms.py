@@ -144,9 +144,8 @@ def moved(asked: Asked, tab: Tab) -> list[str]:
     model = model_of(asked)
     named = [TARGETS[tab.command]] if tab.command in TARGETS else []
     options = {option.name: option for option in options_of([tab.command])}
-    kept = [
-        one for one in asked.typed if one.option is not None and one.option.name in (*tab.front, *SHAPE, "treat_as")
-    ]
+    front = tab.front if tab.command not in TARGETS or asked.first in TARGETS else ()
+    kept = [one for one in asked.typed if one.option is not None and one.option.name in (*front, *SHAPE, "treat_as")]
     flags = {one.option.name for one in kept if one.option is not None}
     fixed = [Typed(word, None, None) for word in tab.always]
     kept = [one for one in kept if one.flag not in tab.always]

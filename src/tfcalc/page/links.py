@@ -219,7 +219,7 @@ def changes(asked: Asked, name: str, value: str | bool) -> Iterator[Typed]:
         yield new
 
 
-INSTEAD = (("lora", "qlora"), ("train", "serve"), ("budget", "gpu"))
+INSTEAD = (("lora", "qlora"), ("train", "serve"), ("lora", "serve"), ("qlora", "serve"), ("budget", "gpu"))
 """Options of which one is meant: who chooses one of them leaves the others."""
 
 

@@ -1,4 +1,4 @@
-"""Which number of an answer a cell of its table shows, by its path: what a click on the cell opens.
+"""Paths of the numbers that the cells of a table show: a click on a cell opens its number.
 
 A cell has the exact number behind what it prints. Of the numbers of the answer that are equal to it, the one is opened
 whose place in the answer is called most like the row and the column of the cell.

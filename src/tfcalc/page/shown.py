@@ -24,16 +24,16 @@ def answer(sheet: Sheet, style: Style, words: Sequence[str], said: Mapping[str, 
     opens = opened(sheet, said) if said.get("command") != "explain" else {}
     title = _text(sheet.title)
     if (-1, 0) in opens:
-        title = _link(link_of(explaining(words, opens[-1, 0], said)), title, "opens")
+        title = _link(link_of(explaining(words, opens[-1, 0])), title, "opens")
     head = f'<header><h2 class="verdict">{title}</h2>'
     head += f'<p class="subtitle">{_text(sheet.subtitle)}</p></header>' if sheet.subtitle else "</header>"
     return head + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
 
 
-def explaining(words: Sequence[str], keys: Sequence[str], said: Mapping[str, object]) -> list[str]:
+def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:
     """The words that open a number of the answer to these words: ``explain memory.peak_bytes llama-3-8b --train``."""
     asked = parts(in_full(words))
-    return Asked("explain", (".".join((str(said["command"]), *keys)), *asked.named), asked.typed).words
+    return Asked("explain", (".".join((asked.first, *keys)), *asked.named), asked.typed).words
 
 
 def _text(text: str) -> str:
@@ -65,7 +65,7 @@ def _table(
         for place, (cell, column) in enumerate(zip(row, sheet.columns, strict=True)):
             shown = _text(for_people(cell, style))
             if (index, place) in opens:
-                shown = _link(link_of(explaining(words, opens[index, place], said)), shown, "opens")
+                shown = _link(link_of(explaining(words, opens[index, place])), shown, "opens")
             elif (link := _linked(cell, row, words, said)) is not None:
                 shown = _link(link, shown, "asks" if isinstance(cell, str) and not PATH.fullmatch(cell) else "opens")
             shown += _bar(cell)

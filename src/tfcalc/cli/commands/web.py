@@ -35,7 +35,6 @@ OPTIONS = (
         number=True,
         least=0,
         most=65_535,
-        typed="--port N",
         front=True,
     ),
 )
