@@ -91,7 +91,7 @@ function show(answer, push, took) {
   document.title = answer.command;
   drawTabs(answer.tabs);
   drawForm(answer, before);
-  if (!at("why").hidden && (!before || before.link !== answer.link)) close();
+  if (!at("origin").hidden && (!before || before.link !== answer.link)) close();
 }
 
 function drawTabs(tabs) {
@@ -195,7 +195,7 @@ async function open(question, before) {
 
 function draw() {
   const { answer } = trail.at(-1);
-  at("why").hidden = false;
+  at("origin").hidden = false;
   document.body.classList.add("opened");
   if (answer.html) at("opened").innerHTML = answer.html;
   else at("opened").textContent = answer.told;
@@ -218,13 +218,13 @@ function back(place) {
 }
 
 function close() {
-  at("why").hidden = true;
+  at("origin").hidden = true;
   document.body.classList.remove("opened");
   trail[0]?.from?.focus?.();
   trail = [];
 }
 at("close").addEventListener("click", close);
-addEventListener("keydown", (event) => event.key === "Escape" && !at("why").hidden && !at("config").open && close());
+addEventListener("keydown", (event) => event.key === "Escape" && !at("origin").hidden && !at("config").open && close());
 
 // --- copies
 
