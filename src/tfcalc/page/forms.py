@@ -1,4 +1,4 @@
-"""The controls of the page: which questions it offers, and which options of each stand in front."""
+"""The controls of the page: the questions that it offers, and the options that each has in front."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Numbered(NamedTuple):
 
 
 def numbers(said: Mapping[str, object]) -> Iterator[Numbered]:
-    """All numbers of an answer, in its order, but for those that were given: its model and its conventions."""
+    """Yield the numbers of an answer, in its order, but for those that were given: its model and its conventions."""
     for key, value in said.items():
         if key not in ("schema_version", "model", "conventions"):
             yield from _below(value, (key,), frozenset(_words(key)), "")

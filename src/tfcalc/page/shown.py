@@ -86,9 +86,9 @@ def _side(column: Column) -> str:
 
 def _bar(cell: Cell) -> str:
     """A bar of a share's length; what it shows is written beside it."""
-    if not isinstance(cell, Share) or cell.fraction <= 0:
+    if not isinstance(cell, Share):
         return ""
-    width = round(100 * min(cell.fraction, 1), 1)
+    width = round(100 * min(max(cell.fraction, 0), 1), 1)
     return (
         '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect width="{width}" height="8" rx="1"></rect></svg>'
