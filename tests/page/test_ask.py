@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import Program
 from tfcalc.page import ask as page
 from tfcalc.page.forms import TABS
-from tfcalc.page.links import words_of
+from tfcalc.page.links import link_of, words_of
 from tfcalc.page.opens import exact, opened
 from tfcalc.report.paths import reach
 
@@ -92,7 +92,7 @@ def test_a_number_that_is_clicked_opens_with_this_number(line: str) -> None:
     for place, keys in links.items():
         value = exact(sheet.quiet) if place[0] < 0 else numbers[place]
         assert reach(said, keys) == value, (place, keys)
-    first = asked(page.links.link_of(shlex.split(line)))
+    first = asked(link_of(shlex.split(line)))
     for link in dict.fromkeys(Links(first["html"]).found.get("opens", [])):
         behind = asked(link)
         assert (behind["exit"], behind["told"]) == (0, ""), link

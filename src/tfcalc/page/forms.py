@@ -140,7 +140,7 @@ def current(asked: Asked) -> Tab | None:
 
 
 def moved(asked: Asked, tab: Tab) -> list[str]:
-    """The words of this question about the same model, with the options that stand in front there, too."""
+    """The words of this question about the same model, with the options that are in front there, too."""
     model = model_of(asked)
     named = [TARGETS[tab.command]] if tab.command in TARGETS else []
     options = {option.name: option for option in options_of([tab.command])}
