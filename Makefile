@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 TOOL = $(PYTHON) -m
 DOCUMENTS = README.md CONTRIBUTING.md formulas.md $(wildcard docs/*.md)
 
-.PHONY: check lint types test docs-fresh docs pictures site dist golden records defaults measured presets check-torch cuda calibrate-report long exhaustive explore fuzz benchmark venv
+.PHONY: check lint types test docs-fresh docs pictures site page dist golden records defaults measured presets check-torch cuda calibrate-report long exhaustive explore fuzz benchmark venv
 
 check: lint types test docs-fresh site
 
@@ -26,9 +26,12 @@ docs:
 pictures: # of the course, into docs/pictures/; `make test` fails where one is out of date
 	$(TOOL) tools.pictures --write
 
-site: # into site/; needs the dependency group docs
+site: # into site/, the page that runs tfcalc (make page) beside the documents; needs the dependency group docs
 	NO_MKDOCS_2_WARNING=1 $(TOOL) mkdocs build --quiet
 	$(TOOL) tools.links site
+
+page: # tfcalc in a browser, into site/calculator; needs npm and the network. tfcalc web serves it
+	$(TOOL) tools.page site/calculator
 
 dist: # the same bytes for the same commit (without git: for the same files); needs the dependency group package
 	rm -rf dist

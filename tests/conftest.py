@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skipped["scale"] = "needs the dependency group scale: pip install --group scale"
     if "network" not in str(config.getoption("markexpr")):
         skipped["network"] = "it installs packages: pytest -m network, with the dependency group hook"
+    if "page" not in str(config.getoption("markexpr")):
+        skipped["page"] = "it builds the page and starts a browser: pytest -m page, with the dependency group page"
     asked = str(config.getoption("markexpr"))
     later = [name for name in ("long", "exhaustive") if name not in asked]
     left_out = {item for item in items if any(item.get_closest_marker(name) for name in later)}

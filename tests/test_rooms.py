@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "tfcalc"
 
 ROOMS = [
-    ("testing",),
+    ("testing", "page"),
     ("cli",),
     ("exercises",),
     ("verify", "arrays", "symbolic", "catalog", "solving"),

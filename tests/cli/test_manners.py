@@ -16,6 +16,7 @@ import pytest
 
 from tests.budgets.sample import sample
 from tests.conftest import Program
+from tests.page.sample import ended_at_once, sample_page
 from tfcalc.cli.commands import COMMANDS, command
 
 ESCAPE = "\x1b"
@@ -337,7 +338,7 @@ def test_13_help_begins_with_examples_and_swallows_nothing(tfcalc: Program, name
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("line", example_params())
-def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> None:
+def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if line.startswith("tfcalc budget"):
         sample(tmp_path)
         tfcalc("budget", "--update")
@@ -348,6 +349,9 @@ def test_13_every_example_runs(tfcalc: Program, line: str, tmp_path: Path) -> No
         rows = oracle.read_text(encoding="utf-8").splitlines()[:3]
         (tmp_path / "runs.jsonl").write_text("\n".join(rows), encoding="utf-8")
         shutil.copy(Path(__file__).parents[1] / "timing" / "logs" / "megatron.log", tmp_path / "train.log")
+    if line.startswith("tfcalc web"):
+        sample_page(tmp_path / "site" / "calculator")
+        monkeypatch.setattr("tfcalc.cli.commands.web.local_server", ended_at_once)
     result = tfcalc(*shlex.split(line)[1:])
     assert result.returncode == (line in NEGATIVE), result.stderr
     assert result.stdout

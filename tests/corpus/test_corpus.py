@@ -13,8 +13,8 @@ from tests.corpus.transcript import HERE, commands, transcript
 from tfcalc.cli.commands import COMMANDS
 
 TRANSCRIPTS = sorted(path.stem for path in HERE.glob("*.txt"))
-ELSEWHERE = frozenset({"verify", "check-budget", "calibrate"})
-"""Commands that need PyTorch, and the second name of one."""
+ELSEWHERE = frozenset({"verify", "check-budget", "calibrate", "web"})
+"""Commands that need PyTorch, the second name of one, and a server."""
 
 
 def recorded(name: str) -> Path:

@@ -142,7 +142,9 @@ SENTENCES = frozenset(("-q",))
 
 def lines() -> Iterator[list[str]]:
     """All of them as words, without what says which format."""
-    yield from (shlex.split(line)[1:] for name in COMMANDS for line in command(name).examples if name != "schema")
+    yield from (
+        shlex.split(line)[1:] for name in COMMANDS for line in command(name).examples if name not in ("schema", "web")
+    )
     yield from (shlex.split(line) for line in GOLDENS)
     yield from (shlex.split(line.format(model)) for model in KINDS for line in ASKED_OF_EACH)
     yield from map(shlex.split, FURTHER)

@@ -27,7 +27,7 @@ from tfcalc.report import SCHEMA_VERSION
 from tfcalc.schemas import HERE, any_of, definition, names, schema
 from tfcalc.schemas.keys import keys
 
-NO_ANSWER = {"schema"}
+NO_ANSWER = {"schema", "web"}
 """Commands that print no answer of their own."""
 SHARED = ("model.", "conventions.", "components[].")
 """What many answers have, none of them all of its keys."""

@@ -40,8 +40,8 @@ LINES = [
     "plan gpt2 --gpu 8xh100 --global-batch-size 16 --seq 64",
     "explain mha",
 ]
-ELSEWHERE = {"budget", "init", "verify", "calibrate", "schema"}
-"""What is asked in a repository, writes a file, needs PyTorch or logs, or answers with no number."""
+ELSEWHERE = {"budget", "init", "verify", "calibrate", "schema", "web"}
+"""What is asked in a repository, writes a file, needs PyTorch or logs, serves, or answers with no number."""
 
 
 def opened(line: str, most: int) -> None:

@@ -497,8 +497,8 @@ class Overview(Answer):
         else:
             whole = f"per token; {self._short(self.kv_cache)} at {self.served_context:,}"
             yield ["KV cache", Bytes(self.kv_per_token), whole, "memory --serve"]
-        yield ["forward", short(self.forward_flops), f"FLOPs per {per}", "flops"]
-        yield ["training", short(self.training_flops), f"FLOPs per {per}", "flops --train"]
+        yield ["forward", Short(self.forward_flops), f"FLOPs per {per}", "flops"]
+        yield ["training", Short(self.training_flops), f"FLOPs per {per}", "flops --train"]
         yield self._placed("serving", "serving", self.serving, "memory --serve")
         for method, (called, _, flags) in METHODS.items():
             command = f"memory --train{flags.partition(' 1')[0]}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from itertools import zip_longest
 from types import ModuleType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +20,9 @@ from tfcalc.cli.output import show
 from tfcalc.cli.settings import Settings, settle
 from tfcalc.core.traced import at_most
 from tfcalc.errors import TfcalcError
+
+if TYPE_CHECKING:
+    from tfcalc.report.answer import Answered
 
 
 def application(called: str | None, meant: Command | None = None, words: Sequence[str] = ()) -> typer.Typer:
@@ -46,8 +51,24 @@ def run(command: Command, settings: Settings) -> int:
     """Answer a command, write the answer, and return the exit code."""
     with at_most(command.most, "this takes too many runs of layers", "give fewer layers, or ask for less at once"):
         found = command.answer(settings)
-        (command.write or show)(found, settings)
+        if not _TAKEN.get()(found, settings):
+            (command.write or show)(found, settings)
     return command.code(found)
+
+
+Take = Callable[["Answered", Settings], bool]
+"""Takes an answer, and says whether it did: if so, the answer is not written."""
+_TAKEN: ContextVar[Take] = ContextVar("_TAKEN", default=lambda _answer, _settings: False)
+
+
+@contextmanager
+def taken_by(take: Take) -> Iterator[None]:
+    """Within it, answers are offered to ``take`` before they are written: to a page that shows them in its own way."""
+    before = _TAKEN.set(take)
+    try:
+        yield
+    finally:
+        _TAKEN.reset(before)
 
 
 def _not_typed() -> None:

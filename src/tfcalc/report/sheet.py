@@ -74,7 +74,7 @@ class Rounded(NamedTuple):
 class Short(NamedTuple):
     """A whole number of which three figures tell enough; ``billion`` is the prefix of 10⁹ (B of parameters)."""
 
-    value: int
+    value: int | float
     billion: str = "G"
 
 

@@ -55,6 +55,7 @@ _BY_SECTION = {
         "report": "Everything about a model on one page: a file to send, with charts and the origin of each number.",
         "gpus": "List the GPUs: memory, bandwidth, peaks, links, prices, with their sources.",
         "schema": "Print the JSON Schema of an answer, or of tfcalc.toml: every key with its type and meaning.",
+        "web": "Serve the page that runs tfcalc in a browser, to this machine alone.",
     },
 }
 SECTIONS = {section: tuple(commands) for section, commands in _BY_SECTION.items()}

@@ -51,7 +51,8 @@ def of_answer(path: Path, words: Sequence[str]) -> Command:
         raise UsageError(f"{name}.{'.'.join(keys)} is no number", f"write one as {name}.KEY.KEY")
     own = command(name).meant([*words[:place], *words[place + 1 :]])
     first = PATH._replace(name=f"path{len(own.options)}")  # the words may begin with a path of their own
-    options = {option.name: option for option in (first, *own.options, *SHOW) if option.name not in WRITTEN}
+    options = {option.name: option for option in (first, *own.options) if option.name not in WRITTEN}
+    options |= {option.name: option for option in SHOW if option.name not in options}  # serve's --output is no file
     opened = partial(of_one_model, name, keys) if name in ABOUT_ONE_MODEL else partial(_opened, own, keys)
 
     def answer(settings: Settings) -> Answered:

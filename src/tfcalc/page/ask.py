@@ -1,0 +1,188 @@
+"""The program asked by a page: words go in, and what is shown comes out. The answer is the program's own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfcalc import __version__
+from tfcalc.cli.app import taken_by
+from tfcalc.cli.main import main
+from tfcalc.errors import TfcalcError
+from tfcalc.page import forms, links, shown
+from tfcalc.report.style import Style
+
+if TYPE_CHECKING:
+    from tfcalc.cli.settings import Settings
+    from tfcalc.report.answer import Answered
+
+KEPT = 64
+"""Answers that are kept, so that who goes back sees them at once."""
+_ANSWERS: dict[tuple[str, ...], dict[str, Any]] = {}
+
+
+class Run(NamedTuple):
+    """Outcome of a run of the program: its ``code``, what it wrote, and the answer, where that was not written."""
+
+    code: int
+    text: str
+    told: str
+    answer: Answered | None
+    settings: Settings | None
+
+
+def run(words: Sequence[str]) -> Run:
+    """Run the program with these words, and keep its answer where it would be printed as a table."""
+    kept: list[tuple[Answered, Settings]] = []
+
+    def keep(answer: Answered, settings: Settings) -> bool:
+        written = settings.get("quiet") or settings.get("output") or settings.get("latex") or settings.get("sympy")
+        if written or settings.get("format", "table") != "table":
+            return False
+        kept.append((answer, settings))
+        return True
+
+    with _streams() as (out, err), taken_by(keep):
+        code = main(list(words))
+    answer, settings = kept[0] if kept else (None, None)
+    return Run(code, out.getvalue(), err.getvalue(), answer, settings)
+
+
+@contextmanager
+def _streams() -> Iterator[tuple[io.StringIO, io.StringIO]]:
+    before, out, err = (sys.stdout, sys.stderr), io.StringIO(), io.StringIO()
+    sys.stdout, sys.stderr = out, err
+    try:
+        yield out, err
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def ask(link: str) -> str:
+    """Answer a link, in JSON: what the page shows of it.
+
+    ``exit`` is the program's code, ``told`` what it said on the standard error, ``html`` the answer (``text`` where it
+    is one), ``words``, ``command`` and ``link`` the question, ``tabs`` and ``form`` what may be asked instead.
+    """
+    try:
+        config = links.config_of(link)
+    except TfcalcError as error:
+        return json.dumps({"exit": error.exit_code, "told": f"tfcalc: {error}", "html": "", "text": ""})
+    if config is not None:
+        paste(config)
+    return asked(links.words_of(link))
+
+
+def changed(words: str, name: str, value: str | bool) -> str:
+    """Answer the words (a list in JSON) with one option, the model or the part changed; as :func:`ask`."""
+    before = links.parts(links.in_full(json.loads(words)))
+    arguments = [option.name for option in links.options_of(before.words) if option.argument]
+    if name in arguments:
+        after = forms.with_argument(before, name, str(value))
+    else:
+        after = before._replace(typed=tuple(links.changes(before, name, value)))
+    return asked(after.words)
+
+
+def typed(line: str) -> str:
+    """Answer a command line as it is typed, with or without the name of the program; as :func:`ask`."""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # of a quotation mark that is left open
+        words = line.split()
+    return asked(words[1:] if words[:1] == ["tfcalc"] else words)
+
+
+def pasted(text: str, words: str) -> str:
+    """Answer the words (a list in JSON) about a config that was pasted; as :func:`ask`."""
+    paste(text.encode("utf-8", "surrogatepass"))  # what no text can be is refused where it is read
+    before = links.parts(links.in_full(json.loads(words)))
+    place = "model" if any(option.name == "model" for option in links.options_of(before.words)) else ""
+    after = forms.with_argument(before, "model", links.PASTED).words if place else ["overview", links.PASTED]
+    sizes = {option.name for option in links.options_of(after) if option.group == "model"}
+    kept = tuple(one for one in links.parts(after).typed if one.option is None or one.option.name not in sizes)
+    return asked(links.parts(after)._replace(typed=kept).words)
+
+
+def paste(config: bytes) -> None:
+    """Write the config that the page asks about to where the program reads it."""
+    Path(links.PASTED).write_bytes(config)
+    _ANSWERS.clear()
+
+
+def written(words: str, form: str) -> str:
+    """Return what the program prints for these words (a list in JSON) in this format, or why it does not; as JSON."""
+    found = run([*json.loads(words), "--format", form])
+    return json.dumps({"exit": found.code, "text": found.text, "told": found.told})
+
+
+def asked(words: Sequence[str]) -> str:
+    """Answer the words of a command line; as :func:`ask`."""
+    key = tuple(words)
+    if key not in _ANSWERS:
+        while len(_ANSWERS) >= KEPT:
+            del _ANSWERS[next(iter(_ANSWERS))]
+        _ANSWERS[key] = _answered(list(words))
+    return json.dumps(_ANSWERS[key])
+
+
+def _answered(words: list[str]) -> dict[str, Any]:
+    found = run(words)
+    said: Mapping[str, Any] = {}
+    html = ""
+    if found.answer is not None and found.settings is not None:
+        sheet = found.answer.sheet()
+        style = Style(
+            notation=found.settings.get("notation", "lbhn"),
+            units=found.settings.get("units", "iec"),
+            formulas=found.settings.get("formulas", False),
+            assumptions=found.settings.get("assumptions", False),
+            letters=sheet.letters,
+        )
+        said = found.answer.to_dict()
+        html = shown.answer(sheet, style, words, said)
+    return {
+        "exit": found.code,
+        "told": found.told.rstrip("\n"),
+        "html": html,
+        "text": found.text if found.answer is None else "",
+        "words": words,
+        "command": shlex.join(["tfcalc", *words]),
+        "link": links.link_of(words, _config(words)),
+        "model": forms.name_of_model(words),
+        "tabs": forms.tabs(words),
+        "form": forms.form(words, in_effect(said)),
+        "shape": " ".join(option.name for option in links.options_of(words)),
+    }
+
+
+def _config(words: Sequence[str]) -> bytes | None:
+    return Path(links.PASTED).read_bytes() if forms.is_pasted(words) and os.path.isfile(links.PASTED) else None
+
+
+def in_effect(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that an answer was made with, by the options' names, as far as the answer says them."""
+    model = said.get("model")
+    known: dict[str, Any] = {}
+    if isinstance(model, Mapping):
+        for key in ("defaults", "config", "changed"):
+            known |= model.get(key, {})
+        known |= {key: value for key, value in model.items() if isinstance(value, int)}
+    known |= said.get("conventions") or {}
+    names = {
+        key: option.name for tab in forms.TABS for option in links.options_of([tab.command]) for key in option.keys
+    }
+    return {names[key]: value for key, value in known.items() if key in names and isinstance(value, int | float | str)}
+
+
+def begin() -> str:
+    """Return what the page needs before its first question, in JSON: the version, and the words that it offers."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a page reaches nothing
+    return json.dumps({"version": __version__, "offers": forms.offers()})

@@ -1,0 +1,177 @@
+"""An answer as HTML for the page: the verdict first, its table, the lines below; what can be opened is a link."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from tfcalc.cli.commands import COMMANDS
+from tfcalc.page.links import Asked, in_full, link_of, parts
+from tfcalc.page.opens import opened
+from tfcalc.printable import printable
+from tfcalc.report.sheet import Cell, Column, Share, Sheet, for_people
+from tfcalc.report.style import Style
+
+PATH = re.compile(r"[a-z]+\.[^ ].*")
+"""A number by its path, as a derivation names its terms."""
+
+
+def answer(sheet: Sheet, style: Style, words: Sequence[str], said: Mapping[str, object]) -> str:
+    """The answer to these words, whose JSON is ``said``."""
+    sheet = sheet.as_asked(style)._replace(detailed=None)
+    opens = opened(sheet, said) if said.get("command") != "explain" else {}
+    title = _text(sheet.title)
+    if (-1, 0) in opens:
+        title = _link(link_of(explaining(words, opens[-1, 0])), title, "opens")
+    head = f'<header><h2 class="verdict">{title}</h2>'
+    head += f'<p class="subtitle">{_text(sheet.subtitle)}</p></header>' if sheet.subtitle else "</header>"
+    return head + _table(sheet, style, words, said, opens) + "".join(_below(sheet, style, words))
+
+
+def explaining(words: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """The words that open a number of the answer to these words: ``explain memory.peak_bytes llama-3-8b --train``."""
+    asked = parts(in_full(words))
+    return Asked("explain", (".".join((asked.first, *keys)), *asked.named), asked.typed).words
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _link(link: str, text: str, kind: str) -> str:
+    return f'<a class="{kind}" href="#{escape(link)}">{text}</a>'
+
+
+def _table(
+    sheet: Sheet,
+    style: Style,
+    words: Sequence[str],
+    said: Mapping[str, object],
+    opens: Mapping[tuple[int, int], Sequence[str]],
+) -> str:
+    if not sheet.columns:
+        return ""
+    heading = "".join(
+        f'<th scope="col"{_side(column)}>{_text(column.heading)}</th>'
+        if column.heading
+        else f"<td{_side(column)}></td>"
+        for column in sheet.columns
+    )
+    rows = []
+    for index, row in enumerate(sheet.rows):
+        cells = []
+        for place, (cell, column) in enumerate(zip(row, sheet.columns, strict=True)):
+            shown = _text(for_people(cell, style))
+            if (index, place) in opens:
+                shown = _link(link_of(explaining(words, opens[index, place])), shown, "opens")
+            elif (link := _linked(cell, row, words, said)) is not None:
+                shown = _link(link, shown, "asks" if isinstance(cell, str) and not PATH.fullmatch(cell) else "opens")
+            shown += _bar(cell)
+            depth = f' class="d{min(sheet.depth(index), 8)}"' if place == 0 and sheet.depth(index) else ""
+            tag = "th" if place == 0 and isinstance(cell, str) and cell else "td"
+            scope = ' scope="row"' if tag == "th" else ""
+            cells.append(f"<{tag}{scope}{depth or _side(column)}>{shown}</{tag}>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(printable(sheet.title))}"><table>'
+        f"<thead><tr>{heading}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _side(column: Column) -> str:
+    return ' class="n"' if column.numeric else ""
+
+
+def _bar(cell: Cell) -> str:
+    """A bar of a share's length; what it shows is written beside it."""
+    if not isinstance(cell, Share):
+        return ""
+    width = round(100 * min(max(cell.fraction, 0), 1), 1)
+    return (
+        '<svg class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="{width}" height="8" rx="1"></rect></svg>'
+    )
+
+
+def _linked(cell: Cell, row: Sequence[Cell], words: Sequence[str], said: Mapping[str, object]) -> str | None:
+    """The link of a cell that is a question itself: a term of a derivation, a command, or a change of options."""
+    asked = parts(in_full(words))
+    if said.get("command") == "explain":
+        return _further(cell, row, asked, said)
+    if not isinstance(cell, str) or not cell:
+        return None
+    first = cell.split(maxsplit=1)[0]
+    if cell.startswith("--"):
+        return link_of([*asked.words, *cell.split()])
+    if first in COMMANDS and said.get("command") == "overview":
+        commands = said.get("commands")
+        name, *options = cell.split()
+        known = commands if isinstance(commands, Mapping) else {}
+        of_line = [str(line) for line in known.values() if shlex.split(str(line))[1:2] == [name]]
+        full = next((line for line in of_line if set(options) <= set(shlex.split(line))), "")
+        return link_of(shlex.split(full)[1:]) if full else link_of([name, *asked.named, *options])
+    return None
+
+
+def _further(cell: Cell, row: Sequence[Cell], asked: Asked, said: Mapping[str, object]) -> str | None:
+    """The link that opens a term of what was opened, from the row of a derivation: by this question, or another one."""
+    terms = said.get("terms")
+    if not isinstance(terms, list) or len(row) != 2 or cell is not row[1]:
+        return None
+    term = next((one for one in terms if one["path"] and one["path"] == row[0]), None)
+    if term is None:
+        return None
+    if str(term["what"]).startswith("tfcalc "):
+        line = parts(in_full(shlex.split(term["what"])[1:]))
+        return link_of(Asked("explain", (term["path"], *line.named), line.typed).words)
+    return link_of(asked._replace(named=(term["path"], *asked.named[1:])).words)
+
+
+def _below(sheet: Sheet, style: Style, words: Sequence[str]) -> Iterator[str]:
+    """The lines below the table; what else may be asked is a link."""
+    asked = parts(in_full(words))
+    notes = sheet._replace(see_also=()).below(style)
+    if notes:
+        yield '<ul class="notes">' + "".join(f"<li>{_with_commands(note)}</li>" for note in notes) + "</ul>"
+    further = [each for each in sheet.see_also if not _is_of_output(each)]
+    if further:
+        links = "".join(f"<li>{_see_also(each, asked)}</li>" for each in further)
+        yield f'<ul class="further" aria-label="See also">{links}</ul>'
+
+
+def _is_of_output(each: str) -> bool:
+    """Return whether it only says how an answer is written, for which the page has buttons."""
+    return each.split(maxsplit=1)[0] in ("--json", "-q", "--format")
+
+
+def _see_also(each: str, asked: Asked) -> str:
+    """``--gpu h100 (does it fit?)`` as a link: the same question with this option; a command as the question it is."""
+    line = each.partition(" (")[0]
+    if "NAME" in line or "COMMAND" in line or "…" in line or "FILE" in line:
+        return _text(each)
+    try:
+        typed = shlex.split(line)
+    except ValueError:
+        return _text(each)
+    if line.startswith("-"):
+        return _link(link_of([*asked.words, *typed]), _text(each), "asks")
+    if typed[:1] == ["tfcalc"]:
+        return _link(link_of(typed[1:]), _text(each), "asks")
+    return _text(each)
+
+
+COMMAND = re.compile(r"tfcalc [^;:]+$")
+"""A command at the end of a line, which may be asked."""
+
+
+def _with_commands(note: str) -> str:
+    found = COMMAND.search(note)
+    if found is None:
+        return _text(note)
+    try:
+        words = shlex.split(found[0])[1:]
+    except ValueError:
+        return _text(note)
+    return _text(note[: found.start()]) + _link(link_of(words), _text(found[0]), "asks")

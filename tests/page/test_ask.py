@@ -1,0 +1,208 @@
+"""The page's questions, asked as the page asks them, against the program's own answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc.page import ask as page
+from tfcalc.page.forms import TABS
+from tfcalc.page.links import link_of, words_of
+from tfcalc.page.opens import exact, opened
+from tfcalc.report.paths import reach
+
+QUESTIONS = (
+    "overview gpt2",
+    "params gpt2",
+    "params mixtral-8x7b --depth 3",
+    "flops gpt2 --seq 256 --train",
+    "memory gpt2 --train --lora --seq 256",
+    "memory gpt2 --serve --context 512",
+    "fit gpt2 --gpu rtx-4090 --seq 128",
+    "train gpt2 --tokens 1M --gpu h100 --seq 128",
+    "serve gpt2 --gpu h100 --input 64 --output 16",
+    "compare gpt2 gpt2-medium",
+    "formula complete gpt2",
+    "explain attention gpt2",
+)
+
+
+@pytest.fixture(autouse=True)
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, as the page's file system is."""
+    monkeypatch.chdir(tmp_path)
+    page._ANSWERS.clear()
+
+
+def asked(link: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(page.ask(link)))
+
+
+class Links(HTMLParser):
+    """The links of a piece of HTML, by their class, and the identifiers of its labels and controls."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: dict[str, list[str]] = {}
+        self.labels, self.controls = set[str](), set[str]()
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        if tag == "a":
+            self.found.setdefault(given["class"], []).append(given["href"].removeprefix("#"))
+        if tag == "label":
+            self.labels.add(given["for"])
+        if tag in ("input", "select") and given.get("type") != "range":
+            self.controls.add(given["id"])
+
+
+@pytest.mark.parametrize("line", QUESTIONS)
+def test_it_answers_as_the_program_does(tfcalc: Program, line: str) -> None:
+    words = shlex.split(line)
+    done = tfcalc(*words)
+    found = json.loads(page.typed(f"tfcalc {line}"))
+    assert (found["exit"], found["told"]) == (done.returncode, done.stderr.rstrip("\n"))
+    text = re.sub(r"<[^>]+>", "", found["html"])
+    title = done.stdout.splitlines()[0]
+    assert title in text.replace("&#x27;", "'").replace("&gt;", ">")
+    written = json.loads(page.written(json.dumps(words), "json"))
+    assert (written["exit"], written["text"]) == (done.returncode, tfcalc(*words, "--json").stdout)
+
+
+@pytest.mark.parametrize("line", QUESTIONS[:10])
+def test_a_number_that_is_clicked_opens_with_this_number(line: str) -> None:
+    run = page.run(shlex.split(line))
+    assert run.answer is not None
+    sheet, said = run.answer.sheet(), run.answer.to_dict()
+    links = opened(sheet, said)
+    numbers = {
+        (row, place): value
+        for row, cells in enumerate(sheet.rows)
+        for place, cell in enumerate(cells)
+        if (value := exact(cell)) is not None
+    }
+    for place, keys in links.items():
+        value = exact(sheet.quiet) if place[0] < 0 else numbers[place]
+        assert reach(said, keys) == value, (place, keys)
+    first = asked(link_of(shlex.split(line)))
+    for link in dict.fromkeys(Links(first["html"]).found.get("opens", [])):
+        behind = asked(link)
+        assert (behind["exit"], behind["told"]) == (0, ""), link
+        assert behind["html"], link
+
+
+def test_all_numbers_of_a_peak_are_links_down_to_matrices() -> None:
+    link, passed = "memory/gpt2?train&seq=256", []
+    for _ in range(8):
+        found = Links(asked(link)["html"]).found.get("opens", [])
+        if not found:
+            break
+        link = found[0]
+        passed.append(link)
+    assert len(passed) >= 2
+    last = asked(link)
+    assert "<li>4Vh</li>" in last["html"]  # 4 bytes for each of the vocabulary's vectors of the hidden size
+
+
+@pytest.mark.parametrize("line", QUESTIONS)
+def test_every_further_question_of_an_answer_is_one(line: str) -> None:
+    """Links of tabs, of changes and of commands are answered, or refused in one line that says what would do."""
+    found = json.loads(page.typed(line))
+    links = [tab["link"] for tab in found["tabs"]] + Links(found["html"]).found.get("asks", [])
+    for link in dict.fromkeys(links):
+        if link.startswith("fit/") and "gpu" not in link:
+            continue  # all cards at once take seconds
+        behind = asked(link)
+        assert behind["exit"] in (0, 1), (link, behind["told"])
+        assert behind["html"] or behind["text"]
+
+
+@pytest.mark.parametrize("tab", TABS, ids=lambda tab: tab.label)
+def test_every_control_has_a_label(tab: object) -> None:
+    link = next(each["link"] for each in asked("overview/gpt2")["tabs"] if each["label"] == cast("Any", tab).label)
+    form = Links(asked(link)["form"])
+    assert form.labels == form.controls
+    assert form.controls
+
+
+def test_a_change_is_made_in_its_place() -> None:
+    words = json.dumps(shlex.split("memory gpt2 --train --seq 256 --lora"))
+
+    def changed(name: str, value: str | bool) -> str:
+        return str(json.loads(page.changed(words, name, value))["command"])
+
+    assert changed("seq_len", "512") == "tfcalc memory gpt2 --train --seq 512 --lora"
+    assert changed("seq_len", "") == "tfcalc memory gpt2 --train --lora"
+    assert changed("batch_size", "2") == "tfcalc memory gpt2 --train --seq 256 --lora --batch 2"
+    assert changed("qlora", "16") == "tfcalc memory gpt2 --train --seq 256 --qlora 16"
+    assert changed("model", "gpt2-medium") == "tfcalc memory gpt2-medium --train --seq 256 --lora"
+    assert changed("timeline", True) == "tfcalc memory gpt2 --train --seq 256 --lora --timeline"
+
+
+def test_other_questions_keep_what_they_can_use() -> None:
+    tabs = {tab["label"]: tab["link"] for tab in asked("memory/gpt2?train&seq=256&lora")["tabs"]}
+    assert words_of(tabs["FLOPs"]) == ["flops", "gpt2", "--train", "--seq", "256", "--lora"]
+    assert words_of(tabs["Serving memory"]) == ["memory", "gpt2", "--serve"]
+    assert "--lora" in words_of(tabs["Does it fit?"])
+
+
+CONFIG = {"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 4, "vocab_size": 1000, "n_positions": 64}
+
+
+def test_a_pasted_config_is_answered_as_the_file_is(tfcalc: Program, tmp_path: Path) -> None:
+    text = json.dumps(CONFIG)
+    found = json.loads(page.pasted(text, json.dumps(["params", "gpt2"])))
+    assert found["command"] == "tfcalc params config.json"
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    told = json.loads(page.written(json.dumps(found["words"]), "json"))
+    assert told["text"] == tfcalc("params", "config.json", "--json").stdout
+    (tmp_path / "config.json").unlink()
+    again = asked(found["link"])  # the link alone brings it
+    assert (again["html"], again["exit"]) == (found["html"], 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "llama", '{"model_type": "gpt9"}', '{"model_type": "gpt2", "n_head": 7}', "\ud800"]
+)
+def test_a_wrong_config_is_refused_in_the_same_line(tfcalc: Program, tmp_path: Path, text: str) -> None:
+    found = json.loads(page.pasted(text, json.dumps(["params", "gpt2"])))
+    (tmp_path / "config.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    done = tfcalc("params", "config.json")
+    assert (found["exit"], found["told"]) == (done.returncode, done.stderr.rstrip("\n"))
+    assert found["exit"] == 3
+    assert not found["html"]
+
+
+def test_a_link_whose_config_is_broken_is_refused() -> None:
+    found = asked("params/config.json?@config=xx")
+    assert found["exit"] == 2
+    assert "the config in this link cannot be read" in found["told"]
+
+
+@pytest.mark.parametrize("line", ["memory lama-3-8b", "params gpt2 --d-modle 5", "memory gpt2 --seq 1x", "'", ""])
+def test_a_wrong_line_is_refused_as_the_program_does(tfcalc: Program, line: str) -> None:
+    found = json.loads(page.typed(line))
+    words = line.split() if line == "'" else shlex.split(line)
+    done = tfcalc(*words)
+    assert (found["exit"], found["told"]) == (done.returncode, done.stderr.rstrip("\n"))
+
+
+def test_what_a_config_says_is_text_and_not_html() -> None:
+    found = json.loads(page.pasted(json.dumps({**CONFIG, "architectures": ["<img src=x>"]}), '["overview", "gpt2"]'))
+    assert "<img" in found["told"]  # which the page shows as text
+    assert "<img" not in found["html"] + found["form"]
+    assert "<script" not in asked("params/<script>alert(1)<%2Fscript>")["html"]
+
+
+def test_a_form_that_is_asked_for_is_shown_as_text() -> None:
+    found = json.loads(page.typed("formula mha gpt2 --latex"))
+    assert found["text"] == "4 h^{2} + 4 h\n"  # 4 matrices of h × h, and their biases
+    assert not found["html"]

@@ -1,0 +1,213 @@
+"""The page in Chromium: what it loads, what it answers, and whether everyone can use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Program
+from tfcalc.cli.local_server import local_server
+
+pytestmark = pytest.mark.page
+TOP = Path(__file__).parents[2]
+PICTURES = TOP / "build" / "page"
+AXE = "axe-core@4.14.1"
+AXE_HASH = "sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ=="
+LOADED = 120_000
+"""Milliseconds that a busy machine may take to load the page."""
+ANSWERED = 60_000
+
+
+class Opened:
+    """The page in a browser: what it requested, and what went wrong in it."""
+
+    def __init__(self, page: Any, base: str) -> None:
+        self.page, self.base = page, base
+        self.requested: list[str] = []
+        self.wrong: list[str] = []
+        page.on("request", lambda one: self.requested.append(one.url))
+        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
+
+    @property
+    def answers(self) -> int:
+        return int(self.page.evaluate("Number(document.documentElement.dataset.answers ?? 0)"))
+
+    def wait(self, before: int, most: int = ANSWERED) -> None:
+        for _ in range(most // 50):
+            if self.answers > before:
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"no answer; the page says {self.page.inner_text('#told')}")
+
+    def open(self, link: str = "") -> None:
+        self.page.goto(f"{self.base}#{link}" if link else self.base)
+        self.wait(0, LOADED)
+
+    def ask(self, link: str) -> None:
+        before = self.answers
+        self.page.evaluate(f"location.hash = {json.dumps(link)}")
+        self.wait(before)
+
+    def json(self) -> str:
+        self.page.evaluate("delete document.documentElement.dataset.copied")
+        self.page.click("[data-copy=json]")
+        for _ in range(ANSWERED // 50):
+            found = self.page.evaluate("document.documentElement.dataset.copied ?? ''")
+            if found:
+                return str(found)
+            self.page.wait_for_timeout(50)
+        raise AssertionError("nothing was copied")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if shutil.which("chromium") is None or shutil.which("npm") is None:
+        pytest.skip("npm or chromium is not on this machine")
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    from tools.page.__main__ import build
+
+    folder = Path(os.environ.get("TFCALC_PAGE", tmp_path_factory.mktemp("built") / "page"))
+    if not folder.exists():
+        build(folder)
+    with local_server(folder, 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, base: str) -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    found = Opened(context.new_page(), base)
+    found.open()
+    yield found
+    context.close()
+
+
+def test_nothing_is_requested_from_elsewhere(opened: Opened) -> None:
+    opened.ask("params/gpt2")
+    assert opened.requested
+    assert all(url.startswith((opened.base, f"blob:{opened.base}")) for url in opened.requested)
+    refused = "fetch('https://example.com').then(() => 'sent', () => 'refused')"
+    assert opened.page.evaluate(refused) == "refused"
+    opened.wrong.clear()  # the browser says that it refused
+
+
+@pytest.mark.parametrize("words", ["params gpt2", "memory gpt2 --serve --context 512", "flops gpt2 --train --seq 256"])
+def test_it_answers_as_the_command_line(opened: Opened, tfcalc: Program, words: str) -> None:
+    before = opened.answers
+    opened.page.fill("#line", f"tfcalc {words}")
+    opened.page.press("#line", "Enter")
+    opened.wait(before)
+    assert opened.json() == tfcalc(*words.split(), "--json").stdout
+    assert not opened.wrong
+
+
+def test_a_config_is_pasted_and_a_wrong_one_refused(opened: Opened, tfcalc: Program, tmp_path: Path) -> None:
+    opened.ask("params/gpt2")
+    config = json.dumps({"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 4})
+    for text in (config, '{"model_type": '):
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+        done = tfcalc("params", "config.json", "--json" if text == config else "-q")
+        before = opened.answers
+        opened.page.click("#paste")
+        opened.page.fill("#config-text", text)
+        opened.page.click("#config button[value=ask]")
+        opened.wait(before)
+        if text == config:
+            assert opened.json() == done.stdout
+        else:
+            assert opened.page.inner_text("#told") == done.stderr.strip()
+
+
+def test_a_slider_a_link_and_the_way_back(opened: Opened) -> None:
+    opened.ask("memory/gpt2?train&seq=256")
+    before = opened.answers
+    opened.page.focus("#s-seq_len")
+    opened.page.keyboard.press("ArrowRight")
+    opened.wait(before)
+    assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 512"
+    assert opened.page.evaluate("location.hash") == "#memory/gpt2?train&seq=512"
+    before = opened.answers
+    opened.page.go_back()
+    opened.wait(before)
+    assert opened.page.input_value("#line") == "tfcalc memory gpt2 --train --seq 256"
+
+
+def test_a_number_is_opened_by_the_keyboard_and_closed(opened: Opened) -> None:
+    opened.ask("params/gpt2")
+    opened.page.focus("#shown td a.opens")
+    opened.page.keyboard.press("Enter")
+    opened.page.wait_for_selector("#opened .verdict", timeout=ANSWERED)
+    assert "124,439,808" in opened.page.inner_text("#opened .verdict")  # GPT-2's parameters, by transformers
+    opened.page.keyboard.press("Escape")
+    assert opened.page.is_hidden("#origin")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everyone_can_use_it(browser: Any, base: str, tmp_path: Path, scheme: str) -> None:
+    from tools.page.__main__ import from_npm
+
+    from_npm(AXE, AXE_HASH, ("axe.min.js",), tmp_path)
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+    found = Opened(context.new_page(), base)
+    found.open("memory/gpt2?train&seq=256")
+    found.page.click("#shown .verdict a")
+    found.page.wait_for_selector("#opened .verdict", timeout=ANSWERED)
+    found.page.evaluate((tmp_path / "axe.min.js").read_text(encoding="utf-8"))
+    faults = found.page.evaluate("axe.run().then((done) => done.violations)")
+    told = [(one["id"], one["nodes"][0]["html"]) for one in faults if one["impact"] in ("serious", "critical")]
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for width in (360, 768, 1440):
+        found.page.set_viewport_size({"width": width, "height": 900})
+        found.page.screenshot(path=PICTURES / f"{scheme}-{width}-opened.png")
+    found.page.keyboard.press("Escape")
+    for width in (360, 768, 1440):
+        found.page.set_viewport_size({"width": width, "height": 900})
+        found.page.screenshot(path=PICTURES / f"{scheme}-{width}.png")
+        assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    context.close()
+    assert told == []
+
+
+def test_it_works_offline_after_the_first_load(opened: Opened) -> None:
+    context = opened.page.context
+    opened.page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    context.set_offline(True)
+    page = Opened(context.new_page(), opened.base)
+    try:
+        page.open("params/gpt2")
+        assert "124,439,808" in page.page.inner_text("#shown")
+    finally:
+        context.set_offline(False)
+
+
+def test_a_browser_without_webassembly_is_told_so(browser: Any, base: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("delete globalThis.WebAssembly")
+    page.goto(base)
+    for _ in range(100):
+        if page.inner_text("#told"):
+            break
+        page.wait_for_timeout(50)
+    assert "WebAssembly" in page.inner_text("#told")
+    context.close()

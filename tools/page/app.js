@@ -1,0 +1,276 @@
+// Collects what is typed, asks tfcalc (worker.js), and shows what it returns. There is no formula, no rule and no word
+// of an answer here: which controls there are, what a link means and what an answer says comes from the program.
+
+const FIRST = "overview/llama-3-8b";
+const PAUSE = 60; // milliseconds after a key or a slider
+const at = (id) => document.getElementById(id);
+
+// --- the program
+
+const base = new URL(".", location.href).href;
+const waiting = new Map();
+let calls = 0;
+let worker = null;
+let loaded = null;
+
+function start() {
+  // By a blob, so that the worker has this page's policy wherever it is served: it can reach nothing but these files.
+  const code = `import ${JSON.stringify(new URL("worker.js", base).href)};`;
+  worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })), { type: "module" });
+  const ready = new Promise((resolve, reject) => {
+    waiting.set(0, { resolve, reject });
+    worker.onerror = (event) => reject(new Error(event.message || "the worker did not start"));
+  });
+  worker.onmessage = ({ data }) => {
+    const { resolve, reject } = waiting.get(data.id);
+    waiting.delete(data.id);
+    if (data.failed) reject(new Error(data.failed));
+    else resolve(data);
+  };
+  return ready.then(() => call("load", base));
+}
+
+function call(name, ...args) {
+  const id = ++calls;
+  return new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    worker.postMessage({ id, call: name, args });
+  });
+}
+
+// --- one question after the other: of several that wait, the last one is asked
+
+let shown = null; // the answer that is on the screen
+let next = null;
+let busy = false;
+
+async function ask(name, args, { push = true } = {}) {
+  next = { name, args, push };
+  if (busy) return;
+  busy = true;
+  const slow = setTimeout(() => at("shown").setAttribute("aria-busy", "true"), 150);
+  try {
+    await loaded;
+    while (next) {
+      const now = next;
+      next = null;
+      const { found, took } = await call(now.name, ...now.args);
+      if (!next) show(JSON.parse(found), now.push, took);
+    }
+  } catch (error) {
+    tell(String(error.message ?? error), true);
+  } finally {
+    busy = false;
+    clearTimeout(slow);
+    at("shown").setAttribute("aria-busy", "false");
+  }
+}
+
+function tell(text, bad) {
+  at("told").textContent = text;
+  at("told").classList.toggle("bad", Boolean(bad));
+}
+
+function show(answer, push, took) {
+  tell(answer.told, answer.exit > 1);
+  document.documentElement.dataset.took = took.toFixed(1);
+  document.documentElement.dataset.exit = answer.exit;
+  document.documentElement.dataset.answers = Number(document.documentElement.dataset.answers ?? 0) + 1;
+  if (answer.html || answer.text || !answer.words) {
+    at("shown").innerHTML = answer.html;
+    if (answer.text) at("shown").append(Object.assign(document.createElement("pre"), { textContent: answer.text }));
+  }
+  at("shown").classList.toggle("stale", !(answer.html || answer.text));
+  if (!answer.words) return;
+  const before = shown;
+  shown = answer;
+  if (document.activeElement !== at("line")) at("line").value = answer.command;
+  if (document.activeElement !== at("model")) at("model").value = answer.model;
+  const hash = `#${answer.link}`;
+  if (location.hash !== hash) history[push && before ? "pushState" : "replaceState"](null, "", hash);
+  document.title = answer.command;
+  drawTabs(answer.tabs);
+  drawForm(answer, before);
+  if (!at("origin").hidden && (!before || before.link !== answer.link)) close();
+}
+
+function drawTabs(tabs) {
+  const nav = at("tabs");
+  if (nav.children.length !== tabs.length) {
+    nav.replaceChildren(...tabs.map((tab) => Object.assign(document.createElement("a"), { textContent: tab.label })));
+  }
+  tabs.forEach((tab, place) => {
+    const link = nav.children[place];
+    link.href = `#${tab.link}`;
+    link.title = tab.title;
+    if (tab.current && link.getAttribute("aria-current") !== "page") link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (tab.current) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  });
+}
+
+function drawForm(answer, before) {
+  const form = at("question");
+  const shape = (one) => one && one.shape + one.tabs.findIndex((tab) => tab.current);
+  if (shape(answer) !== shape(before)) {
+    const open = form.querySelector("details")?.open;
+    form.innerHTML = answer.form;
+    if (open && form.querySelector("details")) form.querySelector("details").open = true;
+    return;
+  }
+  const fresh = document.createElement("template");
+  fresh.innerHTML = answer.form;
+  for (const control of fresh.content.querySelectorAll("input, select")) {
+    const old = form.querySelector(`#${CSS.escape(control.id)}`);
+    if (!old || old === document.activeElement) continue;
+    if (control.type === "checkbox") old.checked = control.checked;
+    else if (control.matches("select")) old.replaceChildren(...control.childNodes);
+    else old.value = control.value;
+    if (control.placeholder) old.placeholder = control.placeholder;
+  }
+}
+
+// --- what is typed, slid and chosen
+
+let pause = 0;
+function soon(action) {
+  clearTimeout(pause);
+  pause = setTimeout(action, PAUSE);
+}
+const change = (name, value) => shown?.words && ask("changed", [JSON.stringify(shown.words), name, value]);
+
+at("question").addEventListener("input", ({ target }) => {
+  if (target.type === "range") {
+    const stop = target.dataset.stops.split(" ")[Number(target.value)];
+    const text = target.parentElement.querySelector("input:not([type=range])");
+    text.value = stop;
+    target.setAttribute("aria-valuetext", stop);
+    soon(() => change(target.dataset.for, stop));
+  } else if (target.type === "checkbox") change(target.name, target.checked);
+  else soon(() => change(target.name, target.value));
+});
+at("question").addEventListener("submit", (event) => event.preventDefault());
+at("model").addEventListener("change", ({ target }) => target.value && change("model", target.value));
+at("line").addEventListener("keydown", (event) => event.key === "Enter" && ask("typed", [event.target.value]));
+addEventListener("popstate", () => ask("ask", [location.hash.slice(1) || FIRST], { push: false })); // back, or typed
+
+// --- a config that is pasted, chosen or dropped
+
+at("paste").addEventListener("click", () => at("config").showModal());
+at("config-file").addEventListener("change", async ({ target }) => {
+  if (target.files[0]) at("config-text").value = await target.files[0].text();
+});
+at("config").addEventListener("close", () => {
+  if (at("config").returnValue === "ask") paste(at("config-text").value);
+});
+const paste = (text) => ask("pasted", [text, JSON.stringify(shown?.words ?? [])]);
+addEventListener("dragover", (event) => event.preventDefault());
+addEventListener("drop", async (event) => {
+  event.preventDefault();
+  if (event.dataTransfer.files[0]) paste(await event.dataTransfer.files[0].text());
+});
+
+// --- a number that is clicked opens beside the answer
+
+let trail = [];
+
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='#']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  if (link.classList.contains("skip")) return;
+  event.preventDefault();
+  const question = link.getAttribute("href").slice(1);
+  if (link.closest("#trail")) back(Number(link.dataset.place));
+  else if (link.classList.contains("opens")) open(question, link.closest("#opened") ? trail : []);
+  else ask("ask", [question]);
+});
+
+async function open(question, before) {
+  await loaded;
+  const { found } = await call("ask", question);
+  const answer = JSON.parse(found);
+  trail = [...before, { question, answer, from: before.length ? null : document.activeElement }];
+  draw();
+}
+
+function draw() {
+  const { answer } = trail.at(-1);
+  at("origin").hidden = false;
+  document.body.classList.add("opened");
+  if (answer.html) at("opened").innerHTML = answer.html;
+  else at("opened").textContent = answer.told;
+  at("trail").replaceChildren(
+    ...trail.map(({ question, answer: each }, place) => {
+      const link = document.createElement("a");
+      link.href = `#${question}`;
+      link.dataset.place = place;
+      link.textContent = each.words[1];
+      if (place === trail.length - 1) link.setAttribute("aria-current", "step");
+      return link;
+    }),
+  );
+  at("opened").focus();
+}
+
+function back(place) {
+  trail = trail.slice(0, place + 1);
+  draw();
+}
+
+function close() {
+  at("origin").hidden = true;
+  document.body.classList.remove("opened");
+  trail[0]?.from?.focus?.();
+  trail = [];
+}
+at("close").addEventListener("click", close);
+addEventListener("keydown", (event) => event.key === "Escape" && !at("origin").hidden && !at("config").open && close());
+
+// --- copies
+
+document.querySelector(".share").addEventListener("click", async ({ target }) => {
+  const kind = target.dataset.copy;
+  if (!kind || !shown) return;
+  let text = kind === "link" ? location.href : shown.command;
+  if (kind !== "link" && kind !== "command") {
+    const { found } = await call("written", JSON.stringify(shown.words), kind);
+    const written = JSON.parse(found);
+    if (written.exit > 1) return tell(written.told, true);
+    text = written.text;
+  }
+  document.documentElement.dataset.copied = text;
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    done = false;
+  }
+  at("copied").textContent = done ? "✓" : "";
+  if (!done) {
+    const pre = Object.assign(document.createElement("pre"), { textContent: text, tabIndex: 0 });
+    at("shown").append(pre);
+    getSelection().selectAllChildren(pre);
+  }
+  setTimeout(() => (at("copied").textContent = ""), 2000);
+});
+
+// --- the beginning
+
+if (typeof WebAssembly !== "object" || typeof Worker !== "function") {
+  tell("This browser has no WebAssembly, which this page needs; on the command line, pip install tfcalc gives the same answers.", true);
+} else {
+  const since = performance.now();
+  tell("Loading tfcalc into this browser, once …");
+  loaded = start().then(({ found }) => {
+    const { version, offers } = JSON.parse(found);
+    at("version").textContent = version;
+    for (const [name, words] of Object.entries(offers)) {
+      const list = Object.assign(document.createElement("datalist"), { id: `offers-${name}` });
+      list.append(...words.map((word) => Object.assign(document.createElement("option"), { value: word })));
+      at("lists").append(list);
+    }
+    document.documentElement.dataset.loaded = (performance.now() - since).toFixed(0);
+  });
+  ask("ask", [location.hash.slice(1) || FIRST], { push: false });
+  navigator.serviceWorker?.register("sw.js").catch(() => {});
+}
