@@ -255,6 +255,7 @@ SHOW = (
 )
 
 
+STEP_TIME = Option("step_time", ("--step-time",), "measured seconds of a step", amount=True)
 RANK = "16"
 """LoRA's rank where none is given: that of peft's own examples."""
 TUNING = (

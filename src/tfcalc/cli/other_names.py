@@ -165,12 +165,12 @@ INSTEAD = {
 }
 """What to do where no option means the same."""
 
-OF_A_STEP = "type --tokens-per-second N: the tokens of a step over its seconds"
+OWN_MODULE = "tfcalc verify --module FILE.py:CLASS tells its tensors and the FLOPs of a pass"
 ALL_GPUS = "FLOPs are those of the whole model, however it is split; of several GPUs --mfu divides by all: --gpus N"
 OF_COMMAND = {
-    "memory": {"--max": "--budget"},
-    "params": {"--budget": "--max"},
-    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--step-time": OF_A_STEP},
+    "memory": {"--max": "--budget", "--module": OWN_MODULE},
+    "params": {"--budget": "--max", "--module": OWN_MODULE},
+    "flops": {"--budget": "--max", "--tp": ALL_GPUS, "--pp": ALL_GPUS, "--module": OWN_MODULE},
     "serve": {"--context": "a request is --input N tokens and --output N more: --input 7k --output 1k"},
     "compare": {"--gpu": "a card is asked of one model: tfcalc fit MODEL --gpu NAME, or tfcalc serve MODEL --gpu NAME"},
     "diff": {
