@@ -65,7 +65,7 @@ class Windows(NamedTuple):
         return cls(None if found[1] in NO_WINDOW else parse_length(found[1]), some, of)
 
     def kinds(self, layers: int) -> list[str]:
-        """Return the kind of each of so many layers; all have windows where no part of them is said."""
+        """Return the kind of each of this many layers; all have windows where no part of them is said."""
         if self.width is None:
             return [FULL] * layers
         return [SLIDING if place % (self.of or 1) < (self.some or 1) else FULL for place in range(layers)]
@@ -162,7 +162,7 @@ def with_attention(model: HFModel, kind: str) -> HFModel:
 
 
 def with_experts(model: HFModel, sizes: Mapping[str, int]) -> HFModel:
-    """Return the model with so many experts, and experts per token.
+    """Return the model with these sizes of EXPERTS: how many there are, and how many each token goes through.
 
     Raises UsageError where it has none, or would have fewer than a token goes through, or unequal groups of them:
     transformers' routers choose as many as are asked for, among groups of equal size.

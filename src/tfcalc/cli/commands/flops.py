@@ -16,7 +16,6 @@ from tfcalc.number_formats import MULTIPLIED
 
 if TYPE_CHECKING:
     from tfcalc.answers.train import RunOnCard, Train
-    from tfcalc.answers.utilisation import Machines
     from tfcalc.model import Model
     from tfcalc.report import Report
     from tfcalc.report.answer import Answered
@@ -146,7 +145,7 @@ def _timed(settings: Settings) -> RunOnCard | None:
 
 
 def _utilisation(settings: Settings) -> Answered:
-    from tfcalc.answers.utilisation import utilisation
+    from tfcalc.answers.utilisation import Machines, machines_of, utilisation
 
     rate, seconds = settings.get("rate"), settings.get("step_time")
     if rate is not None and seconds is not None:
@@ -157,7 +156,8 @@ def _utilisation(settings: Settings) -> Answered:
             "--mfu needs a measured throughput",
             "add --tokens-per-second, of all GPUs together or --per-gpu, or --step-time",
         )
-    machines = _machines(settings)
+    peak, said = _peak(settings), (settings.get("gpus", 1), settings.get("precision", "bf16"))
+    machines = machines_of(peak, *said) if isinstance(peak, str) else Machines(peak, *said)
     settings.refuse(("convolutions",), "with --mfu, which counts what runs", {})
     model, run = _asked(settings)
     if seconds is not None:
@@ -169,19 +169,15 @@ def _utilisation(settings: Settings) -> Answered:
     return utilisation(model, rate, machines, run, settings.conventions(), per_gpu=by_gpu, training=plan)
 
 
-def _machines(settings: Settings) -> Machines:
-    from tfcalc.answers.utilisation import Machines, machines_of
-
+def _peak(settings: Settings) -> str | float:
+    """The name of a GPU, or the peak of one as a number."""
     settings.choose("gpu", "peak")
     gpu, peak = settings.get("gpu"), settings.get("peak")
-    gpus, precision = settings.get("gpus", 1), settings.get("precision", "bf16")
     if gpu is not None and peak is not None:
         raise UsageError(f"--peak {peak:g} and --gpu {gpu[:80]} both set the peak", "leave one of them out")
-    if gpu is not None:
-        return machines_of(gpu, gpus, precision)
-    if peak is None:
+    if gpu is None and peak is None:
         raise UsageError("--mfu needs a peak", "add --gpu h100 or --peak 989e12")
-    return Machines(peak, gpus, precision)
+    return float(peak) if gpu is None else str(gpu)
 
 
 def _comparison(settings: Settings) -> Answered:
